@@ -1,0 +1,29 @@
+"""Failures that the user can understand and act on.
+
+Two kinds of failure exist: the world (a file is missing, a node is silent) raises a `BackendError`
+whose text is a sentence for the user; a bug raises whatever it raises, and nobody catches it.
+"""
+
+from __future__ import annotations
+
+
+class BackendError(Exception):
+    """Something outside this program went wrong.
+
+    ``str(error)`` is one sentence: what, where. ``remedy`` says what to do, or is empty.
+    """
+
+    def __init__(self, sentence: str, remedy: str = "") -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
+
+    @property
+    def sentence(self) -> str:
+        return str(self)
+
+
+class Cancelled(BackendError):
+    """The user cancelled; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("Cancelled; nothing was changed.")
