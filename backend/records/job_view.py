@@ -8,8 +8,11 @@ from typing import Any
 
 from backend.records.job import JobConfig
 from backend.records.library import Pin
+from backend.records.node import Finding
+from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.status import RankError, finite
+from backend.records.values import Fault
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,46 @@ class JobView:
             },
             "doubt": self.doubt,
         }
+
+
+@dataclass(frozen=True)
+class JobCheck:
+    """What the form shows beside itself: faults, and what the settings come to.
+
+    ``steps_per_epoch`` is None until the size of the dataset is known. ``rates`` are learning
+    rates at equal distances over the whole job, for the preview curve.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    global_batch: int | None = None
+    learning_rate: float | None = None
+    steps_per_epoch: int | None = None
+    rates: tuple[float, ...] = ()
+    command: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """Checks that passed, and hints that do not keep the job from starting."""
+
+    @property
+    def may_start(self) -> bool:
+        return not self.faults
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """One look at a job: the whole view, and what is new in its history.
+
+    ``cursor`` is opaque: give it back with the next look.
+    """
+
+    view: JobView
+    history: HistoryUpdate
+    cursor: object = None
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """A piece of a log. ``offset`` is the byte after it; ``size`` the file's size now."""
+
+    text: str
+    offset: int
+    size: int
