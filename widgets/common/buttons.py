@@ -382,23 +382,23 @@ class _Tab(_Choice):
         width = text_width(self.shown, "strong")
         if self.count:
             width += 6 + text_width(self.count, "small")
-        return QSize(width + 4, TABS_H)
+        return QSize(width + 1, TABS_H)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         on = self.isChecked()
-        room = QRectF(2, 0, self.width() - 2, self.height() - 2)
+        room = QRectF(0, 0, self.width(), self.height() - 2)
         tone = "text" if on or self.underMouse() else "text2"
         taken = paint_text(painter, room, self.shown, "strong" if on else "medium", tone)
         if self.count:
             paint_text(painter, room.adjusted(taken + 6, 0, 0, 0), self.count, "small", "text3")
         if on:
-            line = QRectF(2, self.height() - 2, self.width() - 4, 2)
+            line = QRectF(0, self.height() - 2, self.width() - 1, 2)
             fill_round(painter, line, t.q("text"), 1)
         if self.hasFocus():
-            paint_focus(painter, QRectF(self.rect()).adjusted(0, 4, 0, -4), R_CELL)
+            paint_focus(painter, QRectF(self.rect()).adjusted(0, 3, 0, -5), R_CELL)
 
 
 class UnderlinedTabs(_Choices):
@@ -420,7 +420,7 @@ class UnderlinedTabs(_Choices):
         self.setFixedHeight(TABS_H)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(20)
+        self._row.setSpacing(24)
         self._row.addStretch(1)
         self.set_tabs(tabs, chosen)
 

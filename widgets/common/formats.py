@@ -1,7 +1,7 @@
 """How numbers, sizes and times are written, everywhere in the window.
 
 No Qt.  Whatever comes in, something fit to be read comes out: a run that diverges brings NaN and
-1e30 to every place that shows a figure.  Spaces inside a figure are narrow and do not break.
+1e30 to every place that shows a figure.  No line breaks inside a figure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 
 THIN = "\u202f"
-"""Between thousands and before units; narrow, and no line break happens at it."""
+"""Between thousands: narrow, and no line breaks at it."""
+GAP = "\u00a0"
+"""Before a unit: no line breaks at it either."""
 NONE = "–"
 """Stands where there is no value."""
 
@@ -91,12 +93,12 @@ def percent(share: float | None) -> str:
     special = _special(share)
     if special is not None or share is None:
         return special or NONE
-    return f"{round(share * 100)}{THIN}%"
+    return f"{round(share * 100)}{GAP}%"
 
 
 def progress(share: float) -> str:
     """``99 %``: progress is rounded down, so that 100 % is said only when it is true."""
-    return f"{progress_figure(share)}{THIN}%"
+    return f"{progress_figure(share)}{GAP}%"
 
 
 def progress_figure(share: float) -> str:
@@ -121,7 +123,7 @@ def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
     """``61 of 80 GiB``: a GPU's memory, always in GiB so that cards compare."""
     if used_bytes is None or total_bytes is None:
         return NONE
-    return f"{_gib(used_bytes)} of {_gib(total_bytes)}{THIN}GiB"
+    return f"{_gib(used_bytes)} of {_gib(total_bytes)}{GAP}GiB"
 
 
 def duration(seconds: float | None) -> str:
@@ -132,21 +134,21 @@ def duration(seconds: float | None) -> str:
     if seconds < 0:
         return f"−{duration(-seconds)}"
     if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}{THIN}ms" if seconds >= 0.0005 else f"0{THIN}s"
+        return f"{seconds * 1000:.0f}{GAP}ms" if seconds >= 0.0005 else f"0{GAP}s"
     if seconds < 9.95:
-        return f"{seconds:.1f}{THIN}s"
+        return f"{seconds:.1f}{GAP}s"
     whole = round(seconds)
     if whole < 60:
-        return f"{whole}{THIN}s"
+        return f"{whole}{GAP}s"
     if whole < 3600:
         minutes, rest = divmod(whole, 60)
-        return f"{minutes}{THIN}min" + (f" {rest}{THIN}s" if rest else "")
+        return f"{minutes}{GAP}min" + (f" {rest}{GAP}s" if rest else "")
     minutes = round(seconds / 60)
     if minutes < 24 * 60:
-        return f"{minutes // 60}{THIN}h {minutes % 60:02d}"
+        return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
     hours = round(seconds / 3600)
     days, rest = divmod(hours, 24)
-    return f"{count(days)}{THIN}d" + (f" {rest}{THIN}h" if rest and days < 100 else "")
+    return f"{count(days)}{GAP}d" + (f" {rest}{GAP}h" if rest and days < 100 else "")
 
 
 def rough(seconds: float | None) -> str:
@@ -156,12 +158,12 @@ def rough(seconds: float | None) -> str:
         return special or NONE
     seconds = max(seconds, 0.0)
     if round(seconds) < 60:
-        return f"{round(seconds)}{THIN}s"
+        return f"{round(seconds)}{GAP}s"
     if round(seconds / 60) < 60:
-        return f"{round(seconds / 60)}{THIN}min"
+        return f"{round(seconds / 60)}{GAP}min"
     if round(seconds / 3600) < 48:
-        return f"{round(seconds / 3600)}{THIN}h"
-    return f"{count(round(seconds / 86400))}{THIN}d"
+        return f"{round(seconds / 3600)}{GAP}h"
+    return f"{count(round(seconds / 86400))}{GAP}d"
 
 
 def time_left(seconds: float | None) -> str:
@@ -211,7 +213,7 @@ def moment_long(when: datetime | float | None, now: datetime | float) -> str:
 
 def about(when: datetime | float | None, now: datetime | float) -> str:
     """``≈ 15:56``: a moment that is foreseen, not known."""
-    return NONE if when is None else f"≈{THIN}{moment_long(when, now)}"
+    return NONE if when is None else f"≈{GAP}{moment_long(when, now)}"
 
 
 def exact(when: datetime | float | None) -> str:
@@ -229,7 +231,7 @@ def version(name: str, number: int) -> str:
 
 def per_second(value: float | None, unit: str) -> str:
     """``551 img/s``."""
-    return NONE if value is None else f"{metric(value)}{THIN}{unit}/s"
+    return NONE if value is None else f"{metric(value)}{GAP}{unit}/s"
 
 
 def with_unit(value: float | None, unit: str) -> str:
@@ -238,7 +240,7 @@ def with_unit(value: float | None, unit: str) -> str:
     if special is not None or value is None:
         return special or NONE
     figure = count(round(value)) if abs(value) >= 9.95 or value == int(value) else f"{value:.1f}"
-    return f"{figure}{THIN}{unit}"
+    return f"{figure}{GAP}{unit}"
 
 
 def celsius(value: float | None) -> str:
@@ -246,7 +248,7 @@ def celsius(value: float | None) -> str:
     special = _special(value)
     if special is not None or value is None:
         return special or NONE
-    return f"{round(value)}{THIN}°C"
+    return f"{round(value)}{GAP}°C"
 
 
 def milliseconds(value_ms: float | None) -> str:
@@ -255,7 +257,7 @@ def milliseconds(value_ms: float | None) -> str:
     if special is not None or value_ms is None:
         return special or NONE
     figure = count(round(value_ms)) if abs(value_ms) >= 9.95 else f"{value_ms:.1f}"
-    return f"{figure}{THIN}ms"
+    return f"{figure}{GAP}ms"
 
 
 def shape(sizes: Sequence[int]) -> str:
@@ -304,7 +306,7 @@ def _size(size_bytes: float | None, base: int, units: tuple[str, ...]) -> str:
     figure = f"{value:.0f}" if index == 0 or abs(value) >= 99.95 else f"{value:.1f}"
     if index == len(units) - 1 and abs(value) >= 1000:
         figure = count(round(value))
-    return f"{figure}{THIN}{units[index]}"
+    return f"{figure}{GAP}{units[index]}"
 
 
 def _gib(size_bytes: float) -> str:

@@ -158,7 +158,6 @@ QComboBox:!editable {{ background: {t.surface}; }}
 {each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
   padding: 0; min-height: 0; }}
-QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QComboBox::drop-down {{ border: 0; width: 24px; }}
 QComboBox::down-arrow {{ image: none; }}
 QTextEdit, QPlainTextEdit {{ background: {t.surface}; color: {t.text};
@@ -204,7 +203,7 @@ QScrollBar::handle:hover {{ background: {t.text3}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QAbstractScrollArea::corner {{ background: transparent; }}
-QProgressBar {{ background: {t.live_tint}; border: 0; border-radius: 3px; min-height: 6px;
+QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px; min-height: 6px;
   max-height: 6px; }}
 QProgressBar::chunk {{ background: {t.live}; border-radius: 3px; }}
 QTabWidget::pane {{ border: 0; border-top: 1px solid {t.line}; }}
