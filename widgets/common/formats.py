@@ -194,6 +194,11 @@ def clock_s(when: datetime | float) -> str:
     return f"{_local(when):%H:%M:%S}"
 
 
+def day(when: datetime | float) -> str:
+    """``3 Nov``: on a time axis."""
+    return _date(_local(when).date())
+
+
 def moment(when: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` when today, else ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
     if when is None:

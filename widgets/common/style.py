@@ -203,8 +203,8 @@ QScrollBar::handle:hover {{ background: {t.text3}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QAbstractScrollArea::corner {{ background: transparent; }}
-QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px; min-height: 6px;
-  max-height: 6px; }}
+QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px;
+  min-height: 6px; max-height: 6px; }}
 QProgressBar::chunk {{ background: {t.live}; border-radius: 3px; }}
 QTabWidget::pane {{ border: 0; border-top: 1px solid {t.line}; }}
 QTabBar {{ background: transparent; }}
