@@ -343,7 +343,8 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
     box.setFont(theme.font("body"))
     box.setAccessibleName(name)
     box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    box.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+    # WORKAROUND PySide6 6.11: with NoButtons under a style sheet the figure gets one pixel of
+    # room; the sheet makes the buttons 0 wide instead.
     if unit and isinstance(box, QSpinBox | QDoubleSpinBox):
         box.setSuffix(f" {unit}")
 

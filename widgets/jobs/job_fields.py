@@ -18,6 +18,7 @@ from backend.records.job import Setting
 from backend.records.values import Fault
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.theme import CONTROL_H
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class JobFields(QObject):
 
     def switch(self, path: str, label: str) -> Field:
         switch = Switch(name=label)
+        switch.setMinimumHeight(CONTROL_H)
         switch.toggled.connect(self._changed)
         return self._add(path, "flag", Field(label, switch))
 
@@ -200,7 +202,10 @@ class JobFields(QObject):
 
     def _put(self, control: QWidget, value: Any) -> None:
         if isinstance(control, ComboBox):
-            control.choose(str(value or ""))
+            if value is None:
+                control.setCurrentIndex(0)
+            else:
+                control.choose(str(value))
         elif isinstance(control, Switch):
             control.setChecked(bool(value))
         elif isinstance(control, LineEdit):

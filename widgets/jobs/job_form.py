@@ -101,6 +101,7 @@ class JobForm(QWidget):
         self._fields.changed.connect(self._changed)
         self._picker.changed.connect(self._changed)
         QShortcut(QKeySequence("Ctrl+Return"), self, self._start)
+        self.setFocusProxy(self._fields.field("name").control)
         self._fit_settings()
         self._show_verdict(JobCheck())
 
@@ -130,7 +131,7 @@ class JobForm(QWidget):
 
     def show_draft(self, draft: JobDraft) -> None:
         """Fill the form from a job file. What it has no field for is kept and handed back."""
-        raw = dict(draft.raw)
+        raw = {"stop_on_nan": True, **draft.raw}
         self._fields.show(raw)
         placements = raw.pop("placement", [])
         self._picker.put(placements if isinstance(placements, list) else [])
@@ -403,6 +404,7 @@ class JobForm(QWidget):
         text = f"Start on {slots}" if self._may_start else verdict
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._busy)
+            button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
                 button.setText(text)
         self._save_button.setEnabled(self._may_start)
@@ -435,7 +437,7 @@ def _section(name: str, *items: Any) -> Card:
     head = Label(name, "heading")
     head.setFixedWidth(_SECTION_W)
     body = col(*items, gap=S3)
-    return Card(row(head, (body, 1), gap=S3, top=False), margins=(S4, S3, S4, S4))
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S4))
 
 
 def _line(*fields: tuple[Field, int]) -> QHBoxLayout:

@@ -21,7 +21,7 @@ from widgets.common.layout import clear, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.text import Label
-from widgets.common.theme import CONTROL_H, R_CELL, S1, S3
+from widgets.common.theme import R_CELL, S1, S3
 
 _CELL_H, _CELL_GAP, _CELL_MOST = 28, 3, 96
 
@@ -168,7 +168,6 @@ class _NodeRow(QWidget):
         self._cells = GpuCells()
         self._processes = SpinBox(0, most=4096, name=f"Processes on {node_title(reading.name)}")
         self._processes.setFixedWidth(88)
-        self._processes.setFixedHeight(CONTROL_H)
         self._figures = Label("", "small", "text3")
         name = Label(node_title(reading.name), "medium", elide="right")
         name.setFixedWidth(112)
