@@ -345,6 +345,7 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
     box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
     # WORKAROUND PySide6 6.11: with NoButtons under a style sheet the figure gets one pixel of
     # room; the sheet makes the buttons 0 wide instead.
+    box.lineEdit().setTextMargins(8, 0, 8, 0)
     if unit and isinstance(box, QSpinBox | QDoubleSpinBox):
         box.setSuffix(f" {unit}")
 

@@ -157,7 +157,7 @@ QComboBox:!editable {{ background: {t.surface}; }}
 {each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
 {each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
-  padding: 0 10px; min-height: 0; }}
+  padding: 0; min-height: 0; }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QComboBox::drop-down {{ border: 0; width: 24px; }}
 QComboBox::down-arrow {{ image: none; }}
