@@ -498,6 +498,13 @@ class UserLoader:
                 f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, no class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
+        import torch
+
+        if issubclass(made_by, torch.utils.data.IterableDataset):
+            raise UserCodeError(
+                f"{class_name} is an IterableDataset, which cannot be shared out among processes.",
+                "Give it the methods __getitem__ and __len__ of a torch.utils.data.Dataset.",
+            )
         for method, does in (("__getitem__", "gives one item"), ("__len__", "counts them")):
             if not callable(getattr(made_by, method, None)):
                 raise UserCodeError(
