@@ -102,7 +102,13 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.ERROR: frozenset({JobState.QUEUED, JobState.STARTING}),
     # A run given up as lost may be heard of again.
     JobState.LOST: frozenset(
-        {JobState.QUEUED, JobState.STARTING, JobState.FINISHED, JobState.ERROR, JobState.INTERRUPTED}
+        {
+            JobState.QUEUED,
+            JobState.STARTING,
+            JobState.FINISHED,
+            JobState.ERROR,
+            JobState.INTERRUPTED,
+        }
     )
     | _WORKING,
 }

@@ -1,0 +1,90 @@
+"""The format of ``history.toml``: blocks of steps, written by rank 0, streamed by readers.
+
+One entry for each step, as the ancestor wrote it, cost 416 bytes and 0.2 ms and took 34 s to read
+back at 100,000 entries. Here an entry is a *block*: the steps since the last flush, each metric an
+array on one line. The file is valid TOML whenever no append is in progress; a reader takes whole
+blocks only, from the offset at which it stopped::
+
+    [[entry]]
+    state = "TRAINING"
+    run = 1
+    epoch = 2
+    iter = 45
+    totalIter = 102
+    timestamp = 2026-11-21T07:30:00.123456Z
+    message = ""
+    first = 98
+    metrics.loss = [0.5,nan,0.25,1.5,1.25]
+    metrics."validation/loss" = [nan,nan,nan,nan,0.75]
+    # end
+
+``first`` … ``totalIter`` are the steps of the block, counted from 1 over the whole job. A block
+lies within one epoch. ``nan`` is "no value at this step" as well as a value that was not a number.
+The comment ``# end`` closes a block, so that half a block is never taken for a whole one. When a
+resumed run begins before the last step written (it went on from an older checkpoint), its blocks
+supersede what stood at their steps and after: a reader drops everything from ``first`` on.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+BLOCK_START = b"[[entry]]\n"
+BLOCK_END = b"# end\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps ``first`` … ``first + n - 1`` of one epoch; every array has ``n`` values."""
+
+    state: str
+    run: int
+    epoch: int
+    epoch_step: int
+    """Step within the epoch of the last step here (``iter``), from 1."""
+    first: int
+    timestamp: str
+    metrics: Mapping[str, Sequence[float]]
+    message: str = ""
+
+    @property
+    def last(self) -> int:
+        return self.first + max((len(v) for v in self.metrics.values()), default=1) - 1
+
+
+def encode(block: Block) -> bytes:
+    """One block as it stands in the file. Floats keep the nine digits that float32 needs."""
+    lines = [
+        "[[entry]]",
+        f"state = {_text(block.state)}",
+        f"run = {block.run}",
+        f"epoch = {block.epoch}",
+        f"iter = {block.epoch_step}",
+        f"totalIter = {block.last}",
+        f"timestamp = {block.timestamp}",
+        f"message = {_text(block.message)}",
+        f"first = {block.first}",
+    ]
+    lines += [
+        f"metrics.{_text(name)} = [{','.join(map(_number, values))}]"
+        for name, values in block.metrics.items()
+    ]
+    return ("\n".join(lines) + "\n").encode() + BLOCK_END
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    text = f"{value:.9g}"
+    # TOML tells 1 from 1.0, and an array of both would be of two types.
+    return text if "." in text or "e" in text else text + ".0"
+
+
+def _text(value: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML forbids raw."""
+    return json.dumps(value).replace("\x7f", "\\u007f")

@@ -1,0 +1,503 @@
+"""What the user asked to be trained: the job file as a record, checked all at once.
+
+`parse_job` never raises: it gives the job, or every fault it has, each with the field it belongs
+to, because the form marks fields and the command line prints sentences. Optimizers and schedules
+keep PyTorch's names; `OPTIMIZERS` and `SCHEDULES` are the one table that the check, the form and
+the training loop share.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.values import REQUIRED, Fault, Table, job_name_fault, kind_of, variable_fault
+
+THIS_COMPUTER = "this-computer"
+"""Name of the node that needs no SSH and exists from the first start."""
+
+STRATEGIES = ("allreduce", "alone")
+LR_SCALINGS = ("linear", "sqrt", "none")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an optimizer or schedule, by PyTorch's name.
+
+    ``kind``: "number", "whole", "flag" or "pair" (two numbers). ``low`` ≤ value, and value ``<``
+    ``below`` where given.
+    """
+
+    kind: str
+    default: Any
+    low: float = 0.0
+    below: float | None = None
+    label: str = ""
+
+
+def _number(
+    default: float, below: float | None = None, low: float = 0.0, label: str = ""
+) -> Setting:
+    return Setting("number", default, low, below, label)
+
+
+_EPS = _number(1e-8, label="Epsilon")
+_DECAY = _number(0.0, label="Weight decay")
+_FOREACH = {"maximize": Setting("flag", False, label="Maximize")}
+
+OPTIMIZERS: dict[str, dict[str, Setting]] = {
+    "sgd": {
+        "momentum": _number(0.0, below=1.0, label="Momentum"),
+        "dampening": _number(0.0, label="Dampening"),
+        "nesterov": Setting("flag", False, label="Nesterov"),
+        "weight_decay": _DECAY,
+        **_FOREACH,
+    },
+    "adam": {
+        "betas": Setting("pair", (0.9, 0.999), below=1.0, label="Betas"),
+        "eps": _EPS,
+        "weight_decay": _DECAY,
+        "amsgrad": Setting("flag", False, label="AMSGrad"),
+        **_FOREACH,
+    },
+    "adamw": {
+        "betas": Setting("pair", (0.9, 0.999), below=1.0, label="Betas"),
+        "eps": _EPS,
+        "weight_decay": _number(0.01, label="Weight decay"),
+        "amsgrad": Setting("flag", False, label="AMSGrad"),
+        **_FOREACH,
+    },
+    "adagrad": {
+        "lr_decay": _number(0.0, label="Rate decay"),
+        "initial_accumulator_value": _number(0.0, label="Initial accumulator"),
+        "eps": _number(1e-10, label="Epsilon"),
+        "weight_decay": _DECAY,
+        **_FOREACH,
+    },
+    "adadelta": {
+        "rho": _number(0.9, below=1.0, label="Rho"),
+        "eps": _number(1e-6, label="Epsilon"),
+        "weight_decay": _DECAY,
+        **_FOREACH,
+    },
+    "rmsprop": {
+        "momentum": _number(0.0, below=1.0, label="Momentum"),
+        "alpha": _number(0.99, below=1.0, label="Alpha"),
+        "eps": _EPS,
+        "centered": Setting("flag", False, label="Centered"),
+        "weight_decay": _DECAY,
+        **_FOREACH,
+    },
+}
+
+SCHEDULES: dict[str, dict[str, Setting]] = {
+    "constant": {},
+    "step": {
+        "step_size": Setting("whole", 10, 1, label="Every, epochs"),
+        "gamma": _number(0.1, label="Factor"),
+    },
+    "exponential": {"gamma": _number(0.95, label="Factor an epoch")},
+    "cosine": {"eta_min": _number(0.0, label="Lowest rate")},
+}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How the workers of the job cooperate."""
+
+    name: str = "allreduce"
+    lr_scaling: str = "linear"
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """``settings`` holds only what the user gave, by PyTorch's names."""
+
+    name: str
+    lr: float
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    name: str = "constant"
+    warmup_epochs: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def setting(self, name: str) -> Any:
+        return self.settings.get(name, SCHEDULES[self.name][name].default)
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """When checkpoints are made and which are kept. The last epoch's is always kept."""
+
+    every_epochs: int | None = 1
+    every_steps: int | None = None
+    every_minutes: float | None = None
+    keep_latest: int = 2
+    keep_best: int = 1
+    best_metric: str = "validation/loss"
+    best_mode: str = "min"
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    metric: str = "validation/loss"
+    mode: str = "min"
+    patience_epochs: int = 5
+    min_delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Processes on one node: a number of CPU processes, or one process for each GPU named."""
+
+    node: str
+    processes: int = 0
+    gpus: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        return len(self.gpus) or self.processes
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """The job file. References (``model`` …) are ``NAME`` or ``NAME@VERSION``."""
+
+    name: str
+    model: str
+    dataset: str
+    loader: str
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer
+    placement: tuple[Placement, ...]
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+    validation_dataset: str = ""
+    validation_loader: str = ""
+    start_from: str = ""
+    strategy: Strategy = Strategy()
+    schedule: Schedule = Schedule()
+    seed: int = 1
+    gradient_norm: float | None = None
+    mixed_precision: bool = False
+    loader_workers: int = 0
+    stop_on_nan: bool = True
+    stall_limit_s: float = 600.0
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    early_stop: EarlyStop | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        return sum(placement.slots for placement in self.placement)
+
+    @property
+    def global_batch_size(self) -> int:
+        return self.batch_size * self.world_size
+
+    @property
+    def lr_factor(self) -> float:
+        """What the learning rate is multiplied by for the number of processes."""
+        scaling = self.strategy.lr_scaling
+        if scaling == "sqrt":
+            return math.sqrt(self.world_size)
+        return float(self.world_size) if scaling == "linear" else 1.0
+
+    @property
+    def uses_gpus(self) -> bool:
+        return any(placement.gpus for placement in self.placement)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job file as plain values; what equals the default and says nothing is left out."""
+        raw: dict[str, Any] = {"name": self.name}
+        for key in ("notes", "validation_dataset", "validation_loader", "start_from"):
+            if getattr(self, key):
+                raw[key] = getattr(self, key)
+        if self.tags:
+            raw["tags"] = list(self.tags)
+        raw.update(model=self.model, dataset=self.dataset, loader=self.loader)
+        raw["strategy"] = {"name": self.strategy.name, "lr_scaling": self.strategy.lr_scaling}
+        raw.update(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
+        raw["optimizer"] = {
+            "name": self.optimizer.name,
+            "lr": self.optimizer.lr,
+            **{
+                k: list(v) if isinstance(v, tuple) else v
+                for k, v in self.optimizer.settings.items()
+            },
+        }
+        raw["schedule"] = {
+            "name": self.schedule.name,
+            "warmup_epochs": self.schedule.warmup_epochs,
+            **self.schedule.settings,
+        }
+        if self.gradient_norm is not None:
+            raw["gradient_norm"] = self.gradient_norm
+        raw.update(
+            mixed_precision=self.mixed_precision,
+            loader_workers=self.loader_workers,
+            stop_on_nan=self.stop_on_nan,
+            stall_limit_s=self.stall_limit_s,
+        )
+        policy = self.checkpoint
+        raw["checkpoint"] = {
+            **{
+                key: getattr(policy, key)
+                for key in ("every_epochs", "every_steps", "every_minutes")
+                if getattr(policy, key) is not None
+            },
+            "keep_latest": policy.keep_latest,
+            "keep_best": policy.keep_best,
+            "best_metric": policy.best_metric,
+            "best_mode": policy.best_mode,
+        }
+        if self.early_stop is not None:
+            raw["early_stop"] = {
+                "metric": self.early_stop.metric,
+                "mode": self.early_stop.mode,
+                "patience_epochs": self.early_stop.patience_epochs,
+                "min_delta": self.early_stop.min_delta,
+            }
+        if self.environment:
+            raw["environment"] = dict(self.environment)
+        raw["placement"] = [
+            {"node": p.node, "gpus": list(p.gpus)}
+            if p.gpus
+            else {"node": p.node, "processes": p.processes}
+            for p in self.placement
+        ]
+        return raw
+
+    def sha256(self) -> str:
+        """Hash of the settings, the same for the same settings however they were written."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ParsedJob:
+    """A job that can be used, or the faults that keep it from being one."""
+
+    config: JobConfig | None
+    faults: tuple[Fault, ...] = ()
+
+
+def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
+    """Check a job file that was read as TOML (or edited in the form); all faults at once.
+
+    What only the catalogue or the nodes know (does the model exist, is the GPU there, is the
+    batch larger than the dataset) is not checked here.
+    """
+    faults: list[Fault] = []
+    top = Table(raw, "", faults)
+    name = top.text("name", REQUIRED)
+    if isinstance(raw.get("name"), str) and job_name_fault(name):
+        top.fault("name", job_name_fault(name))
+    config = JobConfig(
+        name=name,
+        notes=top.text("notes"),
+        tags=_texts(top, "tags"),
+        model=top.text("model", REQUIRED, empty_ok=False),
+        dataset=top.text("dataset", REQUIRED, empty_ok=False),
+        loader=top.text("loader", REQUIRED, empty_ok=False),
+        validation_dataset=top.text("validation_dataset"),
+        validation_loader=top.text("validation_loader"),
+        start_from=top.text("start_from"),
+        strategy=_strategy(top.table("strategy", {})),
+        epochs=top.whole("epochs", REQUIRED, 1, 1_000_000),
+        batch_size=top.whole("batch_size", REQUIRED, 1, 10_000_000),
+        seed=top.whole("seed", 1, 0, 2**63 - 1),
+        optimizer=_optimizer(top.table("optimizer")),
+        schedule=_schedule(top.table("schedule", {})),
+        gradient_norm=_positive_or_none(top, "gradient_norm"),
+        mixed_precision=top.flag("mixed_precision", False),
+        loader_workers=top.whole("loader_workers", 0, 0, 256),
+        stop_on_nan=top.flag("stop_on_nan", True),
+        stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
+        checkpoint=_checkpoint(top.table("checkpoint", {})),
+        early_stop=_early_stop(top.table("early_stop", {})) if "early_stop" in top else None,
+        environment=_environment(top),
+        placement=_placement(top),
+    )
+    top.done(tuple(JobConfig.__dataclass_fields__))
+    if config.strategy.name == "alone" and config.world_size > 1:
+        top.fault("strategy", "“alone” trains in one process; choose allreduce or one process.")
+    if config.mixed_precision and not config.uses_gpus:
+        top.fault("mixed_precision", "needs GPUs; the job runs on processors.")
+    return ParsedJob(None if faults else config, tuple(faults))
+
+
+def _strategy(table: Table) -> Strategy:
+    strategy = Strategy(
+        table.choice("name", "allreduce", STRATEGIES),
+        table.choice("lr_scaling", "linear", LR_SCALINGS),
+    )
+    table.done(("name", "lr_scaling"))
+    return strategy
+
+
+def _optimizer(table: Table) -> Optimizer:
+    name = table.choice("name", REQUIRED, tuple(OPTIMIZERS))
+    lr = table.number("lr", REQUIRED, lambda v: v > 0, "above 0")
+    settings = _settings(table, OPTIMIZERS[name])
+    if settings.get("nesterov") and not (
+        settings.get("momentum", 0) > 0 and not settings.get("dampening")
+    ):
+        table.fault("nesterov", "needs momentum above 0 and no dampening.")
+    table.done(("name", "lr", *OPTIMIZERS[name]))
+    return Optimizer(name, lr, settings)
+
+
+def _schedule(table: Table) -> Schedule:
+    name = table.choice("name", "constant", tuple(SCHEDULES))
+    warmup = table.number("warmup_epochs", 0.0, lambda v: v >= 0, "0 or more")
+    settings = _settings(table, SCHEDULES[name])
+    table.done(("name", "warmup_epochs", *SCHEDULES[name]))
+    return Schedule(name, warmup, settings)
+
+
+def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
+    """What the user gave of ``known``; a setting left out stays left out."""
+    given: dict[str, Any] = {}
+    for key, setting in known.items():
+        if key not in table:
+            continue
+        if setting.kind == "flag":
+            given[key] = table.flag(key, False)
+        elif setting.kind == "whole":
+            given[key] = table.whole(key, setting.default, int(setting.low))
+        elif setting.kind == "number":
+            given[key] = table.number(key, setting.default, _within(setting), _wanted(setting))
+        else:
+            given[key] = _pair(table, key, setting)
+    return given
+
+
+def _within(setting: Setting) -> Any:
+    return lambda v: v >= setting.low and (setting.below is None or v < setting.below)
+
+
+def _wanted(setting: Setting) -> str:
+    return f"{setting.low:g} or more" + (
+        f" and below {setting.below:g}" if setting.below is not None else ""
+    )
+
+
+def _pair(table: Table, key: str, setting: Setting) -> tuple[float, float]:
+    value = table.take(key, setting.default)
+    good = (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) and _within(setting)(v)
+            for v in value
+        )
+    )
+    if not good:
+        table.fault(key, f"must be two numbers, each {_wanted(setting)}.")
+        return (0.0, 0.0)
+    return (float(value[0]), float(value[1]))
+
+
+def _positive_or_none(table: Table, key: str) -> float | None:
+    return table.number(key, 1.0, lambda v: v > 0, "above 0") if key in table else None
+
+
+def _checkpoint(table: Table) -> CheckpointPolicy:
+    given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
+    if len(given) > 1:
+        table.fault(given[1], f"stands beside {given[0]}; give one of them.")
+    policy = CheckpointPolicy(
+        every_epochs=table.whole("every_epochs", 1, 1)
+        if "every_epochs" in given or not given
+        else None,
+        every_steps=table.whole("every_steps", 1, 1) if "every_steps" in given else None,
+        every_minutes=table.number("every_minutes", 1, lambda v: v > 0, "above 0")
+        if "every_minutes" in given
+        else None,
+        keep_latest=table.whole("keep_latest", 2, 1),
+        keep_best=table.whole("keep_best", 1, 0),
+        best_metric=table.text("best_metric", "validation/loss", empty_ok=False),
+        best_mode=table.choice("best_mode", "min", ("min", "max")),
+    )
+    table.done(tuple(CheckpointPolicy.__dataclass_fields__))
+    return policy
+
+
+def _early_stop(table: Table) -> EarlyStop:
+    stop = EarlyStop(
+        metric=table.text("metric", "validation/loss", empty_ok=False),
+        mode=table.choice("mode", "min", ("min", "max")),
+        patience_epochs=table.whole("patience_epochs", 5, 1),
+        min_delta=table.number("min_delta", 0.0, lambda v: v >= 0, "0 or more"),
+    )
+    table.done(tuple(EarlyStop.__dataclass_fields__))
+    return stop
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    value = table.take(key, [])
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+        table.fault(key, "must be a list of texts.")
+        return ()
+    return tuple(value)
+
+
+def _environment(table: Table) -> dict[str, str]:
+    value = table.take("environment", {})
+    if not isinstance(value, Mapping):
+        table.fault("environment", f"must be a table, not {kind_of(value)}.")
+        return {}
+    for name, content in value.items():
+        if variable_fault(name):
+            table.fault(f"environment.{name}", variable_fault(name))
+        elif not isinstance(content, str):
+            table.fault(f"environment.{name}", f"must be text, not {kind_of(content)}.")
+        elif "\0" in content:
+            table.fault(f"environment.{name}", "cannot hold a zero byte.")
+    return {str(name): str(content) for name, content in value.items()}
+
+
+def _placement(table: Table) -> tuple[Placement, ...]:
+    value = table.take("placement", REQUIRED)
+    if value is REQUIRED:
+        return ()
+    if (
+        not isinstance(value, (list, tuple))
+        or not value
+        or not all(isinstance(v, Mapping) for v in value)
+    ):
+        table.fault("placement", "needs at least one node, each as a table [[placement]].")
+        return ()
+    placements = []
+    for number, raw in enumerate(value):
+        faults: list[Fault] = []
+        entry = Table(raw, f"placement[{number}]", faults)
+        node = entry.text("node", REQUIRED, empty_ok=False)
+        gpus = _texts(entry, "gpus")
+        both = gpus and "processes" in entry
+        processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
+        if both:
+            entry.fault("processes", "stands beside gpus; a job uses GPUs or processors of a node.")
+        if len(set(gpus)) < len(gpus):
+            entry.fault("gpus", "names a GPU twice.")
+        entry.done(("node", "processes", "gpus"))
+        for fault in faults:
+            table.fault(fault.field, fault.sentence.partition(": ")[2])
+        placements.append(Placement(node, processes, gpus))
+    nodes = [p.node for p in placements]
+    if len(set(nodes)) < len(nodes):
+        table.fault("placement", "names a node twice.")
+    if len({bool(p.gpus) for p in placements}) > 1:
+        table.fault("placement", "mixes GPUs and processors; one job uses one kind.")
+    return tuple(placements)

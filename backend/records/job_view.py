@@ -1,0 +1,135 @@
+"""A job as people see it: what ``job show`` prints and what every list, header and card shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.job import JobConfig
+from backend.records.library import Pin
+from backend.records.node import Finding
+from backend.records.series import HistoryUpdate
+from backend.records.state import JobState
+from backend.records.status import RankError, finite
+from backend.records.values import Fault
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job at one moment. Times are UTC, ISO 8601; "" when there is none."""
+
+    id: str
+    name: str
+    state: JobState
+    config: JobConfig
+    created: str
+    run: int = 0
+    epoch: int = 0
+    step: int = 0
+    total_steps: int = 0
+    steps_per_epoch: int = 0
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    best_metric: tuple[str, float] | None = None
+    message: str = ""
+    error: RankError | None = None
+    started: str = ""
+    ended: str = ""
+    user: str = ""
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    eta_s: float | None = None
+    samples_per_second: float | None = None
+    rank_step_ms: tuple[float, ...] = ()
+    doubt: str = ""
+    """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""
+
+    @property
+    def epochs(self) -> int:
+        return self.config.epochs
+
+    @property
+    def world_size(self) -> int:
+        return self.config.world_size
+
+    @property
+    def progress(self) -> float:
+        if self.state is JobState.FINISHED:
+            return 1.0
+        return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(placement.node for placement in self.config.placement)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``--json`` prints."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state": self.state.value,
+            "run": self.run,
+            "epoch": self.epoch,
+            "epochs": self.epochs,
+            "step": self.step,
+            "total_steps": self.total_steps,
+            "world_size": self.world_size,
+            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+            "message": self.message,
+            "error": None if self.error is None else self.error.to_dict(),
+            "created": self.created,
+            "started": self.started,
+            "ended": self.ended,
+            "tags": list(self.tags),
+            "notes": self.notes,
+            "eta_s": self.eta_s,
+            "pins": {
+                kind: {"name": p.name, "version": p.version, "sha256": p.sha256}
+                for kind, p in self.pins.items()
+            },
+            "doubt": self.doubt,
+        }
+
+
+@dataclass(frozen=True)
+class JobCheck:
+    """What the form shows beside itself: faults, and what the settings come to.
+
+    ``steps_per_epoch`` is None until the size of the dataset is known. ``rates`` are learning
+    rates at equal distances over the whole job, for the preview curve.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    global_batch: int | None = None
+    learning_rate: float | None = None
+    steps_per_epoch: int | None = None
+    rates: tuple[float, ...] = ()
+    command: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """Checks that passed, and hints that do not keep the job from starting."""
+
+    @property
+    def may_start(self) -> bool:
+        return not self.faults
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """One look at a job: the whole view, and what is new in its history.
+
+    ``cursor`` is opaque: give it back with the next look.
+    """
+
+    view: JobView
+    history: HistoryUpdate
+    cursor: object = None
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """A piece of a log. ``offset`` is the byte after it; ``size`` the file's size now."""
+
+    text: str
+    offset: int
+    size: int

@@ -1,0 +1,67 @@
+"""``launch.json``: everything a run needs to know, so that no node reads TOML or a catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from backend.records.job import JobConfig, parse_job
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """Where one rank runs. ``gpu`` is a UUID, or "" on processors."""
+
+    rank: int
+    local_rank: int
+    node: str
+    host: str
+    gpu: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run, resolved. Every path is absolute and the same on every node.
+
+    ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone"
+    the one rank itself), with ``environment`` added to its own. ``resume_from`` is the path of the
+    checkpoint to go on from, ``start_from`` that of weights to begin with; at most one is set.
+    """
+
+    job_id: str
+    run: int
+    config: JobConfig
+    argv: tuple[str, ...]
+    ranks: tuple[RankPlan, ...]
+    model_source: str
+    loader_source: str
+    dataset_files: str
+    validation_loader_source: str = ""
+    validation_dataset_files: str = ""
+    resume_from: str = ""
+    start_from: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Content hash of model, dataset, loader, … as pinned (``{"model": "<sha256>"}``)."""
+    grace_s: float = 30.0
+    """After a wish to stop: how long the ranks may go on without news before they are ended."""
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["config"] = self.config.to_dict()
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Launch:
+        try:
+            values = dict(raw)
+            parsed = parse_job(values["config"])
+            if parsed.config is None:
+                raise ValueError(parsed.faults[0].sentence)
+            values["config"] = parsed.config
+            values["argv"] = tuple(values["argv"])
+            values["ranks"] = tuple(RankPlan(**rank) for rank in values["ranks"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"launch record that cannot be used: {error}") from error

@@ -1,0 +1,194 @@
+"""Where everything lies under the data root, and who writes each file.
+
+====================================  ============================================================
+file                                  its one writer
+====================================  ============================================================
+datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, renamed whole)
+jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
+jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
+jobs/<id>/launch.json                 the desktop that starts a run, before the supervisor
+jobs/<id>/job.lock                    any desktop: the wish to stop; created exclusively
+jobs/<id>/status.json                 the starting desktop, then rank 0, then the supervisor: each
+                                      begins when the one before it is done or gone
+jobs/<id>/attempts/<n>/               made by the desktop that starts run n: making it is the claim
+    supervisor.json, exit.json        the supervisor of run n
+    rank-<k>.json                     the guard of rank k, when the rank has ended
+    rank-<k>.error.json               rank k itself, when the user's code or ours raised
+jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
+jobs/<id>/output/history.toml         rank 0 (appends)
+jobs/<id>/checkpoints/                rank 0
+jobs/<id>/runs/<n>/                   what "start over" moved away, whole
+nodes/<id>/                           the agent of the node
+====================================  ============================================================
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_VARIABLE = "RINGMASTER_RUN"
+"""Environment variable on every process of a run: ``<job id>/<run>``."""
+
+
+def run_tag(job_id: str, run: int) -> str:
+    return f"{job_id}/{run}"
+
+
+@dataclass(frozen=True)
+class DataRoot:
+    """The folder that every node sees."""
+
+    path: Path
+
+    @property
+    def datasets(self) -> Path:
+        return self.path / "datasets"
+
+    @property
+    def models(self) -> Path:
+        return self.path / "models"
+
+    @property
+    def loaders(self) -> Path:
+        return self.path / "loaders"
+
+    @property
+    def jobs(self) -> Path:
+        return self.path / "jobs"
+
+    @property
+    def nodes(self) -> Path:
+        return self.path / "nodes"
+
+    @property
+    def trash(self) -> Path:
+        """Where removed things go; nothing here is ever emptied by the program unasked."""
+        return self.path / "trash"
+
+    def job(self, job_id: str) -> JobFolder:
+        return JobFolder(self.jobs / job_id)
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """One job's folder. The only place that knows the names in it."""
+
+    path: Path
+
+    @property
+    def job_id(self) -> str:
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def meta(self) -> Path:
+        return self.path / "meta.json"
+
+    @property
+    def notes(self) -> Path:
+        return self.path / "notes.json"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "job.lock"
+
+    @property
+    def launch(self) -> Path:
+        return self.path / "launch.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    def rank_log(self, rank: int) -> Path:
+        return self.logs / f"rank-{rank}.log"
+
+    @property
+    def mpirun_log(self) -> Path:
+        return self.logs / "mpirun.log"
+
+    @property
+    def output(self) -> Path:
+        return self.path / "output"
+
+    @property
+    def history(self) -> Path:
+        return self.output / "history.toml"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.output / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def latest(self) -> Path:
+        """Names the newest verified checkpoint; moves only after verification."""
+        return self.checkpoints / "latest.json"
+
+    @property
+    def runs(self) -> Path:
+        return self.path / "runs"
+
+    @property
+    def attempts(self) -> Path:
+        return self.path / "attempts"
+
+    def attempt(self, run: int) -> AttemptFolder:
+        return AttemptFolder(self.attempts / str(run))
+
+    def newest_run(self) -> int:
+        """Number of the newest claimed run, 0 when there was none."""
+        if not self.attempts.is_dir():
+            return 0
+        return max(
+            (int(entry.name) for entry in self.attempts.iterdir() if entry.name.isdecimal()),
+            default=0,
+        )
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    """What one run left behind about how it was watched and how it ended."""
+
+    path: Path
+
+    @property
+    def supervisor(self) -> Path:
+        return self.path / "supervisor.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.path / "supervisor.log"
+
+    @property
+    def exit(self) -> Path:
+        return self.path / "exit.json"
+
+    def rank_exit(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.json"
+
+    def rank_error(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.error.json"
+
+
+def checkpoint_name(epoch: int, step: int) -> str:
+    """Name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
+    return f"epoch-{epoch:04d}-step-{step:06d}"
+
+
+CHECKPOINT_SUFFIX = ".pt"
+SIDECAR_SUFFIX = ".json"
+"""Beside each checkpoint: its hash, size, epoch, step, metrics (`records.checkpoint`)."""

@@ -1,0 +1,102 @@
+"""Datasets, models and loaders: named things in numbered versions, proved by a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Kind(str, Enum):
+    """The value is the word on the command line; ``folder`` is the name under the data root."""
+
+    DATASET = "dataset"
+    MODEL = "model"
+    LOADER = "loader"
+
+    @property
+    def folder(self) -> str:
+        return self.value + "s"
+
+    @property
+    def content(self) -> str:
+        """The folder inside a version that holds the user's files."""
+        return "files" if self is Kind.DATASET else "src"
+
+    @property
+    def entry_file(self) -> str:
+        """The file a version must have, or ""."""
+        return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
+
+
+@dataclass(frozen=True)
+class LibraryItem:
+    """One version of a dataset, model or loader.
+
+    ``sha256`` is the hash over the sorted relative paths and contents of its files.
+    ``facts`` is what a check or preview found (parameters, samples, …); it may grow later.
+    """
+
+    kind: Kind
+    name: str
+    version: int
+    sha256: str
+    bytes: int
+    files: int
+    created: str
+    source: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["kind"] = self.kind.value
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> LibraryItem:
+        try:
+            return cls(
+                kind=Kind(raw["kind"]),
+                name=str(raw["name"]),
+                version=int(raw["version"]),
+                sha256=str(raw["sha256"]),
+                bytes=int(raw["bytes"]),
+                files=int(raw["files"]),
+                created=str(raw["created"]),
+                source=str(raw.get("source", "")),
+                facts=dict(raw.get("facts", {})),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"library record without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The exact version of a thing that a job uses."""
+
+    name: str
+    version: int
+    sha256: str
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+def split_reference(reference: str) -> tuple[str, int | None]:
+    """``"digits@2"`` -> ``("digits", 2)``; without a version, None means the newest.
+
+    Raises:
+        ValueError: What follows the @ is no version number.
+    """
+    name, at, version = reference.partition("@")
+    if not at:
+        return name, None
+    if not version.isdecimal() or int(version) < 1:
+        raise ValueError(f"“{reference}” should be NAME or NAME@VERSION, such as digits@2")
+    return name, int(version)

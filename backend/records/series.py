@@ -1,0 +1,37 @@
+"""What a reader of ``history.toml`` hands on: the new points since it last looked.
+
+The arrays are numpy's on the desktop; here they are only sequences, because the nodes import the
+records and need no numpy for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run's first step on the curve; drawn as a thin line with its number."""
+
+    run: int
+    first_step: int
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryUpdate:
+    """Points to append, oldest first. All arrays have the length of ``steps``.
+
+    ``drop_from``: before appending, forget every point at this step or later (a resumed run went
+    on from an older checkpoint, or the whole history is new: 0). ``seconds`` counts from the
+    first block of the file. NaN is "no value here". ``problems`` are sentences about blocks that
+    could not be read; such a block costs only itself.
+    """
+
+    steps: Sequence[int] = ()
+    epochs: Sequence[int] = ()
+    seconds: Sequence[float] = ()
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    run_starts: tuple[RunStart, ...] = ()
+    drop_from: int | None = None
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,217 @@
+"""What a run says about itself while it trains, and how it ended.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from backend.records.state import JobState
+
+STATUS_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RankError:
+    """The first failure of a run. ``sentence`` is for people; the traceback is one click away."""
+
+    sentence: str
+    rank: int | None = None
+    node: str = ""
+    traceback: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RankError:
+        return cls(
+            sentence=str(raw.get("sentence", "")),
+            rank=None if raw.get("rank") is None else int(raw["rank"]),
+            node=str(raw.get("node", "")),
+            traceback=str(raw.get("traceback", "")),
+        )
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One reading of ``status.json``.
+
+    ``heartbeat`` is a counter: fresh is what advances, never what two clocks agree on.
+    ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
+    from 1. ``rank_step_ms`` is the median time of a step per rank over the last flush.
+    """
+
+    state: JobState
+    run: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    step: int = 0
+    total_steps: int = 0
+    steps_per_epoch: int = 0
+    world_size: int = 0
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    message: str = ""
+    error: RankError | None = None
+    heartbeat: int = 0
+    samples_per_second: float | None = None
+    eta_s: float | None = None
+    rank_step_ms: tuple[float, ...] = ()
+    started: str = ""
+    updated: str = ""
+    schema: int = STATUS_SCHEMA
+
+    @property
+    def progress(self) -> float:
+        """Share of the job that is done, 0 to 1."""
+        return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["state"] = self.state.value
+        raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
+        raw["rank_step_ms"] = list(self.rank_step_ms)
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RunStatus:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        schema = raw.get("schema")
+        if not isinstance(schema, int) or schema > STATUS_SCHEMA:
+            raise ValueError(
+                f"status of format {schema!r}; this Ringmaster reads up to {STATUS_SCHEMA}"
+            )
+        try:
+            return cls(
+                state=JobState(raw["state"]),
+                run=int(raw["run"]),
+                epoch=int(raw["epoch"]),
+                epochs=int(raw["epochs"]),
+                step=int(raw["step"]),
+                total_steps=int(raw["total_steps"]),
+                steps_per_epoch=int(raw["steps_per_epoch"]),
+                world_size=int(raw["world_size"]),
+                metrics={
+                    str(name): None if value is None else float(value)
+                    for name, value in dict(raw["metrics"]).items()
+                },
+                message=str(raw["message"]),
+                error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+                heartbeat=int(raw["heartbeat"]),
+                samples_per_second=_optional(raw.get("samples_per_second")),
+                eta_s=_optional(raw.get("eta_s")),
+                rank_step_ms=tuple(float(v) for v in raw.get("rank_step_ms", ())),
+                started=str(raw.get("started", "")),
+                updated=str(raw.get("updated", "")),
+                schema=schema,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"status without a usable {error}") from error
+
+
+def finite(value: float | None) -> float | None:
+    """``value``, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process that cannot be confused with another: pids repeat, after a reboot from 1 on.
+
+    ``start_ticks`` is field 22 of ``/proc/<pid>/stat`` (clock ticks since boot).
+    """
+
+    host: str
+    boot_id: str
+    pid: int
+    start_ticks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> ProcessIdentity:
+        return cls(str(raw["host"]), str(raw["boot_id"]), int(raw["pid"]), int(raw["start_ticks"]))
+
+
+@dataclass(frozen=True)
+class RankExit:
+    """How one rank ended; written by its guard (``rank-<k>.json``).
+
+    ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (left by
+    itself with ``code``), "signal" (killed by ``signal``), "stalled" (no progress in the limit).
+    """
+
+    rank: int
+    run: int
+    host: str
+    node: str
+    outcome: str
+    code: int | None = None
+    signal: str = ""
+    error: RankError | None = None
+    secondary: bool = False
+    """The failure is an echo of another rank's (a collective that broke)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RankExit:
+        return cls(
+            rank=int(raw["rank"]),
+            run=int(raw["run"]),
+            host=str(raw["host"]),
+            node=str(raw["node"]),
+            outcome=str(raw["outcome"]),
+            code=None if raw.get("code") is None else int(raw["code"]),
+            signal=str(raw.get("signal", "")),
+            error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+            secondary=bool(raw.get("secondary", False)),
+        )
+
+
+@dataclass(frozen=True)
+class RunExit:
+    """How a run ended, from its supervisor (``exit.json``): the first truth about it.
+
+    ``leftovers``: processes that carried the run's tag and outlived the sweep (should be empty).
+    """
+
+    run: int
+    state: JobState
+    message: str
+    error: RankError | None = None
+    mpirun_code: int | None = None
+    leftovers: tuple[int, ...] = ()
+    ended: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["state"] = self.state.value
+        raw["leftovers"] = list(self.leftovers)
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RunExit:
+        return cls(
+            run=int(raw["run"]),
+            state=JobState(raw["state"]),
+            message=str(raw["message"]),
+            error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+            mpirun_code=None if raw.get("mpirun_code") is None else int(raw["mpirun_code"]),
+            leftovers=tuple(int(pid) for pid in raw.get("leftovers", ())),
+            ended=str(raw.get("ended", "")),
+        )
