@@ -25,6 +25,7 @@ _FACTOR = 16  # points to a block, blocks to the next block
 _BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
 _FIRST_CAPACITY = 256
 _MOVED_AT_ONCE = 1024
+_LARGEST = 1e300  # beyond it the distance of two values may be no number
 
 
 class XAxis(Enum):
@@ -306,17 +307,14 @@ def robust_range(
     """
     parts, early = [], []
     for series, first in values:
-        told = series[np.isfinite(series) & (series > 0)] if log else series[np.isfinite(series)]
-        parts.append(np.log10(told) if log else told)
-        head = series[:first]
-        head = head[np.isfinite(head) & (head > 0)] if log else head[np.isfinite(head)]
-        early.append(np.log10(head) if log else head)
+        for found, part in ((parts, series), (early, series[:first])):
+            told = part[np.abs(part) <= _LARGEST]  # not NaN either
+            found.append(np.log10(told[told > 0]) if log else told)
     everything = np.concatenate(parts) if parts else _EMPTY
     if not len(everything):
         return None
     low, middle, high = (float(q) for q in np.quantile(everything, (0.05, 0.5, 0.95)))
-    # Two numbers of 1e308 are farther apart than there are numbers.
-    spread = min(high - low, 1e300)
+    spread = high - low
     if spread <= 0:
         spread = max(abs(middle) * 1e-3, 1e-12)
     near = everything[(everything >= low - 30 * spread) & (everything <= high + 30 * spread)]
