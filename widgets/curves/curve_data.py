@@ -24,6 +24,8 @@ Floats: TypeAlias = NDArray[np.float64]
 _FACTOR = 16  # points to a block, blocks to the next block
 _BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
 _FIRST_CAPACITY = 256
+_MOVED_AT_ONCE = 1024
+_LARGEST = 1e300  # beyond it the distance of two values may be no number
 
 
 class XAxis(Enum):
@@ -146,7 +148,7 @@ class CurveData:
         if size == self._raw.size:
             return
         for column in (self._step, self._epoch, self._time, self._raw):
-            column.size = size
+            column.shorten(size)
         self._raw_levels.shorten(size)
         self._smooth_anew()
         self.revision += 1
@@ -305,17 +307,14 @@ def robust_range(
     """
     parts, early = [], []
     for series, first in values:
-        told = series[np.isfinite(series) & (series > 0)] if log else series[np.isfinite(series)]
-        parts.append(np.log10(told) if log else told)
-        head = series[:first]
-        head = head[np.isfinite(head) & (head > 0)] if log else head[np.isfinite(head)]
-        early.append(np.log10(head) if log else head)
+        for found, part in ((parts, series), (early, series[:first])):
+            told = part[np.abs(part) <= _LARGEST]  # not NaN either
+            found.append(np.log10(told[told > 0]) if log else told)
     everything = np.concatenate(parts) if parts else _EMPTY
     if not len(everything):
         return None
     low, middle, high = (float(q) for q in np.quantile(everything, (0.05, 0.5, 0.95)))
-    # Two numbers of 1e308 are farther apart than there are numbers.
-    spread = min(high - low, 1e300)
+    spread = high - low
     if spread <= 0:
         spread = max(abs(middle) * 1e-3, 1e-12)
     near = everything[(everything >= low - 30 * spread) & (everything <= high + 30 * spread)]
@@ -330,10 +329,17 @@ def robust_range(
 
 
 class _Column:
-    """Numbers that grow; adding is cheap because room is doubled."""
+    """Numbers that grow.
+
+    Adding is cheap each time, not only on average: the larger room that will be needed is filled
+    little by little while the old one is still in use.  Copying millions of numbers at once is a
+    stall that is seen.
+    """
 
     def __init__(self) -> None:
         self._room: Floats = np.empty(_FIRST_CAPACITY)
+        self._next: Floats | None = None
+        self._moved = 0
         self.size = 0
 
     @property
@@ -344,14 +350,26 @@ class _Column:
     def last(self) -> float:
         return float(self._room[self.size - 1]) if self.size else math.nan
 
+    def shorten(self, size: int) -> None:
+        self.size = min(size, self.size)
+        self._moved = min(self._moved, self.size)
+
     def extend(self, new: Floats) -> None:
         size = self.size + len(new)
         if size > len(self._room):
-            room = np.empty(max(size, 2 * len(self._room)))
-            room[: self.size] = self.values
-            self._room = room
+            room = self._next
+            if room is None or size > len(room):
+                room, self._moved = np.empty(size + size // 2), 0
+            room[self._moved : self.size] = self._room[self._moved : self.size]
+            self._room, self._next, self._moved = room, None, 0
         self._room[self.size : size] = new
         self.size = size
+        if self._next is None and size > len(self._room) // 2:
+            self._next = np.empty(2 * len(self._room))
+        if self._next is not None:
+            end = min(self._moved + 4 * len(new) + _MOVED_AT_ONCE, size)
+            self._next[self._moved : end] = self._room[self._moved : end]
+            self._moved = end
 
 
 class _Level:
@@ -371,7 +389,8 @@ class _Level:
         return self._low.size
 
     def shorten(self, size: int) -> None:
-        self._low.size = self._high.size = min(size, self._low.size)
+        self._low.shorten(size)
+        self._high.shorten(size)
 
     def extend(self, low: Floats, high: Floats) -> None:
         """Add the blocks that are full now. NaN is left out of a block unless it is all NaN."""
@@ -428,7 +447,10 @@ class _Average:
         if not len(inner):
             return result
         sums = _recur(inner * (1 - self._weight), self._weight, self._sum)
-        norms = 1 - (1 - self._norm) * self._weight ** np.arange(1, len(inner) + 1)
+        norms = np.ones(len(inner))
+        # Beyond this many points what is missing to one is less than the last digit.
+        young = min(len(inner), math.ceil(-40 / math.log(self._weight)))
+        norms[:young] -= (1 - self._norm) * self._weight ** np.arange(1, young + 1)
         low = np.minimum(np.minimum.accumulate(inner), self._low)
         high = np.maximum(np.maximum.accumulate(inner), self._high)
         result[told] = np.clip(sums / norms, low, high)

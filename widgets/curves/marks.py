@@ -122,7 +122,8 @@ def curve_pen(colour: int | str, width: float, alpha: float = 1.0) -> QPen:
     """The pen of a curve, the same on the plot and in the legend."""
     pen = QPen(curve_colour(colour, alpha), width)
     pen.setCosmetic(True)
-    pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+    # At 2 px a round join looks no better and takes twice the time to draw.
+    pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
     if is_dashed(colour):
         pen.setDashPattern([length / width for length in CURVE_DASH])
