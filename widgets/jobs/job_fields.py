@@ -21,6 +21,10 @@ from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.theme import CONTROL_H
 
 
+_OPTIONAL_FLAG = "optional flag"
+"""A flag of PyTorch's, which is off when left out."""
+
+
 @dataclass(frozen=True)
 class JobDraft:
     """A job file as it stands in the form; perhaps not a job yet."""
@@ -95,7 +99,9 @@ class JobFields(QObject):
     def setting(self, path: str, setting: Setting) -> Field:
         """The field for one of PyTorch's settings; empty stands for PyTorch's default."""
         if setting.kind == "flag":
-            return self.switch(path, setting.label)
+            made = self.switch(path, setting.label)
+            self._kinds[path] = _OPTIONAL_FLAG
+            return made
         default = setting.default
         shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
         return self._line(path, setting.label, setting.kind, "", shown)
@@ -137,9 +143,8 @@ class JobFields(QObject):
         self._showing = True
         # Choices first: the fields of an optimizer's settings come and go with its name.
         for choices in (True, False):
-            for path, field_ in list(self._fields.items()):
-                if choices is (self._kinds[path] == "choice"):
-                    self._put(field_.control, _at(raw, path))
+            for path in [p for p, kind in self._kinds.items() if (kind == "choice") is choices]:
+                self._put(self._fields[path].control, _at(raw, path))
         self._showing = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
@@ -193,7 +198,8 @@ class JobFields(QObject):
         if isinstance(control, ComboBox):
             return control.key() or None
         if isinstance(control, Switch):
-            return control.isChecked()
+            left_out = self._kinds[path] == _OPTIONAL_FLAG and not control.isChecked()
+            return None if left_out else control.isChecked()
         if not isinstance(control, LineEdit) or not control.text().strip():
             return "" if path == "name" else None
         reads = {"whole": whole_or_text, "number": number_or_text, "pair": pair_or_text}
