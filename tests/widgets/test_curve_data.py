@@ -203,7 +203,11 @@ def test_the_first_and_the_last_point_are_where_they_are() -> None:
 
 def test_nothing_to_show_is_nothing() -> None:
     empty = CurveData()
-    for data, x0, x1, width in ((empty, 0, 1, 10), (curve([1.0]), 5, 5, 10), (curve([1.0]), 0, 1, 0)):
+    for data, x0, x1, width in (
+        (empty, 0, 1, 10),
+        (curve([1.0]), 5, 5, 10),
+        (curve([1.0]), 0, 1, 0),
+    ):
         x, y = data.columns(XAxis.STEP, x0, x1, width)
         assert len(x) == len(y) == 0
     assert empty.at(XAxis.STEP, 0) is None

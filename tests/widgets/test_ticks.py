@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from widgets.curves import ticks
 
 
-@given(
-    st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 8)
-)
+@given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 8))
 def test_ticks_are_few_round_and_inside(low: float, span: float, most: int) -> None:
     high = low + span
     if span < abs(low) * 1e-9:

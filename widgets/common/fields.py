@@ -343,7 +343,8 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
     box.setFont(theme.font("body"))
     box.setAccessibleName(name)
     box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    box.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+    # Its arrows are hidden by the sheet: with `NoButtons` and an edge from a sheet Qt 6.11 gives
+    # the figure one pixel of width.
     if unit and isinstance(box, QSpinBox | QDoubleSpinBox):
         box.setSuffix(f" {unit}")
 

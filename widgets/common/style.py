@@ -156,8 +156,10 @@ QComboBox:!editable {{ background: {t.surface}; }}
 {each(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
 {each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
 {each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
   padding: 0; min-height: 0; }}
+QAbstractSpinBox QLineEdit {{ padding: 0 8px; }}
 QComboBox::drop-down {{ border: 0; width: 24px; }}
 QComboBox::down-arrow {{ image: none; }}
 QTextEdit, QPlainTextEdit {{ background: {t.surface}; color: {t.text};
