@@ -349,6 +349,11 @@ class CurvePanel(QWidget):
                 self._put_range(*whole)
         self._redraw()
 
+    def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
+        """Name and value of every curve at `x`, and where that is: what the read-out says."""
+        rows, place = self._read(self._frame(), x)
+        return [(row.name, row.value) for row in rows], place
+
     # To take along
 
     def csv(self) -> bytes:
