@@ -39,14 +39,18 @@ def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: Look) 
 def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: Look) -> None:
     hints = QGuiApplication.styleHints()
     look.choose(ThemeChoice.SYSTEM)
-    try:
-        hints.setColorScheme(Qt.ColorScheme.Dark)
-        if hints.colorScheme() is Qt.ColorScheme.Dark:  # not every platform can be told
-            assert look.is_dark
-        hints.setColorScheme(Qt.ColorScheme.Light)
-        assert not look.is_dark
-    finally:
-        hints.unsetColorScheme()
+    with qtbot.waitSignal(look.changed):
+        hints.colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert look.is_dark
+    with qtbot.waitSignal(look.changed):
+        hints.colorSchemeChanged.emit(Qt.ColorScheme.Light)
+    assert not look.is_dark
+
+
+def test_with_a_choice_it_does_not(qtbot: QtBot, look: Look) -> None:
+    with qtbot.assertNotEmitted(look.changed):
+        QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert not look.is_dark
 
 
 def colours(widget: QWidget) -> set[str]:

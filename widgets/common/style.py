@@ -189,6 +189,7 @@ QTreeView::item {{ min-height: {TABLE_ROW_H - 1}px; }}
 QListView::item {{ border-radius: {R_CONTROL}px; padding: 0 8px; }}
 QAbstractItemView::item:hover {{ background: {t.hover}; }}
 QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }}
+QTableView, QTreeView {{ border: {FOCUS_W}px solid transparent; }}
 QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
   border-radius: {R_CONTROL}px; }}
 QHeaderView {{ background: transparent; border: 0; }}
