@@ -163,6 +163,15 @@ def test_m13_a_logarithmic_axis_spans_powers_of_ten(panel: CurvePanel) -> None:
     assert pixels(panel, BLUE) > 200
 
 
+def test_on_a_logarithmic_axis_a_value_is_where_its_tick_is(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve([10.0] * 500), 0, named=False)
+    flat = pixels(panel, BLUE)
+    panel.set_log_y(True)
+    low, high = panel.y_range()
+    assert low < 1 < high
+    assert pixels(panel, BLUE) == pytest.approx(flat, rel=0.1)
+
+
 def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     panel.set_curve("train", "train", curve(values), named=False)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QLineEdit,
     QListView,
+    QPushButton,
     QTableView,
     QTreeView,
     QVBoxLayout,
@@ -157,6 +158,14 @@ def test_a_button_says_its_key_and_is_pressed_by_it(qtbot: QtBot, show: Show) ->
     qtbot.waitUntil(window.isActiveWindow)
     with qtbot.waitSignal(button.clicked):
         qtbot.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+
+
+def test_an_ampersand_in_a_name_is_shown_and_is_no_key(show: Show) -> None:
+    button = Button("Stop R&D")
+    show(button)
+    assert QPushButton.text(button) == "Stop R&&D"  # what Qt shows as R&D
+    assert button.text() == button.accessibleName() == "Stop R&D"
+    assert button.shortcut().isEmpty()
 
 
 def test_an_icon_alone_has_a_name_for_those_who_hear_it(qtbot: QtBot) -> None:
