@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QPainter, QWheelEvent
+from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
@@ -360,11 +361,29 @@ def test_a_plot_can_be_taken_along_as_picture_drawing_and_table(panel: CurvePane
     image = QImage.fromData(panel.png())
     assert image.width() == 2 * panel.width()
     assert image.pixelColor(3, 3).name().upper() == theme.LIGHT.surface
-    assert b"<svg" in panel.svg()
     assert b"Loss" in panel.svg()
     assert len(panel.csv().splitlines()) == 301
     panel.set_x_range(100, 199)
     assert len(panel.csv().splitlines()) == 101
+
+
+def test_the_drawing_is_the_picture(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(loss(300)))
+    image = QImage.fromData(panel.png(ratio=1.0))
+    drawn = QImage(image.size(), QImage.Format.Format_ARGB32_Premultiplied)
+    painter = QPainter(drawn)
+    QSvgRenderer(QByteArray(panel.svg())).render(painter)
+    painter.end()
+
+    def ink(picture: QImage) -> Floats:
+        """How dark each piece of 16 by 16 pixels is: edges of letters differ by half a pixel."""
+        grey = picture.convertToFormat(QImage.Format.Format_Grayscale8)
+        rows = np.frombuffer(grey.constBits(), np.uint8).reshape(grey.height(), -1)
+        tall, wide = grey.height() // 16, grey.width() // 16
+        pieces = rows[: tall * 16, : wide * 16].reshape(tall, 16, wide, 16)
+        return 255.0 - pieces.mean(axis=(1, 3))
+
+    assert np.corrcoef(ink(image).ravel(), ink(drawn).ravel())[0, 1] > 0.95
 
 
 def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:

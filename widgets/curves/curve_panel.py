@@ -379,6 +379,8 @@ class CurvePanel(QWidget):
         def draw(buffer: QBuffer) -> bool:
             generator = QSvgGenerator()
             generator.setOutputDevice(buffer)
+            # Its own 72 dpi would draw the axes, which pyqtgraph recorded, at another scale.
+            generator.setResolution(self.logicalDpiX())
             generator.setSize(self._picture_size())
             generator.setViewBox(QRect(QPoint(), self._picture_size()))
             generator.setTitle(self.title)
