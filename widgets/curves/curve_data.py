@@ -228,11 +228,12 @@ class CurveData:
         high = np.fmax.reduceat(high, edges)
         # The last point is drawn where it is: the name of the curve stands beside it.
         last_x, last_y = x[end - 1] - origin, values[end - 1]
+        middle = low / 2 + high / 2
         if smoothed and self._smoothing > 0:
-            return np.append(at[edges], last_x), np.append((low + high) / 2, last_y)
+            return np.append(at[edges], last_x), np.append(middle, last_y)
         px, py = np.repeat(at[edges], 2), np.empty(2 * len(edges))
         # A line that goes down meets the upper end of a column first.
-        falls = np.concatenate(([True], low[1:] + high[1:] <= low[:-1] + high[:-1]))
+        falls = np.concatenate(([True], middle[1:] <= middle[:-1]))
         py[0::2] = np.where(falls, high, low)
         py[1::2] = np.where(falls, low, high)
         return np.append(px, last_x), np.append(py, last_y)
@@ -305,7 +306,8 @@ def robust_range(
             points are the very first ones of the curve, 0 when the view starts later.
         log: Values at or below zero are not in the picture.
     """
-    parts, early = [], []
+    parts: list[Floats] = []
+    early: list[Floats] = []
     for series, first in values:
         for found, part in ((parts, series), (early, series[:first])):
             told = part[np.abs(part) <= _LARGEST]  # not NaN either

@@ -349,6 +349,11 @@ class CurvePanel(QWidget):
                 self._put_range(*whole)
         self._redraw()
 
+    def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
+        """Name and value of every curve at `x`, and where that is: what the read-out says."""
+        rows, place = self._read(self._frame(), x)
+        return [(row.name, row.value) for row in rows], place
+
     # To take along
 
     def csv(self) -> bytes:
@@ -374,6 +379,8 @@ class CurvePanel(QWidget):
         def draw(buffer: QBuffer) -> bool:
             generator = QSvgGenerator()
             generator.setOutputDevice(buffer)
+            # Its own 72 dpi would draw the axes, which pyqtgraph recorded, at another scale.
+            generator.setResolution(self.logicalDpiX())
             generator.setSize(self._picture_size())
             generator.setViewBox(QRect(QPoint(), self._picture_size()))
             generator.setTitle(self.title)

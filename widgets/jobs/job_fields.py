@@ -20,7 +20,6 @@ from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.theme import CONTROL_H
 
-
 _OPTIONAL_FLAG = "optional flag"
 """A flag of PyTorch's, which is off when left out."""
 
