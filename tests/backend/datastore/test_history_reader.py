@@ -26,7 +26,7 @@ def block(
     run: int = 1,
     epoch: int = 1,
     second: int = 0,
-    **more: object,
+    **more: list[float],
 ) -> bytes:
     metrics: dict[str, list[float]] = {"loss": losses, **more}
     stamp = f"2026-11-21T07:{second // 60:02d}:{second % 60:02d}.000000Z"
