@@ -1,0 +1,411 @@
+"""Owns mpirun for one run, outlives the window that started it, and records how the run ended.
+
+Nobody waits for it and no pipe leads to it: a reader that held mpirun's output and died took mpirun
+along by SIGPIPE in 0.47 s. It never waits for ever either: ranks that are gone while mpirun is not,
+an mpirun that starts nothing, and ranks that do not heed a wish to stop each have a limit.
+
+One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from backend.node import identity, linux, sweep, words
+from backend.node.guard import TMPDIR_VARIABLE
+from backend.node.verdict import Found, run_exit
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch
+from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.state import JobState
+from backend.records.status import RankExit, RunExit, RunStatus
+
+_TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TICK_S = 0.1
+_LAUNCHER_TERM_S = 5.0
+"""From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
+_AFTER_FAILURE_S = 10.0
+"""mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
+_SETTLE_S = 3.0
+"""Guards outlive a killed mpirun for a moment, and write their records in it."""
+_START_LIMIT_S = 100.0
+_TO_FIRST_STEP_S = 0.6
+"""Rank 0 writes twice a second: a status that still says SETUP after this is true."""
+_WRITE_LIMIT_S = 600.0
+_LONGEST_TMPDIR = 40
+"""PMIx makes sockets some 50 bytes below TMPDIR, and a socket's path holds 107."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.supervise", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    options = parser.parse_args(arguments)
+    if options.detach and os.fork():
+        return 0
+    with suppress(PermissionError):
+        os.setsid()
+    Supervisor(JobFolder(options.job.absolute()), options.run).supervise()
+    return 0
+
+
+class Supervisor:
+    """One run from the start of mpirun to ``exit.json``."""
+
+    def __init__(self, folder: JobFolder, run: int) -> None:
+        self._folder = folder
+        self._run = run
+        self._attempt = folder.attempt(run)
+        self._tag = run_tag(folder.job_id, run)
+        self._exits: list[RankExit] = []
+        self._launcher: identity.ProcessIdentity | None = None
+        self._launcher_status: int | None = None
+        self._told_to_end = ""
+        self._ended_early = False
+        self._gave_up = ""
+        self._stop_seen: float | None = None
+
+    def supervise(self) -> RunExit:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+        linux.become_subreaper()
+        replace_json(self._attempt.supervisor, identity.own().to_dict())
+        try:
+            launch = Launch.from_dict(read_json(self._folder.launch))
+        except (OSError, ValueError) as error:
+            return self._close(
+                Found(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
+            )
+        self._folder.logs.mkdir(exist_ok=True)
+        log_begin = _size(self._folder.mpirun_log)
+        self._logs_before = {
+            plan.rank: _size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
+        }
+        temporary = Path(tempfile.mkdtemp(prefix="rm-", dir="/tmp"))
+        try:
+            refusal = self._start(launch, temporary)
+            if not refusal:
+                self._watch(launch)
+            leftovers = self._clear_up(launch)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        newest = _newest_checkpoint(self._folder)
+        status = _last_status(self._folder)
+        return self._close(
+            Found(
+                run=self._run,
+                ranks=launch.ranks,
+                exits=tuple(self._exits),
+                launcher=Path(launch.argv[0]).name if len(launch.ranks) > 1 else "the rank's guard",
+                launcher_code=_code(self._launcher_status),
+                launcher_error=refusal,
+                launcher_log=_text_from(self._folder.mpirun_log, log_begin),
+                stop_was_wished=self._stop_seen is not None or self._folder.lock.exists(),
+                ended_early=self._ended_early,
+                told_to_end=self._told_to_end,
+                gave_up=self._gave_up,
+                newest_checkpoint=newest[0],
+                checkpoint_of_run=newest[1] == self._run,
+            ),
+            leftovers,
+            launch,
+            status,
+        )
+
+    # mpirun's beginning.
+
+    def _start(self, launch: Launch, temporary: Path) -> str:
+        """Start mpirun; returns why it could not be started, or ""."""
+        log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(log, f"── run {self._run}, {_now()} ──\n".encode())
+        environment = _environment(launch, self._tag, temporary)
+        parent = os.getpid()
+        # The pipe closes when the execution succeeds, and carries the reason when it does not.
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                linux.die_with_parent(signal.SIGKILL, parent)
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                os.chdir("/")
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                os.execvpe(launch.argv[0], launch.argv, environment)
+            except BaseException as error:  # noqa: BLE001 - a forked child must never return
+                reason = error.strerror if isinstance(error, OSError) else repr(error)
+                os.write(writing, str(reason).encode())
+                os._exit(127)
+        os.close(writing)
+        os.close(log)
+        with os.fdopen(reading, "rb") as pipe:
+            reason = pipe.read().decode("utf-8", "replace")
+        if reason:
+            os.waitpid(child, 0)
+            return f"{launch.argv[0]} could not be started: {reason}."
+        self._launcher = identity.process(child)
+        self._launcher_pid = child
+        return ""
+
+    # The run's life.
+
+    def _watch(self, launch: Launch) -> None:
+        """Until mpirun is gone."""
+        begin = time.monotonic()
+        first_bad: float | None = None
+        logs_before = self._logs_before
+        started = False
+        progress: object = None
+        progress_at = begin
+        ending = False
+        next_slow = 0.0
+        while True:
+            taken = signal.sigtimedwait(_TAKEN, _TICK_S)
+            self._reap()
+            if self._launcher_status is not None:
+                return
+            now = time.monotonic()
+            if taken is not None and taken.si_signo != signal.SIGCHLD and not self._told_to_end:
+                self._told_to_end = words.signal_name(taken.si_signo)
+                self._end_launcher()
+                ending = True
+            if ending or now < next_slow:
+                continue
+            next_slow = now + 0.25
+            self._collect(launch)
+            all_gone = len(self._exits) == len(launch.ranks)
+            if first_bad is None and (all_gone or any(e.error is not None for e in self._exits)):
+                first_bad = now
+            if first_bad is not None and now > first_bad + _AFTER_FAILURE_S:
+                if all_gone:
+                    # Nothing is lost: the ranks' own records say how it ended.
+                    self._end_launcher()
+                else:
+                    self._gave_up = "mpirun did not end the other ranks."
+                    self._end_launcher()
+                ending = True
+                continue
+            if not started:
+                started = all(
+                    _size(self._folder.rank_log(rank)) > size for rank, size in logs_before.items()
+                )
+                if not started and now > begin + _START_LIMIT_S:
+                    missing = [
+                        plan
+                        for plan in launch.ranks
+                        if _size(self._folder.rank_log(plan.rank)) <= logs_before[plan.rank]
+                    ]
+                    self._gave_up = (
+                        f"mpirun did not start {words.who(missing[0]).lower()} within "
+                        f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+                    )
+                    self._end_launcher()
+                    ending = True
+                    continue
+            if self._stop_seen is None and self._folder.lock.exists():
+                self._stop_seen = progress_at = now
+            if self._stop_seen is None:
+                continue
+            status = _last_status(self._folder)
+            early = status is None or status.state in (JobState.STARTING, JobState.SETUP)
+            if early and now > self._stop_seen + _TO_FIRST_STEP_S:
+                self._ended_early = True
+                self._end_launcher()
+                ending = True
+                continue
+            current = (_progress(self._folder, status), len(self._exits))
+            if current != progress:
+                progress, progress_at = current, now
+            # The guards end a rank that hangs by their own, finer measure; this is for the case
+            # that no guard can.
+            limit = 2 * launch.grace_s + 10
+            if now > progress_at + limit:
+                self._gave_up = f"No rank made progress for {limit:.0f} s after the wish to stop."
+                self._end_launcher()
+                ending = True
+
+    def _end_launcher(self) -> None:
+        """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
+        assert self._launcher is not None
+        launcher = self._launcher
+        sweep.end(
+            lambda: (launcher,) if identity.is_alive(launcher) else (),
+            _LAUNCHER_TERM_S,
+            self._reap,
+        )
+
+    def _reap(self) -> None:
+        dead = sweep.reap()
+        if self._launcher is not None:
+            self._launcher_status = dead.get(self._launcher_pid, self._launcher_status)
+
+    def _collect(self, launch: Launch) -> None:
+        """Read the exit records that are new, in the order in which they were written."""
+        known = {one.rank for one in self._exits}
+        fresh: list[tuple[int, RankExit]] = []
+        for plan in launch.ranks:
+            if plan.rank in known:
+                continue
+            path = self._attempt.rank_exit(plan.rank)
+            try:
+                written = path.stat().st_mtime_ns
+                fresh.append((written, RankExit.from_dict(read_json(path))))
+            except (OSError, ValueError, KeyError):
+                continue
+        self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
+
+    # The run's end.
+
+    def _clear_up(self, launch: Launch) -> tuple[int, ...]:
+        """Wait for the guards' last words, then end what is left of the run here."""
+        deadline = time.monotonic() + _SETTLE_S
+        while sweep.tagged(self._tag) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.02)
+        leftovers = sweep.end_tagged(self._tag, 1.0, self._reap)
+        # What dropped its environment fell to this process, as the nearest subreaper.
+        leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
+        self._collect(launch)
+        return tuple(dict.fromkeys(leftovers))
+
+    def _close(
+        self,
+        found: Found,
+        leftovers: tuple[int, ...] = (),
+        launch: Launch | None = None,
+        status: RunStatus | None = None,
+    ) -> RunExit:
+        record = run_exit(found, leftovers, _now())
+        _insist(lambda: replace_json(self._attempt.exit, record.to_dict()))
+        last = final_status(record, status, launch)
+        _insist(lambda: replace_json(self._folder.status, last.to_dict()))
+        return record
+
+
+def final_status(
+    record: RunExit, last: RunStatus | None, launch: Launch | None = None
+) -> RunStatus:
+    """The last status of a run: rank 0's last figures, and how it ended."""
+    if last is None or last.run != record.run:
+        heartbeat = last.heartbeat if last is not None else 0
+        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
+        if launch is not None:
+            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
+    return replace(
+        last,
+        state=record.state,
+        message=record.message,
+        error=record.error,
+        heartbeat=last.heartbeat + 1,
+        eta_s=None,
+        updated=record.ended,
+    )
+
+
+def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
+    # A window that itself runs under mpirun must not make ours believe it were a rank.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
+    }
+    environment.update(launch.environment)
+    environment[RUN_VARIABLE] = tag
+    # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
+    environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
+    environment["TMPDIR"] = str(temporary)
+    if os.geteuid() == 0:
+        for name in ("OMPI", "PRTE"):
+            environment[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
+            environment[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return environment
+
+
+def _insist(write: Callable[[], None]) -> None:
+    """Write the last words of a run, also when the share comes back only after a while."""
+    deadline = time.monotonic() + _WRITE_LIMIT_S
+    while True:
+        try:
+            write()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1.0)
+        else:
+            return
+
+
+def _last_status(folder: JobFolder) -> RunStatus | None:
+    try:
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return None
+
+
+def _progress(folder: JobFolder, status: RunStatus | None) -> object:
+    """What changes while ranks work: steps, states, and a checkpoint that grows."""
+    files: list[tuple[str, int]] = []
+    with suppress(OSError), os.scandir(folder.checkpoints) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                files.append((entry.name, entry.stat().st_size))
+    if status is None:
+        return sorted(files)
+    beat = status.heartbeat if status.state is JobState.EVALUATING else 0
+    return (status.state, status.epoch, status.step, beat, sorted(files))
+
+
+def _newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
+    """Name and run of the newest verified checkpoint, ("", 0) when there is none."""
+    try:
+        name = str(read_json(folder.latest).get("name", ""))
+    except (OSError, ValueError):
+        return "", 0
+    try:
+        return name, int(read_json(folder.checkpoints / f"{name}.json").get("run", 0))
+    except (OSError, ValueError, TypeError):
+        return name, 0
+
+
+def _code(status: int | None) -> int | None:
+    """Exit code, or minus the signal, as `subprocess` has it."""
+    if status is None:
+        return None
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
+    """mpirun's words of this run; its help texts may hold bytes that are no text."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(limit_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
