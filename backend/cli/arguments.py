@@ -16,9 +16,7 @@ from backend.records.checkpoint import EXPORT_FORMATS
 def make_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("for every command")
-    group.add_argument(
-        "--data-root", type=Path, metavar="DIR", help="folder that every node sees"
-    )
+    group.add_argument("--data-root", type=Path, metavar="DIR", help="folder that every node sees")
     group.add_argument(
         "--catalogue", type=Path, metavar="FILE", help="the index of it, on this computer's disk"
     )
@@ -77,7 +75,9 @@ class _Words:
 
 def _demo(words: _Words) -> None:
     demo = words.leaf("demo", "import the built-in example and train it on this computer")
-    demo.add_argument("--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid")
+    demo.add_argument(
+        "--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid"
+    )
     demo.add_argument("--headless", action="store_true", help="train in the terminal, no window")
 
 
@@ -134,7 +134,9 @@ def _job(words: _Words) -> None:
     words.leaf("list", "every job")
     leaf = words.leaf("log", "what a rank printed, or mpirun")
     _job_id(leaf)
-    leaf.add_argument("--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid")
+    leaf.add_argument(
+        "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
+    )
     leaf = words.leaf("export", "a checkpoint for use elsewhere")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")

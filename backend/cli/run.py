@@ -413,7 +413,9 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
             ("Batch", f"{config.batch_size} × {config.world_size} = {config.global_batch_size}"),
             (
                 "Placement",
-                ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement),
+                ", ".join(
+                    f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement
+                ),
             ),
             ("Tags", ", ".join(view.tags)),
             ("Notes", view.notes),
@@ -508,7 +510,8 @@ def _checkpoints(services: Services, arguments: argparse.Namespace, as_json: boo
                 str(record.step),
                 in_bytes(record.bytes),
                 " ".join(
-                    word for word, is_so in (("latest", record.is_latest), ("best", record.is_best))
+                    word
+                    for word, is_so in (("latest", record.is_latest), ("best", record.is_best))
                     if is_so
                 ),
                 ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
@@ -540,7 +543,9 @@ def _clone(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
         if as_json:
             print_json({"path": str(path)})
         else:
-            print_line(f"Wrote {path}. Change it, then: main.py job create {shlex.quote(str(path))}")
+            print_line(
+                f"Wrote {path}. Change it, then: main.py job create {shlex.quote(str(path))}"
+            )
     elif as_json:
         print_json(raw)
     else:

@@ -87,9 +87,7 @@ def command(
     return (*argv, *guard)
 
 
-def environment(
-    config: JobConfig, *, job_id: str, run: int, code_root: str
-) -> dict[str, str]:
+def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> dict[str, str]:
     """What `command` takes from its environment. The job's own variables are not in here: the
     guard gives them to the rank alone."""
     return {

@@ -48,7 +48,9 @@ def run_tag_of(pid: int) -> str:
     except OSError:
         return ""
     prefix = f"{RUN_VARIABLE}=".encode()
-    return next((e[len(prefix) :].decode("utf-8", "replace") for e in entries if e.startswith(prefix)), "")
+    return next(
+        (e[len(prefix) :].decode("utf-8", "replace") for e in entries if e.startswith(prefix)), ""
+    )
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:

@@ -79,9 +79,7 @@ def _first_failure(found: Found) -> RankError:
     if found.launcher_error:
         return RankError(found.launcher_error)
     if found.told_to_end:
-        return RankError(
-            f"The run was ended from outside: its supervisor got {found.told_to_end}."
-        )
+        return RankError(f"The run was ended from outside: its supervisor got {found.told_to_end}.")
     noticed = _noticed(found)
     if noticed is not None:
         return noticed
@@ -169,4 +167,3 @@ def _stopped_by_force(found: Found, error: RankError) -> str:
         else "there is none from before"
     )
     return f"Stopped by force, so no checkpoint could be made; {newest}. {error.sentence}"
-

@@ -140,9 +140,7 @@ class Preview:
                 examined=int(raw["examined"]),
                 samples=tuple(_sample(value) for value in raw["samples"]),
                 shapes=tuple(
-                    ShapeCount(
-                        str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"])
-                    )
+                    ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
                     for v in raw["shapes"]
                 ),
                 classes=tuple(ClassCount(str(v["name"]), int(v["count"])) for v in raw["classes"]),
@@ -214,9 +212,7 @@ class ModelCheck:
                 trainable_parameters=int(raw["trainable_parameters"]),
                 parameter_bytes=int(raw["parameter_bytes"]),
                 layers=tuple(
-                    LayerRow(
-                        str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"])
-                    )
+                    LayerRow(str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"]))
                     for v in raw["layers"]
                 ),
                 loss=_number(raw["loss"]),

@@ -152,9 +152,7 @@ class JobChecker:
             gpu = known.get(uuid)
             if gpu is None:
                 there = ", ".join(known) or reading.gpu_message or "it has none"
-                checked.fault(
-                    name, f"{placement.node} has no GPU “{printable(uuid)}” ({there})."
-                )
+                checked.fault(name, f"{placement.node} has no GPU “{printable(uuid)}” ({there}).")
                 continue
             for process in gpu.processes[:1]:
                 owner = process.run_tag.partition("/")[0]

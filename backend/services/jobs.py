@@ -8,33 +8,39 @@ first, does what can be done only once by a call that only one desktop can win
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tomli_w
+
 from backend.datastore import job_files
-from backend.datastore.checkpoint_files import list_checkpoints, newest_name, verify
+from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
 from backend.errors import BackendError
 from backend.launch import mpirun
-from backend.node.start import start_supervisor
+from backend.launch.placement import rank_plans
+from backend.node.start import CODE_ROOT, start_supervisor
 from backend.progress import Progress
-from backend.records.checkpoint import EXPORT_FORMATS, Checkpoint
-from backend.records.files import replace_bytes, replace_json
-from backend.records.job import JobConfig, parse_job
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import read_json, replace_json
+from backend.records.job import JobConfig
 from backend.records.job_view import JobCheck, JobView, LogChunk, RunUpdate
+from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
-from backend.records.library import Kind, Pin
+from backend.records.library import Kind
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
-from backend.records.status import RankError, RunStatus
+from backend.records.status import RunStatus
 from backend.records.values import job_name_fault, printable
-from backend.services.job_check import Checked, JobChecker, check_size, rates, read_job_file
+from backend.services.data_size import DataSizes
+from backend.services.job_check import JobChecker, check_size, rates, read_job_file
 
 if TYPE_CHECKING:
     from backend.datastore.history_cache import HistoryReader
@@ -43,6 +49,14 @@ if TYPE_CHECKING:
     from backend.services.nodes import NodeService
 
 LOOK_INTERVAL_S = 0.2
+_KINDS = {
+    "model": Kind.MODEL,
+    "dataset": Kind.DATASET,
+    "loader": Kind.LOADER,
+    "validation_dataset": Kind.DATASET,
+    "validation_loader": Kind.LOADER,
+}
+_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -62,14 +76,16 @@ class JobService:
         library: LibraryService,
         nodes: NodeService,
         index: JobIndex,
-        history: HistoryReader,
+        sizes: DataSizes,
+        cache: Path,
         python: str = sys.executable,
     ) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
         self._index = index
-        self._reader = history
+        self._sizes = sizes
+        self._cache = cache
         self._python = python
         self._checker = JobChecker(root, library, nodes)
 
@@ -96,7 +112,7 @@ class JobService:
         """What the form shows while a job is being written; runs no user code."""
         checked = self._checker.check(raw)
         config = checked.config
-        size = self._library.known_size(checked.pins)
+        size = self._sizes.known(checked.pins)
         check_size(checked, size)
         if config is None:
             return JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
@@ -119,13 +135,13 @@ class JobService:
         """
         checked = self._checker.check(raw)
         if checked.config is not None and not checked.faults:
-            check_size(checked, self._library.size(checked.pins, progress or Progress()))
+            check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
         if checked.faults or checked.config is None:
             raise BackendError(
                 " ".join(fault.sentence for fault in checked.faults),
                 "Change the job file; nothing was created.",
             )
-        with self._world("The job could not be created"):
+        with _world("The job could not be created"):
             file = job_files.create_job(self._root, checked.config, checked.pins)
         return self._tell(self._view(file, None))
 
@@ -180,7 +196,7 @@ class JobService:
         folder, _, view = self._at(job_id)
         if not view.state.is_live:
             return view
-        with self._world("The wish to stop could not be written"):
+        with _world("The wish to stop could not be written"):
             job_files.wish_to_stop(folder, view.run)
         return self.show(job_id)
 
@@ -215,7 +231,7 @@ class JobService:
             self._library.verify(_KINDS[key], pin)
         self._checker.busy_gpus(file.config)
         launch = self._launch(folder, file, run, resume_from, start_from)
-        with self._world(f"Run {run} of the job {file.id} could not be started"):
+        with _world(f"Run {run} of the job {file.id} could not be started"):
             if not job_files.claim_run(folder, run):
                 # Another desktop, or a second click, was first: there is one run, and it is this.
                 return self.show(file.id)
@@ -365,7 +381,7 @@ class JobService:
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
             )
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with self._world(f"{path} could not be read"):
+        with _world(f"{path} could not be read"):
             return read_log(path, offset, limit_bytes)
 
     def find(self, text: str) -> str:
@@ -391,14 +407,12 @@ class JobService:
         )
 
     def _ids(self) -> list[str]:
-        with self._world("The data root could not be read"):
+        with _world("The data root could not be read"):
             try:
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
                 return []
-        return sorted(
-            (name for name in names if not name.startswith(".")), reverse=True
-        )
+        return sorted((name for name in names if not name.startswith(".")), reverse=True)
 
     def _folder_exists(self, job_id: str) -> bool:
         return (
@@ -429,7 +443,7 @@ class JobService:
         folder, file, _ = self._at(job_id)
         if name is not None and job_name_fault(name):
             raise BackendError(job_name_fault(name))
-        with self._world("The notes could not be written"):
+        with _world("The notes could not be written"):
             job_files.write_notes(
                 folder,
                 file.name if name is None else name,
@@ -454,7 +468,21 @@ class JobService:
         folder, _, view = self._at(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
-        with self._world(f"The job {job_id} could not be moved to the trash"):
+        with _world(f"The job {job_id} could not be moved to the trash"):
             job_files.move_to_trash(self._root, folder)
         self._index.forget_job(job_id)
         return view
+
+
+@contextlib.contextmanager
+def _world(what: str) -> Iterator[None]:
+    """Put an error of the file system into words; ``what`` begins the sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{what}: {error.strerror or error}.") from error
+
+
+def _cut(name: str) -> str:
+    """``name``, no longer than a job's name may be, and no character cut in two."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")
