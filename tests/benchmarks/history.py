@@ -28,12 +28,8 @@ def blocks(first: int, steps: int) -> bytes:
     for begin in range(0, steps, BLOCK_STEPS):
         end = min(begin + BLOCK_STEPS, steps)
         stamp = (BEGAN + timedelta(seconds=(first + end) / 100)).isoformat()
-        metrics = {
-            name: row[begin:end] for name, row in zip(METRICS, values, strict=True)
-        }
-        made.append(
-            encode(Block("TRAINING", 1, 1, first + end - 1, first + begin, stamp, metrics))
-        )
+        metrics = {name: row[begin:end] for name, row in zip(METRICS, values, strict=True)}
+        made.append(encode(Block("TRAINING", 1, 1, first + end - 1, first + begin, stamp, metrics)))
     return b"".join(made)
 
 
