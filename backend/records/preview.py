@@ -140,9 +140,7 @@ class Preview:
                 examined=int(raw["examined"]),
                 samples=tuple(_sample(value) for value in raw["samples"]),
                 shapes=tuple(
-                    ShapeCount(
-                        str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"])
-                    )
+                    ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
                     for v in raw["shapes"]
                 ),
                 classes=tuple(ClassCount(str(v["name"]), int(v["count"])) for v in raw["classes"]),
@@ -174,7 +172,6 @@ class ModelCheck:
     ``loss`` is None when no batch was tried; then ``warnings`` says why.
     """
 
-    class_name: str
     parameters: int
     trainable_parameters: int
     parameter_bytes: int
@@ -209,14 +206,11 @@ class ModelCheck:
         """
         try:
             return cls(
-                class_name=str(raw["class_name"]),
                 parameters=int(raw["parameters"]),
                 trainable_parameters=int(raw["trainable_parameters"]),
                 parameter_bytes=int(raw["parameter_bytes"]),
                 layers=tuple(
-                    LayerRow(
-                        str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"])
-                    )
+                    LayerRow(str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"]))
                     for v in raw["layers"]
                 ),
                 loss=_number(raw["loss"]),
