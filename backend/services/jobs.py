@@ -39,6 +39,7 @@ from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.records.values import job_name_fault, printable
+from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import JobChecker, check_size, rates, read_job_file
 
@@ -461,7 +462,22 @@ class JobService:
         progress: Progress | None = None,
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
-        raise NotImplementedError
+        folder, file, _ = self._at(job_id)
+        found = list_checkpoints(folder, file.config.checkpoint)
+        record = self._named(found, checkpoint, job_id)
+        library = self._library
+        tool_process.export(
+            Path(record.path),
+            format,
+            output,
+            library.content(Kind.MODEL, file.pins["model"].reference),
+            library.content(Kind.LOADER, file.pins["loader"].reference),
+            library.content(Kind.DATASET, file.pins["dataset"].reference),
+            files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
+            history=folder.history if folder.history.exists() else None,
+            progress=progress,
+        )
+        return output.absolute()
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
@@ -481,6 +497,14 @@ def _world(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise BackendError(f"{what}: {error.strerror or error}.") from error
+
+
+def _without_secrets(config: JobConfig) -> dict[str, Any]:
+    """The job file for others: a variable may hold a token, so only its name goes along."""
+    raw = config.to_dict()
+    if config.environment:
+        raw["environment"] = dict.fromkeys(config.environment, "")
+    return raw
 
 
 def _cut(name: str) -> str:
