@@ -64,7 +64,7 @@ def command(
     Raises:
         BackendError: An address or a path cannot be given to mpirun safely.
     """
-    guard = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
+    guard: tuple[str, ...] = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
     if rank_module:
         guard += ("--module", rank_module)
     if config.strategy.name == "alone":
@@ -87,9 +87,7 @@ def command(
     return (*argv, *guard)
 
 
-def environment(
-    config: JobConfig, *, job_id: str, run: int, code_root: str
-) -> dict[str, str]:
+def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> dict[str, str]:
     """What `command` takes from its environment. The job's own variables are not in here: the
     guard gives them to the rank alone."""
     return {

@@ -26,7 +26,7 @@ from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
 FAKES = Path(__file__).parent
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
 
-MODEL = '''
+MODEL = """
 import ctypes
 
 def crash():
@@ -35,8 +35,8 @@ def crash():
 def loop():
     while True:
         pass
-'''
-LOADER = '''
+"""
+LOADER = """
 import multiprocessing
 
 def next_batch():
@@ -51,7 +51,7 @@ def work(queue):
     lock.acquire()
     lock.acquire()
     queue.put(1)
-'''
+"""
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 30.0, why: str = "") -> Any:
