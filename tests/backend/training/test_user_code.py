@@ -1,0 +1,392 @@
+"""The contract with users' code, against real files in real folders."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from backend.training import user_code
+from backend.training.user_code import UserCodeError, load_loader, load_model
+
+MODEL = """
+import torch
+
+class UserModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, data):
+        return self.layer(data)
+
+    def loss(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target)
+"""
+
+LOADER = """
+import torch
+
+class UserDataset(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return torch.full((4,), float(index)), index % 2
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Files by name, with __ for a slash: ``layers__conv="…"`` is layers/conv.py."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def refused(folder: Path) -> UserCodeError:
+    with pytest.raises(UserCodeError) as caught:
+        load_model(folder)
+    return caught.value
+
+
+def test_a_model_may_be_several_files_that_import_each_other_either_way(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model="from layers.dense import Dense\nfrom .sizes import WIDTH\nimport sizes\n"
+        "import layers.dense as dense\nimport layers\nimport layers.dense\n"
+        "assert sizes.WIDTH is WIDTH and layers.dense.Dense is dense.Dense is Dense\n"
+        + MODEL.replace("torch.nn.Linear(4, 2)", "Dense(WIDTH)"),
+        sizes="WIDTH = [4, 2]\n",
+        layers__dense="import torch\nfrom ..sizes import WIDTH\nimport sizes\n"
+        "assert WIDTH is sizes.WIDTH\n"
+        "class Dense(torch.nn.Linear):\n"
+        "    def __init__(self, sizes): super().__init__(*sizes)\n",
+    )
+    model = load_model(tmp_path)
+    assert model(torch.zeros(3, 4)).shape == (3, 2)
+
+
+def test_a_model_may_import_by_name_with_importlib(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model="import importlib\nWIDTH = importlib.import_module('sizes_by_name').WIDTH\n"
+        + MODEL.replace("(4, 2)", "(4, WIDTH)"),
+        sizes_by_name="WIDTH = 7\n",
+    )
+    assert load_model(tmp_path)(torch.zeros(1, 4)).shape == (1, 7)
+    assert "sizes_by_name" not in sys.modules
+
+
+def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
+    model = write(
+        tmp_path / "model",
+        bks_model="import utils\n" + MODEL + "\nW = utils.W",
+        utils="W = 'model'",
+    )
+    loader = write(
+        tmp_path / "loader",
+        bks_dataset="from utils import W\n" + LOADER.replace("index % 2", "W"),
+        utils="W = 'loader'",
+    )
+    made = load_model(model)
+    data = load_loader(loader).training(tmp_path)
+    assert sys.modules[type(made).__module__].W == "model"
+    assert data[0][1] == "loader"
+    assert "utils" not in sys.modules
+
+
+def test_an_import_inside_a_function_works_after_loading(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_dataset=LOADER.replace("return torch.full", "import late; return late.T, torch.full"),
+        late="T = 'late'",
+    )
+    assert load_loader(tmp_path).training(tmp_path)[3][0] == "late"
+
+
+def test_an_installed_package_never_sees_a_users_file_of_that_name(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model="import colorsys\nassert colorsys.MINE\nimport wave\n" + MODEL,
+        colorsys="MINE = True",
+    )
+    load_model(tmp_path)
+    import colorsys
+
+    assert not hasattr(colorsys, "MINE")
+
+
+def test_loading_leaves_the_users_folder_and_the_process_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, bks_model="import utils\n" + MODEL, utils="")
+    path, files = list(sys.path), sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    load_model(tmp_path)
+    assert sys.path == path
+    assert sorted(tmp_path.rglob("*")) == files
+    assert sys.dont_write_bytecode is False
+
+
+def test_what_stands_under_main_does_not_run(tmp_path: Path) -> None:
+    write(tmp_path, bks_model=MODEL + "\nif __name__ == '__main__':\n    raise RuntimeError\n")
+    load_model(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_loaders_classes_reach_the_workers_of_a_data_loader(tmp_path: Path, method: str) -> None:
+    write(
+        tmp_path,
+        bks_dataset="from parts import Half\n" + LOADER.replace("index % 2", "Half(index).value"),
+        parts="class Half:\n    def __init__(self, n): self.value = n / 2\n",
+    )
+    data = load_loader(tmp_path).training(tmp_path)
+    loader = DataLoader(
+        data,  # type: ignore[arg-type]  # DataLoader needs only len and item
+        batch_size=5,
+        num_workers=1,
+        collate_fn=data.collate,
+        multiprocessing_context=multiprocessing.get_context(method),
+    )
+    batches = [user_code.split_batch(batch) for batch in loader]
+    assert [target.tolist() for _, target in batches] == [
+        [0, 0.5, 1, 1.5, 2],
+        [2.5, 3, 3.5, 4, 4.5],
+    ]
+
+
+def test_f50_an_item_that_raises_in_a_worker_is_named(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_dataset=LOADER.replace(
+            "return torch", "if index == 7: raise ValueError('torn picture')\n        return torch"
+        ),
+    )
+    data = load_loader(tmp_path).training(tmp_path)
+    loader = DataLoader(data, batch_size=5, num_workers=1, collate_fn=data.collate)  # type: ignore[arg-type]  # DataLoader needs only len and item
+    with pytest.raises(UserCodeError) as caught:
+        list(map(user_code.split_batch, loader))
+    assert caught.value.sentence == (
+        "UserDataset, item 7, raised ValueError: torn picture (bks_dataset.py, line 12)."
+    )
+    assert caught.value.index == 7
+    assert caught.value.traceback.splitlines()[1].strip().startswith(f'File "{tmp_path}')
+
+
+def test_f50_items_of_unequal_shapes_are_said_to_be_so(tmp_path: Path) -> None:
+    write(tmp_path, bks_dataset=LOADER.replace("(4,)", "(4 + index,)"))
+    data = load_loader(tmp_path).training(tmp_path)
+    with pytest.raises(UserCodeError, match=r"different shapes.*\[4\].*\[5\]"):
+        user_code.split_batch(data.collate([data[0], data[1]]))
+
+
+@pytest.mark.parametrize(
+    ("length", "sentence"),
+    [
+        ("0", "has no items"),
+        ("-3", "has no items"),
+        ("2.5", "returns a float"),
+        ("1 << 80", "more than can be counted"),
+        ("1 / 0", "__len__ raised ZeroDivisionError"),
+    ],
+)
+def test_f50_a_length_that_is_none(tmp_path: Path, length: str, sentence: str) -> None:
+    write(tmp_path, bks_dataset=LOADER.replace("return 10", f"return {length}"))
+    with pytest.raises(UserCodeError, match=sentence):
+        len(load_loader(tmp_path).training(tmp_path))
+
+
+def test_f49_no_bks_model(tmp_path: Path) -> None:
+    assert refused(tmp_path).sentence == "The model has no bks_model.py at the top of its files."
+    write(tmp_path, inside__bks_model=MODEL)
+    assert "“inside”" in refused(tmp_path).remedy
+
+
+def test_f49_no_user_model(tmp_path: Path) -> None:
+    assert refused(write(tmp_path, bks_model="class Net: pass")).sentence == (
+        "bks_model.py defines no UserModel."
+    )
+
+
+@pytest.mark.parametrize("made", ["class UserModel: pass", "UserModel = 3", "def UserModel(): 1"])
+def test_f49_a_user_model_that_is_no_module(tmp_path: Path, made: str) -> None:
+    assert refused(write(tmp_path, bks_model=made)).sentence == (
+        "UserModel in bks_model.py is no torch.nn.Module."
+    )
+
+
+def test_f49_no_loss(tmp_path: Path) -> None:
+    write(tmp_path, bks_model=MODEL.replace("def loss", "def cost"))
+    assert refused(tmp_path).sentence == "UserModel has no method loss."
+
+
+def test_f49_a_syntax_error_is_told_with_file_and_line(tmp_path: Path) -> None:
+    write(tmp_path, bks_model="from parts.net import Net\n" + MODEL, parts__net="x = 1\ny = = 2\n")
+    assert refused(tmp_path).sentence == "parts/net.py, line 2: invalid syntax."
+
+
+def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
+    error = refused(
+        write(tmp_path, bks_model="import numpy\nimport sklearn_is_absent.svm\n" + MODEL)
+    )
+    assert error.sentence.startswith("bks_model.py, line 2 needs the module “sklearn_is_absent")
+    assert f"{sys.executable} -m pip install sklearn_is_absent" in error.remedy
+    error = refused(write(tmp_path, bks_model="from .helpers import x\n"))
+    assert "the module “helpers”" in error.sentence
+
+
+def test_f49_a_name_that_cannot_be_imported(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, bks_model="from parts import Absent\n", parts=""))
+    assert "cannot import name 'Absent' from 'parts'" in error.sentence
+    assert "_ringmaster" not in error.sentence
+
+
+def test_f49_sys_exit_at_import(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, bks_model="import sys\nsys.exit(3)\n"))
+    assert error.sentence == "bks_model.py, while it was imported, ended the program (sys.exit(3))."
+
+
+def test_f49_an_exception_in_init(tmp_path: Path) -> None:
+    write(tmp_path, bks_model=MODEL.replace("super().__init__()", "raise KeyError('width')"))
+    error = refused(tmp_path)
+    assert error.sentence == "UserModel() raised KeyError: 'width' (bks_model.py, line 6)."
+    assert "user_code.py" not in error.traceback
+
+
+def test_a_broken_model_can_be_mended_and_loaded_in_the_same_process(tmp_path: Path) -> None:
+    write(tmp_path, bks_model="import parts\n" + MODEL, parts="1 / 0")
+    refused(tmp_path)
+    write(tmp_path, parts="")
+    load_model(tmp_path)
+
+
+def test_running_out_of_memory_is_not_told_as_the_users_bug(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model=MODEL.replace("return self.layer(data)", "return torch.empty(1 << 50)"),
+    )
+    model = load_model(tmp_path)
+    with pytest.raises(RuntimeError, match="allocate"):
+        user_code.compute_output(model, torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        ("output.sum().item()", "returns a float, no tensor"),
+        ("output", r"returns \(3, 2\) numbers"),
+        ("output.detach().sum()", "does not depend on any parameter"),
+        ("output.nothing", "loss raised AttributeError"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_on(tmp_path: Path, loss: str, sentence: str) -> None:
+    write(tmp_path, bks_model=MODEL.split("return torch.nn.functional")[0] + f"return {loss}\n")
+    model = load_model(tmp_path)
+    with pytest.raises(UserCodeError, match=sentence):
+        user_code.compute_loss(model, model(torch.zeros(3, 4)), None)
+
+
+def test_metrics_may_be_floats_or_tensors_and_nothing_else(tmp_path: Path) -> None:
+    metrics = "\n    def metrics(self, output, target):\n        return {}\n"
+    given = "{'a': output.mean(), 'b': output.sum().item(), 'c': 1, 'd': output.new_ones(1)}"
+    model = load_model(write(tmp_path, bks_model=MODEL + metrics.replace("{}", given)))
+    values = user_code.compute_metrics(model, torch.ones(2, 2), None)
+    assert values == {"a": 1.0, "b": 4.0, "c": 1.0, "d": 1.0}
+    assert all(type(value) is float for value in values.values())
+    model = load_model(write(tmp_path, bks_model=MODEL + metrics.replace("{}", "{'a': output}")))
+    with pytest.raises(UserCodeError, match="“a” is a Tensor and not one number"):
+        user_code.compute_metrics(model, torch.ones(2, 2), None)
+
+
+def test_a_batch_is_a_pair() -> None:
+    assert user_code.split_batch([1, 2]) == (1, 2)
+    with pytest.raises(UserCodeError, match="batches of 3 parts"):
+        user_code.split_batch((1, 2, 3))
+    with pytest.raises(UserCodeError, match="batches of a Tensor"):
+        user_code.split_batch(torch.zeros(2))
+
+
+def test_nested_batches_move_whole() -> None:
+    batch = {"a": [torch.zeros(2), (torch.zeros(3), "text")], "b": 1}
+    moved = user_code.to_device(batch, "meta")
+    assert moved["a"][0].device.type == moved["a"][1][0].device.type == "meta"
+    assert (moved["a"][1][1], moved["b"]) == ("text", 1)
+    assert user_code.batch_size(batch) == 2
+
+
+def test_a_keras_3_model_is_a_model(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model="""
+import keras
+
+class UserModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, data):
+        return self.dense(data)
+
+    def loss(self, output, target):
+        return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(
+            target, output, from_logits=True))
+""",
+    )
+    model = load_model(tmp_path)
+    assert user_code.needs_first_batch(model)
+    data, target = torch.randn(3, 4), torch.tensor([0, 1, 0])
+    user_code.materialize(model, data)
+    assert not user_code.needs_first_batch(model)
+    assert sum(p.numel() for p in model.parameters()) == 10
+    user_code.compute_loss(model, user_code.compute_output(model, data), target).backward()
+    assert user_code.compute_metrics(model, None, None) == {}
+
+
+def test_the_loaders_own_validation_is_used_unless_the_job_names_another(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain", bks_dataset=LOADER)
+    both = write(
+        tmp_path / "both",
+        bks_dataset=LOADER
+        + "\nclass UserValDataset(UserDataset):\n    def __len__(self): return 3\n",
+    )
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert user_code.open_data(plain, a)[1] is None
+    opened = [
+        user_code.open_data(both, a),
+        user_code.open_data(plain, a, None, b),
+        user_code.open_data(plain, a, both),
+        user_code.open_data(both, a, plain, b),
+    ]
+    seen = [(v.class_name, Path(v.user_dataset.folder).name) for _, v in opened if v]
+    assert seen == [
+        ("UserValDataset", "a"),
+        ("UserDataset", "b"),
+        ("UserValDataset", "a"),
+        ("UserDataset", "b"),
+    ]
+
+
+def test_a_loader_may_fetch_its_own_data_into_an_empty_dataset(tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "loader",
+        bks_dataset="import os\n"
+        + LOADER.replace(
+            "self.folder = folder",
+            "path = os.path.join(folder, 'fetched.txt')\n"
+            "        if not os.path.exists(path): open(path, 'w').close()",
+        ),
+    )
+    files = tmp_path / "files"
+    files.mkdir()
+    assert len(load_loader(source).training(files)) == 10
+    assert (files / "fetched.txt").exists()
