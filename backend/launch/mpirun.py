@@ -64,7 +64,7 @@ def command(
     Raises:
         BackendError: An address or a path cannot be given to mpirun safely.
     """
-    guard = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
+    guard: tuple[str, ...] = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
     if rank_module:
         guard += ("--module", rank_module)
     if config.strategy.name == "alone":

@@ -104,8 +104,7 @@ class Guard:
         self._log_begin = os.fstat(self._log_fd).st_size
         mismatch = self._mismatch()
         if mismatch:
-            error = RankError(mismatch, self._plan.rank, self._plan.node)
-            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=error))
+            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))
         self._start()
         ended_by, stall_s, stop_was_wished = self._wait()
         _, phase = self._beat.read()

@@ -26,13 +26,13 @@ from backend.node import identity, linux, sweep, words
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
+from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.state import JobState
-from backend.records.status import RankExit, RunExit, RunStatus
+from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_TICK_S = 0.1
+_LOOK_S = 0.3
 _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
 _AFTER_FAILURE_S = 10.0
@@ -70,8 +70,15 @@ class Supervisor:
         self._attempt = folder.attempt(run)
         self._tag = run_tag(folder.job_id, run)
         self._exits: list[RankExit] = []
-        self._launcher: identity.ProcessIdentity | None = None
+        self._launcher: ProcessIdentity | None = None
+        self._launcher_pid = 0
         self._launcher_status: int | None = None
+        self._begin = 0.0
+        self._over_since: float | None = None
+        self._silent: list[RankPlan] = []
+        self._logs_before: dict[int, int] = {}
+        self._progress: object = None
+        self._progress_at = 0.0
         self._told_to_end = ""
         self._ended_early = False
         self._gave_up = ""
@@ -89,6 +96,7 @@ class Supervisor:
             )
         self._folder.logs.mkdir(exist_ok=True)
         log_begin = _size(self._folder.mpirun_log)
+        self._silent = list(launch.ranks)
         self._logs_before = {
             plan.rank: _size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
@@ -155,91 +163,89 @@ class Supervisor:
         if reason:
             os.waitpid(child, 0)
             return f"{launch.argv[0]} could not be started: {reason}."
-        self._launcher = identity.process(child)
         self._launcher_pid = child
+        self._launcher = identity.process(child)  # None when it has ended already
         return ""
 
     # The run's life.
 
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
-        begin = time.monotonic()
-        first_bad: float | None = None
-        logs_before = self._logs_before
-        started = False
-        progress: object = None
-        progress_at = begin
-        ending = False
-        next_slow = 0.0
-        while True:
-            taken = signal.sigtimedwait(_TAKEN, _TICK_S)
+        self._begin = self._progress_at = time.monotonic()
+        next_look = 0.0
+        while self._launcher_status is None:
+            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
             self._reap()
-            if self._launcher_status is not None:
-                return
             now = time.monotonic()
-            if taken is not None and taken.si_signo != signal.SIGCHLD and not self._told_to_end:
+            if taken is not None and taken.si_signo != signal.SIGCHLD:
                 self._told_to_end = words.signal_name(taken.si_signo)
-                self._end_launcher()
-                ending = True
-            if ending or now < next_slow:
+                return self._end_launcher()
+            # A child that ends wakes this up; only looks at the share keep their distance.
+            if now < next_look:
                 continue
-            next_slow = now + 0.25
+            next_look = now + _LOOK_S
             self._collect(launch)
-            all_gone = len(self._exits) == len(launch.ranks)
-            if first_bad is None and (all_gone or any(e.error is not None for e in self._exits)):
-                first_bad = now
-            if first_bad is not None and now > first_bad + _AFTER_FAILURE_S:
-                if all_gone:
-                    # Nothing is lost: the ranks' own records say how it ended.
-                    self._end_launcher()
-                else:
-                    self._gave_up = "mpirun did not end the other ranks."
-                    self._end_launcher()
-                ending = True
-                continue
-            if not started:
-                started = all(
-                    _size(self._folder.rank_log(rank)) > size for rank, size in logs_before.items()
-                )
-                if not started and now > begin + _START_LIMIT_S:
-                    missing = [
-                        plan
-                        for plan in launch.ranks
-                        if _size(self._folder.rank_log(plan.rank)) <= logs_before[plan.rank]
-                    ]
-                    self._gave_up = (
-                        f"mpirun did not start {words.who(missing[0]).lower()} within "
-                        f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
-                    )
-                    self._end_launcher()
-                    ending = True
-                    continue
-            if self._stop_seen is None and self._folder.lock.exists():
-                self._stop_seen = progress_at = now
-            if self._stop_seen is None:
-                continue
-            status = _last_status(self._folder)
-            early = status is None or status.state in (JobState.STARTING, JobState.SETUP)
-            if early and now > self._stop_seen + _TO_FIRST_STEP_S:
-                self._ended_early = True
-                self._end_launcher()
-                ending = True
-                continue
-            current = (_progress(self._folder, status), len(self._exits))
-            if current != progress:
-                progress, progress_at = current, now
-            # The guards end a rank that hangs by their own, finer measure; this is for the case
-            # that no guard can.
-            limit = 2 * launch.grace_s + 10
-            if now > progress_at + limit:
-                self._gave_up = f"No rank made progress for {limit:.0f} s after the wish to stop."
-                self._end_launcher()
-                ending = True
+            if (
+                self._failed_long_ago(launch, now)
+                or self._never_started(launch, now)
+                or self._must_stop(launch, now)
+            ):
+                return self._end_launcher()
+        return None
+
+    def _failed_long_ago(self, launch: Launch, now: float) -> bool:
+        """Whether mpirun should have ended by itself after what the ranks wrote."""
+        all_gone = len(self._exits) == len(launch.ranks)
+        if self._over_since is None and (all_gone or any(one.error for one in self._exits)):
+            self._over_since = now
+        if self._over_since is None or now < self._over_since + _AFTER_FAILURE_S:
+            return False
+        if not all_gone:
+            self._gave_up = "mpirun did not end the other ranks."
+        return True
+
+    def _never_started(self, launch: Launch, now: float) -> bool:
+        """Whether a rank's guard has not even opened its log in the time given."""
+        self._silent = [
+            plan
+            for plan in self._silent
+            if _size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
+        ]
+        if not self._silent or now < self._begin + _START_LIMIT_S:
+            return False
+        plan = self._silent[0]
+        self._gave_up = (
+            f"mpirun did not start rank {plan.rank} on {words.place(plan.node)} within "
+            f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+        )
+        return True
+
+    def _must_stop(self, launch: Launch, now: float) -> bool:
+        """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
+        if self._stop_seen is None:
+            if not self._folder.lock.exists():
+                return False
+            self._stop_seen = self._progress_at = now
+        status = _last_status(self._folder)
+        if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+            self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
+            return self._ended_early
+        current = (_progress(self._folder, status), len(self._exits))
+        if current != self._progress:
+            self._progress, self._progress_at = current, now
+        # The guards end a rank that hangs by their own, finer measure; this is for the case
+        # that no guard can.
+        limit = 2 * launch.grace_s + 10
+        if now < self._progress_at + limit:
+            return False
+        self._gave_up = f"No rank made progress for {words.seconds(limit)} after the wish to stop."
+        return True
 
     def _end_launcher(self) -> None:
         """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
-        assert self._launcher is not None
         launcher = self._launcher
+        if launcher is None:
+            return
         sweep.end(
             lambda: (launcher,) if identity.is_alive(launcher) else (),
             _LAUNCHER_TERM_S,
@@ -247,18 +253,20 @@ class Supervisor:
         )
 
     def _reap(self) -> None:
-        dead = sweep.reap()
-        if self._launcher is not None:
-            self._launcher_status = dead.get(self._launcher_pid, self._launcher_status)
+        self._launcher_status = sweep.reap().get(self._launcher_pid, self._launcher_status)
 
     def _collect(self, launch: Launch) -> None:
         """Read the exit records that are new, in the order in which they were written."""
         known = {one.rank for one in self._exits}
         fresh: list[tuple[int, RankExit]] = []
+        try:
+            names = set(os.listdir(self._attempt.path))
+        except OSError:
+            return
         for plan in launch.ranks:
-            if plan.rank in known:
-                continue
             path = self._attempt.rank_exit(plan.rank)
+            if plan.rank in known or path.name not in names:
+                continue
             try:
                 written = path.stat().st_mtime_ns
                 fresh.append((written, RankExit.from_dict(read_json(path))))
@@ -336,15 +344,11 @@ def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]
 def _insist(write: Callable[[], None]) -> None:
     """Write the last words of a run, also when the share comes back only after a while."""
     deadline = time.monotonic() + _WRITE_LIMIT_S
-    while True:
-        try:
-            write()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1.0)
-        else:
-            return
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            return write()
+        time.sleep(1.0)
+    return write()
 
 
 def _last_status(folder: JobFolder) -> RunStatus | None:

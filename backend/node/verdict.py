@@ -68,7 +68,14 @@ def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
         return JobState.INTERRUPTED, _stopped_early(found), None
     if found.stop_was_wished and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, error), error
-    return JobState.ERROR, error.sentence, error
+    return JobState.ERROR, _named(error), error
+
+
+def _named(error: RankError) -> str:
+    """The sentence with the rank it is about; what user code raised does not name it."""
+    if error.rank is None or f"rank {error.rank} " in error.sentence.lower():
+        return error.sentence
+    return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
 
 
 def _first_failure(found: Found) -> RankError:
@@ -166,4 +173,4 @@ def _stopped_by_force(found: Found, error: RankError) -> str:
         if found.newest_checkpoint
         else "there is none from before"
     )
-    return f"Stopped by force, so no checkpoint could be made; {newest}. {error.sentence}"
+    return f"Stopped by force, so no checkpoint could be made; {newest}. {_named(error)}"

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -87,7 +88,8 @@ class Ballot:
             return
         kept = torch.empty(self.size, pin_memory=True)
         kept.copy_(self._vector, non_blocking=True)
-        event = torch.cuda.Event()
+        make_event: Any = torch.cuda.Event  # torch gives it no types
+        event = make_event()
         event.record()
         self._cast.append((kept, event))
 

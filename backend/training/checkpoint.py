@@ -11,15 +11,16 @@ stays, and the next one is tried as usual.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -147,7 +148,7 @@ class Checkpointer:
                 f"The checkpoint {record.name} could not be written: "
                 f"{error.strerror or error} ({self._folder.checkpoints})."
             )
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
             self._bug = error
 
     def _retire(self) -> None:
@@ -188,13 +189,10 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """What the records in ``folder`` say, oldest first. Nothing is verified."""
     found = []
     for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
-        try:
-            raw = read_json(sidecar_of(path))
-            found.append(Checkpoint.from_sidecar({**raw}))
-        except (OSError, ValueError):
-            continue
-    found.sort(key=lambda c: (c.step, c.created))
-    return [replace(c, path=str(folder / f"{c.name}{CHECKPOINT_SUFFIX}")) for c in found]
+        with contextlib.suppress(OSError, ValueError):
+            record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
+            found.append(replace(record, path=str(path)))
+    return sorted(found, key=lambda c: (c.step, c.created))
 
 
 class _HashingFile:
@@ -224,7 +222,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
         with half.open("wb") as file:
             hashing = _HashingFile(file)
             try:
-                torch.save(state, hashing)
+                torch.save(state, cast("IO[bytes]", hashing))
             except RuntimeError as error:
                 # torch's writer reports a failed write of ours as an error of its own.
                 if isinstance(error.__context__, OSError):
@@ -335,7 +333,7 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
             )
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
+    except Exception as error:
         raise BackendError(
             f"{path.name} is no file of weights: {_first(error)}.",
             "Save them with torch.save(model.state_dict(), …) or as .safetensors.",

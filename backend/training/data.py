@@ -136,9 +136,9 @@ class Items(Dataset[Any]):
         items: list[Any] = []
         index = 0
         try:
-            for index in share:  # noqa: B007 - read where an item raises
-                items.append(user[index])  # noqa: PERF401
-        except BaseException:
+            for index in share:
+                items.append(user[index])
+        except BaseException:  # noqa: BLE001 - `calling` decides, and lets pass what is not theirs
             try:
                 with user_code.calling(f"{name}, item {index:,},", self._data.source):
                     raise

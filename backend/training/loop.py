@@ -46,7 +46,7 @@ from backend.training.strategies.base import Strategy
 
 _OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
 _BUFFER_BYTES = 16 * 2**20
-"""Buffers of each rank above this are not kept: statistics are small, tables are the same on all."""
+"""Above this, each rank's buffers are not kept: statistics are small, tables alike on all."""
 
 
 class Outcome(Enum):
@@ -314,7 +314,8 @@ class Trainer:
         )
         strategy.zero()
         self.batch.where = "backward"
-        self._scaler.scale(loss).backward()
+        # torch gives `backward` no types.
+        torch.autograd.backward(self._scaler.scale(loss))
         own = time.perf_counter() - began
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()

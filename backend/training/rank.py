@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     rank = Rank(JobFolder(given.job), given.run, beat)
     try:
         last = rank.train()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
         rank.record(error)
         _leave(1)
     # Users' programs may count on atexit; tearing down the interpreter and torch is left out.
@@ -84,7 +84,7 @@ class Rank:
         set_environment(launch, plan)
         strategy, device = self._join(launch)
 
-        from backend.training.loop import Outcome, Trainer, Workers
+        from backend.training.loop import Outcome, Trainer
 
         workers: Workers | None = None
         if strategy.rank == 0:

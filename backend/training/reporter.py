@@ -216,7 +216,7 @@ class Reporter:
             if self._history is not None:
                 os.fsync(self._history.fileno())
                 self._history.close()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
             self._bug = error
 
     def _flush(self) -> None:

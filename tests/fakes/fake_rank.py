@@ -128,7 +128,10 @@ def misbehave(where: str) -> None:
 
         bks_model.loop()
     if doing == "wait":
-        everyone("never")
+        status(JobState.TRAINING, 1)
+        beat.beat(Phase.WAITING_FOR_OTHERS)
+        while True:
+            time.sleep(600)
     if doing == "setsid":
         for variables in ({**os.environ}, {"PATH": os.environ["PATH"]}):
             subprocess.Popen(["sleep", "987654"], start_new_session=True, env=variables)

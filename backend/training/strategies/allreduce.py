@@ -11,7 +11,6 @@ so a run repeats bit for bit on any number of ranks (``tests/backend/training/te
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Any
 
 import torch
@@ -177,7 +176,8 @@ class Bucket:
     def send_when_ready(self) -> None:
         """From now on the bucket leaves in the backward pass, when its last gradient is there."""
         for parameter in self.parameters:
-            parameter.register_post_accumulate_grad_hook(partial(self._arrived))
+            register: Any = parameter.register_post_accumulate_grad_hook
+            register(self._arrived)
 
     def _arrived(self, parameter: torch.Tensor) -> None:
         self._missing -= 1

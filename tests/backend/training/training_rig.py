@@ -7,12 +7,11 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 from backend.records.files import read_json, replace_json
 from backend.records.job import JobConfig, parse_job
