@@ -21,14 +21,8 @@ class Frame:
     def in_words(self, folder: str = "") -> str:
         """``bks_model.py, line 12, in forward``, the path as seen from ``folder``."""
         path = PurePosixPath(self.file)
-<<<<<<< HEAD
-        shown = (
-            str(path.relative_to(folder)) if folder and path.is_relative_to(folder) else path.name
-        )
-=======
         inside = folder and path.is_relative_to(folder)
         shown = path.relative_to(folder) if inside else path.name
->>>>>>> node
         return f"{shown}, line {self.line}, in {self.function}"
 
 

@@ -47,16 +47,9 @@ def run_tag_of(pid: int) -> str:
             entries = file.read().split(b"\0")
     except OSError:
         return ""
-<<<<<<< HEAD
-    prefix = f"{RUN_VARIABLE}=".encode()
-    return next(
-        (e[len(prefix) :].decode("utf-8", "replace") for e in entries if e.startswith(prefix)), ""
-    )
-=======
     name = f"{RUN_VARIABLE}=".encode()
     tags = (entry[len(name) :] for entry in entries if entry.startswith(name))
     return next(tags, b"").decode("utf-8", "replace")
->>>>>>> node
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
