@@ -1,8 +1,8 @@
 """The words of the command line. Nothing here does anything.
 
-Every subcommand takes ``--data-root``, ``--catalogue`` and ``--json``, before it or after it; so they
-hang on the top parser and on each leaf, and only what was given is stored (argparse would let the
-leaf's default win over what stood before it).
+Every subcommand takes ``--data-root``, ``--catalogue`` and ``--json``, before it or after it; so
+they hang on the top parser and on each leaf, and only what was given is stored (argparse would let
+the leaf's default win over what stood before it).
 """
 
 from __future__ import annotations

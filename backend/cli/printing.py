@@ -21,7 +21,7 @@ def plain(value: Any) -> Any:
     """``value`` in JSON's own kinds; a number that JSON cannot hold is null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (str, int)) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, (str, int)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):
         return plain(value.value)

@@ -1,7 +1,7 @@
 """The command line: parse, call one service, print. Exit codes are 0, 1 and 2.
 
-A failure of the world is one sentence and exit code 1; a bug keeps its traceback. Everything heavy is
-imported by the command that needs it: completing a word or listing jobs must not wait for numpy.
+A failure of the world is one sentence and exit code 1; a bug keeps its traceback. Everything heavy
+is imported by the command that needs it: listing jobs must not wait for numpy.
 """
 
 from __future__ import annotations

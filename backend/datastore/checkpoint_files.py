@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +49,13 @@ def newest_name(folder: JobFolder) -> str:
         return ""
 
 
-def _best(found: list[Checkpoint], policy: CheckpointPolicy) -> str:
+def best_value(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> tuple[str, float] | None:
+    """Name and value of the policy's metric at the best checkpoint."""
+    value = next((r.metrics.get(policy.best_metric) for r in found if r.is_best), None)
+    return None if value is None else (policy.best_metric, value)
+
+
+def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
     sign = 1.0 if policy.best_mode == "min" else -1.0
     rated = [
         (sign * value, -record.step, record.name)

@@ -1,4 +1,4 @@
-"""How many items a dataset has through a loader: counted once in a process of its own, kept by hash.
+"""How many items a dataset has through a loader: counted once, kept by hash.
 
 The loader is a user's code, so the number costs a process that imports torch; the same files give
 the same number, so it is asked for once.

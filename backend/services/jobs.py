@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.datastore import job_files
-from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.datastore import job_files, run_state
+from backend.datastore.checkpoint_files import best_value, list_checkpoints, verify
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
+from backend.datastore.run_state import Truth
 from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.placement import rank_plans
@@ -44,6 +45,7 @@ from backend.services.data_size import DataSizes
 from backend.services.job_check import JobChecker, check_size, rates, read_job_file
 
 if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
     from backend.datastore.history_cache import HistoryReader
     from backend.datastore.history_reader import HistoryCursor
     from backend.services.library import LibraryService
@@ -62,10 +64,10 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Where a look ended: the history's offset, and what the heartbeat was."""
+    """Where a look ended: the history's offset, and what was true then."""
 
     history: HistoryCursor
-    state: object = None
+    truth: Truth
 
 
 class JobService:
@@ -76,8 +78,7 @@ class JobService:
         root: DataRoot,
         library: LibraryService,
         nodes: NodeService,
-        index: JobIndex,
-        sizes: DataSizes,
+        index: Catalogue,
         cache: Path,
         python: str = sys.executable,
     ) -> None:
@@ -85,10 +86,12 @@ class JobService:
         self._library = library
         self._nodes = nodes
         self._index = index
-        self._sizes = sizes
+        self._sizes = DataSizes(library, cache / "sizes")
         self._cache = cache
+        self._history_reader: HistoryReader | None = None
         self._python = python
         self._checker = JobChecker(root, library, nodes)
+        self._told: dict[str, tuple[int, JobState]] = {}
 
     # Making a job.
 
@@ -144,7 +147,7 @@ class JobService:
             )
         with _world("The job could not be created"):
             file = job_files.create_job(self._root, checked.config, checked.pins)
-        return self._tell(self._view(file, None))
+        return self.show(file.id)
 
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
@@ -242,7 +245,7 @@ class JobService:
             replace_json(folder.launch, launch.to_dict())
             replace_json(folder.status, self._first_status(folder, file, run).to_dict())
             start_supervisor(folder, run, self._python)
-        return self._tell(self.show(file.id))
+        return self.show(file.id)
 
     def _first_status(self, folder: JobFolder, file: JobFile, run: int) -> RunStatus:
         """STARTING, with the figures of the run before: the curve does not fall back to 0."""
@@ -361,6 +364,33 @@ class JobService:
 
     # Looking.
 
+    def look(self, job_id: str, cursor: object = None) -> RunUpdate:
+        """The job as it is now, and what is new in its history since ``cursor``."""
+        before = cursor if isinstance(cursor, _Cursor) else None
+        folder = self._folder(job_id)
+        file = read_job(folder)
+        truth = run_state.look(folder, before.truth if before is not None else None)
+        with _world(f"The history of the job {job_id} could not be read"):
+            history, read_to = self._read_history(
+                folder.history, before.history if before is not None else None
+            )
+        view = self._tell(self._view(folder, file, truth))
+        return RunUpdate(view, history, _Cursor(read_to, truth))
+
+    def list(self) -> tuple[JobView, ...]:
+        """Every job, newest first. What is over is taken from the catalogue."""
+        known = {view.id: view for view in self._index.jobs()}
+        views = []
+        for job_id in self._ids():
+            view = known.get(job_id)
+            if view is None or self._may_have_changed(view):
+                # One spoiled folder must not hide the other jobs.
+                with contextlib.suppress(BackendError):
+                    view = self.show(job_id)
+            if view is not None:
+                views.append(view)
+        return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
+
     def show(self, job_id: str) -> JobView:
         return self._tell(self._at(job_id)[2])
 
@@ -407,13 +437,13 @@ class JobService:
             f"There is no job “{printable(text)}”.", "main.py job list shows those there are."
         )
 
-    def _ids(self) -> list[str]:
+    def _ids(self) -> tuple[str, ...]:
         with _world("The data root could not be read"):
             try:
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
-                return []
-        return sorted((name for name in names if not name.startswith(".")), reverse=True)
+                return ()
+        return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
 
     def _folder_exists(self, job_id: str) -> bool:
         return (
@@ -430,6 +460,85 @@ class JobService:
                 "main.py job list shows those there are.",
             )
         return self._root.job(job_id)
+
+    def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        folder = self._folder(job_id)
+        file = read_job(folder)
+        return folder, file, self._view(folder, file, run_state.look(folder))
+
+    def _view(self, folder: JobFolder, file: JobFile, truth: Truth) -> JobView:
+        status = truth.status
+        policy = file.config.checkpoint
+        best = None
+        if status.run:
+            best = best_value(list_checkpoints(folder, policy), policy)
+        return JobView(
+            id=file.id,
+            name=file.name,
+            state=status.state,
+            config=file.config,
+            created=file.created,
+            run=status.run,
+            epoch=status.epoch,
+            step=status.step,
+            total_steps=status.total_steps,
+            steps_per_epoch=status.steps_per_epoch,
+            metrics=status.metrics,
+            best_metric=best,
+            message=status.message,
+            error=status.error,
+            started=status.started,
+            ended=truth.ended,
+            user=file.user,
+            notes=file.notes,
+            tags=file.tags,
+            pins=file.pins,
+            eta_s=status.eta_s,
+            samples_per_second=status.samples_per_second,
+            rank_step_ms=status.rank_step_ms,
+            doubt=truth.doubt,
+        )
+
+    def _tell(self, view: JobView) -> JobView:
+        """The catalogue learns what was seen; what merely moves on is not worth a write."""
+        if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+            return view
+        self._told[view.id] = (view.run, view.state)
+        self._index.put_job(replace(view, doubt=""))
+        return view
+
+    def _may_have_changed(self, known: JobView) -> bool:
+        """Whether the folder may hold something else than the catalogue's row.
+
+        A job that is over stays so until somebody starts it, which claims a run, or annotates it,
+        which replaces a file; both are one look at the folder.
+        """
+        if not known.state.is_over:
+            return True
+        folder = self._root.job(known.id)
+        try:
+            if folder.newest_run() != known.run:
+                return True
+            notes = read_json(folder.notes)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
+            known.name,
+            known.notes,
+            known.tags,
+        )
+
+    def _read_history(
+        self, path: Path, cursor: HistoryCursor | None
+    ) -> tuple[HistoryUpdate, HistoryCursor]:
+        if self._history_reader is None:
+            # Late: listing jobs must not wait for numpy.
+            from backend.datastore.history_cache import HistoryReader
+
+            self._history_reader = HistoryReader(self._cache / "histories")
+        return self._history_reader.read(path, cursor)
 
     # What a person changes.
 
@@ -457,7 +566,7 @@ class JobService:
         self,
         job_id: str,
         checkpoint: str,
-        format: str,  # noqa: A002
+        format: str,
         output: Path,
         progress: Progress | None = None,
     ) -> Path:
