@@ -23,9 +23,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import tomli_w
+
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import read_json, replace_json
+from backend.records.job import JobConfig
 from backend.records.layout import RUN_VARIABLE
 from backend.records.preview import DataSize, ModelCheck, Preview
 from backend.records.values import printable
@@ -131,8 +134,8 @@ def export(
     """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; returns notes about it.
 
     ``checkpoint`` is the file, with its record beside it. ``loader`` and ``dataset`` serve ONNX.
-    ``files`` (name -> text, the job file for one) and ``history`` go into a zip. What stands at
-    ``output`` stays as it is.
+    ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
+    What stands at ``output`` stays as it is.
     """
     if os.path.lexists(output):
         raise _exists(output)
@@ -155,6 +158,19 @@ def export(
     finally:
         partial.unlink(missing_ok=True)
     return notes
+
+
+def job_file_to_share(job: JobConfig) -> str:
+    """The job file as it may leave the lab: no paths of this place, no values of variables.
+
+    People put tokens into environment variables, and an exported zip is mailed around.
+    """
+    raw = job.to_dict()
+    if "environment" in raw:
+        raw["environment"] = dict.fromkeys(raw["environment"], "")
+    if "start_from" in raw and Path(raw["start_from"]).is_absolute():
+        raw["start_from"] = Path(raw["start_from"]).name
+    return tomli_w.dumps(raw)
 
 
 def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class _Counts(TypedDict):
 
 def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
     """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
+    report("PyTorch is loaded")
     import torch
 
     torch.manual_seed(1)
