@@ -30,6 +30,7 @@ from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import JobFolder
 from backend.records.status import RankError, RankExit
+from backend.records.stop import wish_to_stop
 
 RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
@@ -37,6 +38,8 @@ TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
+_LOCK_S = 1.0
+_TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
 _TERM_S = 1.0
 _HURRIED_TERM_S = 0.3
@@ -91,6 +94,7 @@ class Guard:
             folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
         self._log_begin = 0
+        self._next_look_at_lock = 0.0
         self._child = 0
         self._status: int | None = None
         self._out_of_memory = _oom_kills()
@@ -191,10 +195,8 @@ class Guard:
         environment.update(self._launch.config.environment)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
-        # Every chosen GPU of this node, in the order of the local ranks; none on processors.
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(
-            plan.gpu for plan in self._launch.ranks if plan.node == self._plan.node and plan.gpu
-        )
+        # None on processors: such a job holds no GPU, not even by a library that looks for one.
+        environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
         # What a model prints shall be in the log when it hangs in the next line.
         environment["PYTHONUNBUFFERED"] = "1"
         return environment
@@ -204,7 +206,7 @@ class Guard:
     def _wait(self) -> tuple[EndedBy, float, bool]:
         """Until the rank ends, stands still, or this guard is told to end."""
         seen = self._beat.read()
-        moved = time.monotonic()
+        moved = told = time.monotonic()
         stop_seen: float | None = None
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
@@ -217,11 +219,26 @@ class Guard:
             beat = self._beat.read()
             if beat != seen:
                 seen, moved = beat, now
-            if stop_seen is None and self._folder.lock.exists():
+            if stop_seen is None and self._stop_is_wished(now):
                 stop_seen = now
+            if stop_seen is not None and now > told + _TELL_S:
+                # The supervisor gives up on ranks that do nothing after a wish to stop. It cannot
+                # see the beat, but the time at which this log was last touched.
+                if moved > told or beat[1] is Phase.SAVING:
+                    os.utime(self._log_fd)
+                told = now
             limit = self._limit_s(beat[1], stop_seen is not None)
             if now > max(moved, stop_seen or 0.0) + limit:
                 return EndedBy.STALL, limit, stop_seen is not None
+
+    def _stop_is_wished(self, now: float) -> bool:
+        if now < self._next_look_at_lock:
+            return False
+        self._next_look_at_lock = now + _LOCK_S
+        # A share that is away for a while must not end the rank; it is asked again.
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._launch.run)
+        return False
 
     def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):

@@ -30,6 +30,7 @@ from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.stop import wish_to_stop
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 0.3
@@ -87,6 +88,9 @@ class Supervisor:
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
         linux.become_subreaper()
+        if self._attempt.exit.exists():
+            # Too slow: somebody gave this run up and wrote so.
+            return RunExit.from_dict(read_json(self._attempt.exit))
         replace_json(self._attempt.supervisor, identity.own().to_dict())
         try:
             launch = Launch.from_dict(read_json(self._folder.launch))
@@ -119,7 +123,7 @@ class Supervisor:
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
                 launcher_log=_text_from(self._folder.mpirun_log, log_begin),
-                stop_was_wished=self._stop_seen is not None or self._folder.lock.exists(),
+                stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
@@ -223,14 +227,13 @@ class Supervisor:
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
         if self._stop_seen is None:
-            if not self._folder.lock.exists():
+            if not self._stop_is_wished():
                 return False
             self._stop_seen = self._progress_at = now
-        status = _last_status(self._folder)
-        if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        if not _has_begun(_last_status(self._folder)):
             self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
-        current = (_progress(self._folder, status), len(self._exits))
+        current = (_progress(self._folder, launch), len(self._exits))
         if current != self._progress:
             self._progress, self._progress_at = current, now
         # The guards end a rank that hangs by their own, finer measure; this is for the case
@@ -240,6 +243,11 @@ class Supervisor:
             return False
         self._gave_up = f"No rank made progress for {words.seconds(limit)} after the wish to stop."
         return True
+
+    def _stop_is_wished(self) -> bool:
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._run)
+        return False
 
     def _end_launcher(self) -> None:
         """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
@@ -358,17 +366,28 @@ def _last_status(folder: JobFolder) -> RunStatus | None:
         return None
 
 
-def _progress(folder: JobFolder, status: RunStatus | None) -> object:
-    """What changes while ranks work: steps, states, and a checkpoint that grows."""
-    files: list[tuple[str, int]] = []
+def _has_begun(status: RunStatus | None) -> bool:
+    """Whether the ranks make steps, and so heed a wish to stop by themselves.
+
+    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
+    """
+    if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        return False
+    return status.state is not JobState.STOPPING or status.total_steps > 0
+
+
+def _progress(folder: JobFolder, launch: Launch) -> object:
+    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
+    marks: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(folder.checkpoints) as entries:
         for entry in entries:
             with suppress(OSError):
-                files.append((entry.name, entry.stat().st_size))
-    if status is None:
-        return sorted(files)
-    beat = status.heartbeat if status.state is JobState.EVALUATING else 0
-    return (status.state, status.epoch, status.step, beat, sorted(files))
+                found = entry.stat()
+                marks.append((entry.name, found.st_size, found.st_mtime_ns))
+    for plan in launch.ranks:
+        with suppress(OSError):
+            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(marks)
 
 
 def _newest_checkpoint(folder: JobFolder) -> tuple[str, int]:

@@ -80,6 +80,8 @@ class Run:
         strategy: str = "allreduce",
         mpirun_path: str = MPIRUN,
         module: str = "fake_rank",
+        model: str = MODEL,
+        loader: str = LOADER,
         **job: Any,
     ) -> None:
         # Unlike any other's: the sweep ends whatever here carries the run's tag.
@@ -88,7 +90,7 @@ class Run:
         self.attempt = self.folder.attempt(run)
         for path in (self.folder.logs, self.folder.output, self.attempt.path):
             path.mkdir(parents=True, exist_ok=True)
-        for name, text in (("bks_model", MODEL), ("bks_dataset", LOADER)):
+        for name, text in (("bks_model", model), ("bks_dataset", loader)):
             (root / name).mkdir(exist_ok=True)
             (root / name / f"{name}.py").write_text(text)
         raw = {
@@ -163,6 +165,9 @@ class Run:
         assert self.status.state is record.state
         assert self.leftovers() == ()
         return record
+
+    def checkpoints(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
 
     def exit_of(self, rank: int) -> RankExit:
         return RankExit.from_dict(read_json(self.attempt.rank_exit(rank)))
