@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.datastore import job_files, run_state
+from backend.datastore import job_files
 from backend.datastore.checkpoint_files import best_value, list_checkpoints, verify
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
-from backend.datastore.run_state import Truth
+from backend.datastore.run_state import RunState, RunStateReader
 from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.placement import rank_plans
@@ -64,10 +64,10 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Where a look ended: the history's offset, and what was true then."""
+    """Where a look ended: the history's offset, and who knows when the heartbeat advanced."""
 
-    history: HistoryCursor
-    truth: Truth
+    history: HistoryCursor | None
+    reader: RunStateReader
 
 
 class JobService:
@@ -201,7 +201,7 @@ class JobService:
         if not view.state.is_live:
             return view
         with _world("The wish to stop could not be written"):
-            job_files.wish_to_stop(folder, view.run)
+            job_files.ask_to_stop(folder, view.run)
         return self.show(job_id)
 
     def wait(
@@ -366,16 +366,14 @@ class JobService:
 
     def look(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
-        before = cursor if isinstance(cursor, _Cursor) else None
         folder = self._folder(job_id)
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, RunStateReader(folder))
         file = read_job(folder)
-        truth = run_state.look(folder, before.truth if before is not None else None)
+        found = before.reader.look()
         with _world(f"The history of the job {job_id} could not be read"):
-            history, read_to = self._read_history(
-                folder.history, before.history if before is not None else None
-            )
-        view = self._tell(self._view(folder, file, truth))
-        return RunUpdate(view, history, _Cursor(read_to, truth))
+            history, read_to = self._read_history(folder.history, before.history)
+        view = self._tell(self._view(folder, file, found))
+        return RunUpdate(view, history, _Cursor(read_to, before.reader))
 
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
@@ -464,10 +462,10 @@ class JobService:
     def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         folder = self._folder(job_id)
         file = read_job(folder)
-        return folder, file, self._view(folder, file, run_state.look(folder))
+        return folder, file, self._view(folder, file, RunStateReader(folder).look())
 
-    def _view(self, folder: JobFolder, file: JobFile, truth: Truth) -> JobView:
-        status = truth.status
+    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+        status = found.status
         policy = file.config.checkpoint
         best = None
         if status.run:
@@ -488,7 +486,7 @@ class JobService:
             message=status.message,
             error=status.error,
             started=status.started,
-            ended=truth.ended,
+            ended=status.updated if status.state.is_over else "",
             user=file.user,
             notes=file.notes,
             tags=file.tags,
@@ -496,7 +494,7 @@ class JobService:
             eta_s=status.eta_s,
             samples_per_second=status.samples_per_second,
             rank_step_ms=status.rank_step_ms,
-            doubt=truth.doubt,
+            doubt=found.doubt or " ".join(found.problems),
         )
 
     def _tell(self, view: JobView) -> JobView:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from backend.services.workplace import Services
 
 from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError
@@ -23,7 +24,6 @@ from backend.records.job_view import JobView
 from backend.records.layout import JobFolder
 from backend.records.library import Kind
 from backend.records.state import JobState
-from backend.services.workplace import Services
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import LOADER, MODEL, raw_job
 
@@ -297,7 +297,7 @@ def test_f54_hard_names_and_variables_live_through_everything(
     assert services.jobs.find(name) == view.id
     for rank in (0, 1):
         log = services.jobs.log(view.id, rank).text
-        assert f"{ascii(HARD)} {ascii(LINES)}" in log
+        assert f"{HARD!a} {LINES!a}" in log
     shown = services.jobs.annotate(view.id, name=name[::-1])
     assert (shown.name, shown.notes, shown.tags) == (name[::-1], LINES, (HARD,))
     services.jobs.resume(view.id)
