@@ -74,7 +74,7 @@ def encode(block: Block) -> bytes:
         f"metrics.{_text(name)} = [{','.join(map(_number, values))}]"
         for name, values in block.metrics.items()
     ]
-    return ("\n".join(lines) + "\n").encode() + BLOCK_END
+    return ("\n".join(lines) + "\n").encode(errors="replace") + BLOCK_END
 
 
 def _number(value: float) -> str:
@@ -86,5 +86,8 @@ def _number(value: float) -> str:
 
 
 def _text(value: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML forbids raw."""
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML forbids raw.
+
+    Beyond ASCII nothing is escaped: JSON would write an emoji as two halves, which TOML refuses.
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -104,3 +104,23 @@ class Finding:
     ok: bool
     sentence: str
     remedy: str = ""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node as people see it. ``state`` is ONLINE or OFFLINE; findings are there when asked for."""
+
+    name: str
+    state: str
+    reading: NodeReading
+    findings: tuple[Finding, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``--json`` prints."""
+        reading = self.reading.to_dict()
+        return {
+            "name": self.name,
+            "state": self.state,
+            "findings": [asdict(finding) for finding in self.findings],
+            **{key: value for key, value in reading.items() if key not in ("name", "heartbeat")},
+        }

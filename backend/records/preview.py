@@ -172,7 +172,6 @@ class ModelCheck:
     ``loss`` is None when no batch was tried; then ``warnings`` says why.
     """
 
-    class_name: str
     parameters: int
     trainable_parameters: int
     parameter_bytes: int
@@ -207,7 +206,6 @@ class ModelCheck:
         """
         try:
             return cls(
-                class_name=str(raw["class_name"]),
                 parameters=int(raw["parameters"]),
                 trainable_parameters=int(raw["trainable_parameters"]),
                 parameter_bytes=int(raw["parameter_bytes"]),

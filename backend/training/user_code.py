@@ -122,7 +122,9 @@ class Source:
                     del sys.modules[name]
 
     def _holds(self, module: ModuleType) -> bool:
-        places = [getattr(module, "__file__", None), *getattr(module, "__path__", [])]
+        # Not getattr: modules such as torch.classes answer to every name.
+        known = vars(module)
+        places = [known.get("__file__"), *known.get("__path__", ())]
         inside = f"{self.folder}{os.sep}"
         return any(isinstance(place, str) and place.startswith(inside) for place in places)
 
@@ -512,8 +514,9 @@ class UserLoader:
                     f"Add {method} to {class_name}; a dataset without an end cannot be "
                     "shared out among processes.",
                 )
+        make: Any = made_by
         with self._source.loading(), calling(f"{class_name}()", self._source):
-            dataset = made_by(str(files))
+            dataset = make(str(files))
         return UserData(self._source, class_name, dataset)
 
 
@@ -606,15 +609,18 @@ def calling(what: str, source: Source | None = None) -> Iterator[None]:
     except (BackendError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         raise explain(error, what, source) from error
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the computer or of a GPU was too small."""
     import torch
 
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in _text(error)
+    return isinstance(
+        error, (MemoryError, torch.OutOfMemoryError)
+    ) or "DefaultCPUAllocator" in _text(error)
 
 
 _PIP_NAMES = {

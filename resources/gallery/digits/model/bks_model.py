@@ -1,8 +1,8 @@
 """A small convolutional network for pictures of 8 × 8 pixels.
 
-A model is a file `bks_model.py` with a class `UserModel`. It is called with the data that the loader
-gives, and says with `loss` what training should make small. `metrics` may name other figures to
-plot; training does not look at them.
+A model is a file `bks_model.py` with a class `UserModel`. It is called with the data that the
+loader gives, and says with `loss` what training should make small. `metrics` may name other figures
+to plot; training does not look at them.
 """
 
 import torch

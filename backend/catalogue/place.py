@@ -1,0 +1,111 @@
+"""Where a catalogue may lie: on this computer's own disk, readable by its owner alone.
+
+SQLite's write-ahead log lives in memory that all its users share, and a network share has none:
+two desktops would each see a log of their own and overwrite one another's rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+_NETWORK = frozenset(
+    [
+        "9p",
+        "acfs",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "prl_fs",
+        "pvfs2",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "vmhgfs",
+    ]
+)
+# In user space a file system is named after its program, and many of them are local.
+_NETWORK_FUSE = frozenset(
+    [
+        "beegfs",
+        "blobfuse",
+        "blobfuse2",
+        "ceph",
+        "ceph-fuse",
+        "curlftpfs",
+        "davfs",
+        "davfs2",
+        "gcsfuse",
+        "geesefs",
+        "glusterfs",
+        "goofys",
+        "gvfsd-fuse",
+        "jmtpfs",
+        "juicefs",
+        "lizardfs",
+        "mfs",
+        "mount-s3",
+        "mountpoint-s3",
+        "rclone",
+        "s3fs",
+        "seaweedfs",
+        "smbnetfs",
+        "sshfs",
+        "vmhgfs-fuse",
+        "weed",
+    ]
+)
+
+
+def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
+    """Type of the network file system that ``path`` lies on, or "" when it is a local one."""
+    resolved = path.resolve()
+    if resolved.drive.startswith("\\\\"):
+        return "Windows share"
+    try:
+        table = mounts.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    kind, longest = "", -1
+    for line in table.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields = before.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
+        # Of two mounts on one point the later one is seen.
+        if resolved.is_relative_to(point) and len(point.parts) >= longest:
+            kind, longest = after.split(" ")[0], len(point.parts)
+    is_network = kind in _NETWORK or kind.removeprefix("fuse.") in _NETWORK_FUSE
+    return kind if is_network else ""
+
+
+def make_private(path: Path) -> None:
+    """Create ``path``, empty, for its owner alone.
+
+    Raises:
+        FileExistsError: It is there already.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def make_private_folder(path: Path) -> None:
+    """Create the folder for its owner alone; one that is there stays as it is."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)

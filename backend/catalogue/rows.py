@@ -1,0 +1,115 @@
+"""Records become rows and rows become records; nothing else knows both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from backend.records.job import JobConfig, parse_job
+from backend.records.job_view import JobView
+from backend.records.library import Kind, LibraryItem, Pin
+from backend.records.state import JobState
+from backend.records.status import RankError, finite
+
+
+def item_to_row(item: LibraryItem) -> dict[str, Any]:
+    """All columns but ``trusted``."""
+    row = item.to_dict()
+    row["facts"] = _json(row["facts"])
+    return _storable(row)
+
+
+def row_to_item(row: RowMapping) -> LibraryItem:
+    return LibraryItem(
+        kind=Kind(row["kind"]),
+        name=row["name"],
+        version=row["version"],
+        sha256=row["sha256"],
+        bytes=row["bytes"],
+        files=row["files"],
+        created=row["created"],
+        source=row["source"],
+        facts=json.loads(row["facts"]),
+    )
+
+
+def job_to_row(view: JobView) -> dict[str, Any]:
+    best_name, best_value = view.best_metric or (None, None)
+    return _storable(
+        {
+            "id": view.id,
+            "name": view.name,
+            "state": view.state.value,
+            "created": view.created,
+            "started": view.started,
+            "ended": view.ended,
+            "user": view.user,
+            "run": view.run,
+            "epoch": view.epoch,
+            "step": view.step,
+            "total_steps": view.total_steps,
+            "steps_per_epoch": view.steps_per_epoch,
+            "best_name": best_name,
+            "best_value": finite(best_value),
+            "metrics": _json({name: finite(value) for name, value in view.metrics.items()}),
+            "message": view.message,
+            "error": "" if view.error is None else _json(view.error.to_dict()),
+            "notes": view.notes,
+            "tags": _json(list(view.tags)),
+            "config": _json(view.config.to_dict()),
+            "pins": _json({key: asdict(pin) for key, pin in view.pins.items()}),
+            "search": "\n".join((view.id, view.name, view.notes, *view.tags)).casefold(),
+        }
+    )
+
+
+def row_to_job(row: RowMapping) -> JobView | None:
+    """The job as it was last seen; None when its settings are of another Ringmaster."""
+    config = _config(row["config"])
+    if config is None:
+        return None
+    best = row["best_name"], row["best_value"]
+    return JobView(
+        id=row["id"],
+        name=row["name"],
+        state=JobState(row["state"]),
+        config=config,
+        created=row["created"],
+        run=row["run"],
+        epoch=row["epoch"],
+        step=row["step"],
+        total_steps=row["total_steps"],
+        steps_per_epoch=row["steps_per_epoch"],
+        metrics=json.loads(row["metrics"]),
+        best_metric=None if best[0] is None or best[1] is None else best,
+        message=row["message"],
+        error=RankError.from_dict(json.loads(row["error"])) if row["error"] else None,
+        started=row["started"],
+        ended=row["ended"],
+        user=row["user"],
+        notes=row["notes"],
+        tags=tuple(json.loads(row["tags"])),
+        pins={key: Pin(**pin) for key, pin in json.loads(row["pins"]).items()},
+    )
+
+
+@lru_cache(maxsize=4096)
+def _config(text: str) -> JobConfig | None:
+    """Kept, because a list of jobs is read again and again and settings never change."""
+    return parse_job(json.loads(text)).config
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _storable(row: dict[str, Any]) -> dict[str, Any]:
+    """SQLite takes UTF-8 only; a file may have handed us half of a surrogate pair."""
+    return {
+        key: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for key, value in row.items()
+    }

@@ -1,0 +1,168 @@
+"""The words of the command line. Nothing here does anything.
+
+Every subcommand takes ``--data-root``, ``--catalogue`` and ``--json``, before it or after it; so
+they hang on the top parser and on each leaf, and only what was given is stored (argparse would let
+the leaf's default win over what stood before it).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from backend.records.checkpoint import EXPORT_FORMATS
+
+
+def make_parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = common.add_argument_group("for every command")
+    group.add_argument("--data-root", type=Path, metavar="DIR", help="folder that every node sees")
+    group.add_argument(
+        "--catalogue", type=Path, metavar="FILE", help="the index of it, on this computer's disk"
+    )
+    group.add_argument(
+        "--json", action="store_true", help="print one JSON document, and no progress bars"
+    )
+    parser = argparse.ArgumentParser(
+        prog="main.py",
+        description="Train on a small GPU cluster. Without a command the window opens.",
+        parents=[common],
+        allow_abbrev=False,
+    )
+    words = _Words(parser, common, "command", required=False)
+    _demo(words)
+    words.leaf("doctor", "what is installed, what is missing, the command that mends it")
+    words.leaf("rescan", "build the catalogue anew from the files of the data root")
+    for kind, does in (
+        ("dataset", "import, list, show, preview and remove datasets"),
+        ("model", "import, list, show, check and remove models"),
+        ("loader", "import, list, show and remove loaders"),
+    ):
+        _library(words.branch(kind, does), kind)
+    _node(words.branch("node", "look at the nodes"))
+    _job(words.branch("job", "create, start, watch and stop jobs"))
+    return parser
+
+
+class _Words:
+    """A level of subcommands, each leaf of which takes the common options."""
+
+    def __init__(
+        self,
+        parser: argparse.ArgumentParser,
+        common: argparse.ArgumentParser,
+        dest: str,
+        required: bool = True,
+    ) -> None:
+        self._common = common
+        self._subparsers = parser.add_subparsers(dest=dest, metavar="COMMAND", required=required)
+
+    def leaf(self, name: str, does: str) -> argparse.ArgumentParser:
+        return self._subparsers.add_parser(
+            name,
+            help=does,
+            description=does[0].upper() + does[1:] + ".",
+            parents=[self._common],
+            allow_abbrev=False,
+        )
+
+    def branch(self, name: str, does: str) -> _Words:
+        parser = self._subparsers.add_parser(
+            name, help=does, parents=[self._common], allow_abbrev=False
+        )
+        return _Words(parser, self._common, "action")
+
+
+def _demo(words: _Words) -> None:
+    demo = words.leaf("demo", "import the built-in example and train it on this computer")
+    demo.add_argument(
+        "--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid"
+    )
+    demo.add_argument("--headless", action="store_true", help="train in the terminal, no window")
+
+
+def _library(words: _Words, kind: str) -> None:
+    leaf = words.leaf("import", f"make a {kind}, or its next version, of a folder or zip")
+    leaf.add_argument("path", type=Path, metavar="PATH")
+    leaf.add_argument("--name", required=True)
+    words.leaf("list", f"every version of every {kind}")
+    _reference(words.leaf("show", f"one {kind}"), kind)
+    _reference(words.leaf("remove", f"move one {kind} to the trash of the data root"), kind)
+    if kind == "dataset":
+        leaf = words.leaf("preview", "some samples of a dataset as a loader gives them")
+        _reference(leaf, kind)
+        leaf.add_argument("--loader", required=True, metavar="NAME", help="NAME or NAME@VERSION")
+        leaf.add_argument("--split", choices=("training", "validation"), default="training")
+    if kind == "model":
+        leaf = words.leaf("check", "whether a model loads, and trains one batch of a dataset")
+        _reference(leaf, kind)
+        leaf.add_argument("--dataset", default="", metavar="NAME")
+        leaf.add_argument("--loader", default="", metavar="NAME")
+
+
+def _reference(parser: argparse.ArgumentParser, kind: str) -> None:
+    parser.add_argument("reference", metavar="NAME", help=f"name of the {kind}, or NAME@VERSION")
+
+
+def _node(words: _Words) -> None:
+    words.leaf("list", "the nodes and what they have")
+    leaf = words.leaf("check", "whether a node can train, each fault with what mends it")
+    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
+
+
+def _job(words: _Words) -> None:
+    leaf = words.leaf("create", "make a job of a job file")
+    leaf.add_argument("file", type=Path, metavar="FILE.toml")
+    for name, does in (
+        ("start", "start a job from its beginning; what earlier runs left is kept in runs/"),
+        ("stop", "stop a job after a checkpoint"),
+        ("resume", "go on from the newest checkpoint"),
+    ):
+        leaf = words.leaf(name, does)
+        _job_id(leaf)
+        leaf.add_argument("--wait", action="store_true", help="return when the run has ended")
+        if name == "resume":
+            leaf.add_argument("--checkpoint", default="", metavar="C", help="an older one")
+    for name, does in (
+        ("wait", "return when the run has ended"),
+        ("show", "one job"),
+        ("history", "every step's metrics"),
+        ("checkpoints", "the checkpoints of a job"),
+        ("remove", "move a job to the trash of the data root"),
+    ):
+        _job_id(words.leaf(name, does))
+    words.leaf("list", "every job")
+    leaf = words.leaf("log", "what a rank printed, or mpirun")
+    _job_id(leaf)
+    leaf.add_argument(
+        "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
+    )
+    leaf = words.leaf("export", "a checkpoint for use elsewhere")
+    _job_id(leaf)
+    leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
+    leaf.add_argument("--format", required=True, choices=EXPORT_FORMATS)
+    leaf.add_argument("--output", required=True, type=Path, metavar="PATH")
+    leaf = words.leaf("clone", "print a job file that repeats a job, to change and create")
+    _job_id(leaf)
+    leaf.add_argument("--output", type=Path, default=None, metavar="FILE", help="write it there")
+    leaf = words.leaf("annotate", "change the name, the notes or the tags of a job")
+    _job_id(leaf)
+    leaf.add_argument("--name", default=None)
+    leaf.add_argument("--notes", default=None)
+    leaf.add_argument("--tag", action="append", default=None, metavar="TAG", help="may be repeated")
+
+
+def _job_id(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="a job's id, the beginning of it, or its name")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"“{text}” should be a whole number, 1 or more")
+    return int(text)
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"“{text}” should be a rank's number, 0 or more")
+    return int(text)

@@ -1,0 +1,112 @@
+"""Progress on standard error: bars where a person looks, nothing for scripts."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from tqdm import tqdm
+
+from backend.cli.printing import in_figures
+from backend.progress import Progress
+from backend.records.job_view import JobView
+
+
+class Bar(Progress):
+    """One bar for work of which the total may become known later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: Any = None
+        self._what = ""
+
+    def report(self, done: float, total: float, what: str) -> None:
+        if what != self._what:
+            self.close()
+            self._what = what
+            self._bar = tqdm(
+                desc=what, file=sys.stderr, unit_scale=True, leave=False, dynamic_ncols=True
+            )
+        self._bar.total = total or None
+        self._bar.n = done
+        self._bar.refresh()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RunBars:
+    """A bar for the epoch and one for the whole run, with the newest metrics beside them."""
+
+    def __init__(self) -> None:
+        self._epoch: Any = None
+        self._run: Any = None
+
+    def show(self, view: JobView) -> None:
+        if not view.total_steps or not view.steps_per_epoch:
+            return
+        if self._run is None:
+            layout = "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {postfix}"
+            self._run = tqdm(
+                total=view.total_steps,
+                desc="All epochs",
+                file=sys.stderr,
+                position=1,
+                dynamic_ncols=True,
+                bar_format="{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} "
+                "[{elapsed}<{remaining}]",
+            )
+            self._epoch = tqdm(
+                total=view.steps_per_epoch,
+                file=sys.stderr,
+                position=0,
+                dynamic_ncols=True,
+                bar_format=layout,
+            )
+        epoch = max(1, view.epoch)
+        self._epoch.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
+        self._epoch.total = view.steps_per_epoch
+        self._epoch.n = min(
+            view.steps_per_epoch, max(0, view.step - (epoch - 1) * view.steps_per_epoch)
+        )
+        figures = [f"{name} {in_figures(value)}" for name, value in view.metrics.items()]
+        self._epoch.set_postfix_str("  ".join(figures[:4]), refresh=False)
+        self._run.total = view.total_steps
+        self._run.n = min(view.step, view.total_steps)
+        self._epoch.refresh()
+        self._run.refresh()
+
+    def close(self) -> None:
+        for bar in (self._epoch, self._run):
+            if bar is not None:
+                bar.close()
+        self._epoch = self._run = None
+
+    def __enter__(self) -> RunBars:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def bars_are_wanted(as_json: bool) -> bool:
+    return not as_json and sys.stderr.isatty()

@@ -1,0 +1,116 @@
+"""How results look: one JSON document, or lines and tables for people.
+
+What stands in names, notes and messages was written by others, so that control characters never
+reach the terminal as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's own kinds; a number that JSON cannot hold is null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or (isinstance(value, (str, int)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, Path):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        for method in ("to_json", "to_dict"):
+            if hasattr(value, method):
+                return plain(getattr(value, method)())
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(entry) for entry in value]
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def shown(text: str) -> str:
+    """``text`` for a terminal: nothing in it can move the cursor or hide what follows."""
+    return "".join(
+        "?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t\u200d" else c
+        for c in text
+    )
+
+
+def print_line(text: str = "") -> None:
+    sys.stdout.write(shown(text) + "\n")
+
+
+def print_note(text: str) -> None:
+    """What is no result goes to standard error."""
+    sys.stderr.write(shown(text) + "\n")
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
+    lines = [[shown(cell).replace("\n", " ") for cell in row] for row in rows]
+    if not lines:
+        print_note(empty)
+        return
+    widths = [max(_width(row[k]) for row in [list(head), *lines]) for k in range(len(head))]
+    for row in [list(head), *lines]:
+        cells = [
+            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+        ]
+        print_line("  ".join(cells).rstrip())
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and values under each other; what is empty is left out."""
+    pairs = [(name, value) for name, value in facts if value]
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        first, *more = value.split("\n")
+        print_line(f"{name:<{width}}  {first}")
+        for line in more:
+            print_line(" " * (width + 2) + line)
+
+
+def in_bytes(count: int) -> str:
+    size, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def in_time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def in_figures(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def _width(text: str) -> int:
+    return sum(
+        0
+        if unicodedata.combining(c) or unicodedata.category(c) == "Cf"
+        else 2
+        if unicodedata.east_asian_width(c) in "WF"
+        else 1
+        for c in text
+    )

@@ -1,0 +1,213 @@
+"""The folder of a job: made whole, claimed by making a folder, moved and never deleted.
+
+Two desktops may act on one job at the same moment and neither can ask the other, so each act that
+must happen once is one call of the file system that only one of them can win: the folder of a new
+job is renamed into place, a run is claimed by ``mkdir``, the wish to stop is created exclusively.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import secrets
+import shutil
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import tomli_w
+
+from backend.errors import BackendError
+from backend.records.files import read_json, replace_bytes, replace_json
+from backend.records.job import JobConfig, parse_job
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.library import Pin
+from backend.records.stop import wish_to_stop
+
+_SCHEMA = 1
+# No letter or digit that can be taken for another when it is read out or typed.
+_ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+_MOVED = ("output", "checkpoints", "logs", "status.json", "launch.json")
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job's folder says of itself; all but name, notes and tags is written once."""
+
+    id: str
+    config: JobConfig
+    pins: Mapping[str, Pin]
+    created: str
+    user: str
+    name: str
+    notes: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StopWish:
+    """``job.lock``: who wished which run to stop."""
+
+    run: int
+    user: str = ""
+    host: str = ""
+    time: str = ""
+
+
+def now() -> str:
+    """This moment as the files hold it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user may have no entry in the password file.
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:
+    """Make the folder of a new job, whole or not at all."""
+    root.jobs.mkdir(parents=True, exist_ok=True)
+    today = datetime.now(UTC).strftime("%Y%m%d")
+    user, created = user_name(), now()
+    while True:
+        job_id = f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
+        folder = root.job(job_id)
+        fresh = root.jobs / f".{job_id}.new"
+        if folder.path.exists():
+            continue
+        try:
+            fresh.mkdir()
+        except FileExistsError:
+            continue
+        try:
+            building = JobFolder(fresh)
+            for part in (building.logs, building.output, building.checkpoints, building.attempts):
+                part.mkdir()
+            replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+            meta = {
+                "schema": _SCHEMA,
+                "id": job_id,
+                "created": created,
+                "user": user,
+                "host": socket.gethostname(),
+                "pins": {kind: asdict(pin) for kind, pin in pins.items()},
+                "config_sha256": config.sha256(),
+            }
+            replace_json(building.meta, meta)
+            os.rename(fresh, folder.path)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return JobFile(
+            job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
+        )
+
+
+def read_job(folder: JobFolder) -> JobFile:
+    """Read the folder of a job back.
+
+    Raises:
+        BackendError: It is none, or cannot be read.
+    """
+    try:
+        meta = read_json(folder.meta)
+        if int(meta["schema"]) > _SCHEMA:
+            raise BackendError(
+                f"The job {folder.job_id} was made by a newer Ringmaster.",
+                "Update Ringmaster on this computer.",
+            )
+        raw = tomllib.loads(folder.config.read_text(encoding="utf-8"))
+        pins = {
+            str(kind): Pin(str(pin["name"]), int(pin["version"]), str(pin["sha256"]))
+            for kind, pin in meta["pins"].items()
+        }
+        created, user = str(meta["created"]), str(meta.get("user", ""))
+    except FileNotFoundError as error:
+        raise BackendError(f"There is no job {folder.job_id} here.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackendError(f"The folder of the job {folder.job_id} cannot be read: {error}") from (
+            error
+        )
+    config = parse_job(raw).config
+    if config is None:
+        raise BackendError(
+            f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
+            f"{parse_job(raw).faults[0].sentence}"
+        )
+    name, notes, tags = config.name, config.notes, config.tags
+    with contextlib.suppress(OSError, ValueError):
+        edited = read_json(folder.notes)
+        name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
+        tags = tuple(str(tag) for tag in edited.get("tags", tags))
+    return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
+
+
+def write_notes(folder: JobFolder, name: str, notes: str, tags: tuple[str, ...]) -> None:
+    replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
+
+
+def claim_run(folder: JobFolder, run: int) -> bool:
+    """Make ``attempts/<run>``. False: somebody else was first."""
+    folder.attempts.mkdir(exist_ok=True)
+    try:
+        folder.attempt(run).path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def move_earlier_runs(folder: JobFolder, run: int) -> None:
+    """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
+    target = folder.runs / str(run - 1)
+    target.mkdir(parents=True)
+    for part in _MOVED:
+        if (folder.path / part).exists():
+            os.rename(folder.path / part, target / part)
+    (target / "attempts").mkdir()
+    for attempt in folder.attempts.iterdir():
+        if attempt.name.isdecimal() and int(attempt.name) < run:
+            os.rename(attempt, target / "attempts" / attempt.name)
+    for empty in (folder.logs, folder.output, folder.checkpoints):
+        empty.mkdir(exist_ok=True)
+
+
+def ask_to_stop(folder: JobFolder, run: int) -> bool:
+    """Create ``job.lock`` for ``run``. False: that wish was there already."""
+    wish = asdict(StopWish(run, user_name(), socket.gethostname(), now()))
+    try:
+        with folder.lock.open("x", encoding="utf-8") as file:
+            json.dump(wish, file)
+    except FileExistsError:
+        if wish_to_stop(folder.lock, run):
+            return False
+        replace_json(folder.lock, wish)
+    return True
+
+
+def clear_old_wish(folder: JobFolder, run: int) -> None:
+    """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            meant = int(read_json(folder.lock)["run"])
+        except (ValueError, KeyError, TypeError):
+            meant = 0
+        if meant < run:
+            folder.lock.unlink()
+
+
+def move_to_trash(root: DataRoot, folder: JobFolder) -> Path:
+    root_of_jobs = root.trash / "jobs"
+    root_of_jobs.mkdir(parents=True, exist_ok=True)
+    target = root_of_jobs / folder.job_id
+    while target.exists():
+        target = root_of_jobs / f"{folder.job_id}-{secrets.token_hex(3)}"
+    os.rename(folder.path, target)
+    return target

@@ -1,0 +1,59 @@
+"""Reading what `faulthandler` wrote: in which line of the user's code a rank stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
+_OURS = "/backend/"
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<")
+
+
+@dataclass(frozen=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+
+    def in_words(self, folder: str = "") -> str:
+        """``bks_model.py, line 12, in forward``, the path as seen from ``folder``."""
+        path = PurePosixPath(self.file)
+        inside = folder and path.is_relative_to(folder)
+        shown = path.relative_to(folder) if inside else path.name
+        return f"{shown}, line {self.line}, in {self.function}"
+
+
+def threads(dump: str) -> list[list[Frame]]:
+    """The stacks of a dump, innermost frame first; the thread that got the signal first."""
+    found: list[list[Frame]] = []
+    current = False
+    for line in dump.splitlines():
+        if line.startswith(("Thread 0x", "Current thread 0x", "Stack (most recent call first)")):
+            current = not line.startswith("Thread")
+            found.append([])
+            if current:
+                found.insert(0, found.pop())
+        frame = _FRAME.match(line)
+        if frame and found:
+            stack = found[0] if current else found[-1]
+            stack.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+    return found
+
+
+def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
+    """The innermost line of the user's code, else of anybody's but a library's, or ""."""
+    stacks = threads(dump)
+    for folder in user_folders:
+        prefix = folder.rstrip("/") + "/"
+        for stack in stacks:
+            for frame in stack:
+                if folder and frame.file.startswith(prefix):
+                    return frame.in_words(folder)
+    for stack in stacks[:1]:
+        for frame in stack:
+            if _OURS not in frame.file and not any(part in frame.file for part in _LIBRARIES):
+                return frame.in_words()
+    return ""

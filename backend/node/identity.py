@@ -1,0 +1,90 @@
+"""Processes that cannot be confused with others, and signals that reach only them.
+
+Pids repeat: six ranks on three nodes had pids from 262 to 310, and after a reboot they count from
+1 again. So a process is known by host, boot, pid and start time together, and a signal goes through
+a pidfd that was opened *before* the start time was compared: from then on the kernel guarantees
+that it is the same process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from functools import lru_cache
+from pathlib import Path
+
+from backend.records.status import ProcessIdentity
+
+_PROC = Path("/proc")
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def process(pid: int) -> ProcessIdentity | None:
+    """The living process with this pid here, or None. A zombie lives no more."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in brackets and may hold blanks and brackets itself.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return ProcessIdentity(socket.gethostname(), boot_id(), pid, int(fields[19]))
+
+
+def own() -> ProcessIdentity:
+    mine = process(os.getpid())
+    assert mine is not None
+    return mine
+
+
+def is_here(identity: ProcessIdentity) -> bool:
+    """Whether this computer can say if the process lives.
+
+    A laptop's name changes with its network while its boot id stays; a reboot changes the boot id
+    while the name stays. Either one is enough to know the machine.
+    """
+    return identity.host == socket.gethostname() or identity.boot_id == boot_id()
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether exactly this process runs here now."""
+    if identity.boot_id != boot_id():
+        return False
+    found = process(identity.pid)
+    return found is not None and found.start_ticks == identity.start_ticks
+
+
+def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
+    """Signal exactly this process; False when it is gone (or another has its pid)."""
+    if identity.boot_id != boot_id():
+        return False
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return False
+    except (AttributeError, OSError):
+        # Before Linux 5.3, or forbidden by a sandbox: compare, then signal at once.
+        return is_alive(identity) and _kill(identity.pid, number)
+    try:
+        if not is_alive(identity):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _kill(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

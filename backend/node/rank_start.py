@@ -1,0 +1,30 @@
+"""The first lines that run in a rank: be able to say where it stands, then become the rank.
+
+Executed by path, not by ``-m``, so that the working folder (which a user's code fills) is never on
+``sys.path``. The dumps of `faulthandler` go to memory shared with the guard and not to the log,
+because a loader's workers inherit the same log and write into it at the same time.
+"""
+
+import sys
+
+del sys.path[0]  # this folder, whose modules are not meant for a rank
+
+import faulthandler  # noqa: E402 - only after the line above
+import os  # noqa: E402
+import runpy  # noqa: E402
+import signal  # noqa: E402
+
+DUMP_VARIABLE = "RINGMASTER_DUMP_FD"
+
+
+def main() -> None:
+    descriptor = int(os.environ[DUMP_VARIABLE])
+    faulthandler.enable(file=descriptor, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
+    module = sys.argv[1]
+    del sys.argv[1]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

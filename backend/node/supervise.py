@@ -1,0 +1,434 @@
+"""Owns mpirun for one run, outlives the window that started it, and records how the run ended.
+
+Nobody waits for it and no pipe leads to it: a reader that held mpirun's output and died took mpirun
+along by SIGPIPE in 0.47 s. It never waits for ever either: ranks that are gone while mpirun is not,
+an mpirun that starts nothing, and ranks that do not heed a wish to stop each have a limit.
+
+One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from backend.node import identity, linux, sweep, words
+from backend.node.guard import TMPDIR_VARIABLE
+from backend.node.verdict import Found, run_exit
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch, RankPlan
+from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.state import JobState
+from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.stop import wish_to_stop
+
+_TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOOK_S = 0.3
+_LAUNCHER_TERM_S = 5.0
+"""From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
+_AFTER_FAILURE_S = 10.0
+"""mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
+_SETTLE_S = 3.0
+"""Guards outlive a killed mpirun for a moment, and write their records in it."""
+_START_LIMIT_S = 100.0
+_TO_FIRST_STEP_S = 0.6
+"""Rank 0 writes twice a second: a status that still says SETUP after this is true."""
+_WRITE_LIMIT_S = 600.0
+_LONGEST_TMPDIR = 40
+"""PMIx makes sockets some 50 bytes below TMPDIR, and a socket's path holds 107."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.supervise", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    options = parser.parse_args(arguments)
+    if options.detach and os.fork():
+        return 0
+    with suppress(PermissionError):
+        os.setsid()
+    Supervisor(JobFolder(options.job.absolute()), options.run).supervise()
+    return 0
+
+
+class Supervisor:
+    """One run from the start of mpirun to ``exit.json``."""
+
+    def __init__(self, folder: JobFolder, run: int) -> None:
+        self._folder = folder
+        self._run = run
+        self._attempt = folder.attempt(run)
+        self._tag = run_tag(folder.job_id, run)
+        self._exits: list[RankExit] = []
+        self._launcher: ProcessIdentity | None = None
+        self._launcher_pid = 0
+        self._launcher_status: int | None = None
+        self._begin = 0.0
+        self._over_since: float | None = None
+        self._silent: list[RankPlan] = []
+        self._logs_before: dict[int, int] = {}
+        self._progress: object = None
+        self._progress_at = 0.0
+        self._told_to_end = ""
+        self._ended_early = False
+        self._gave_up = ""
+        self._stop_seen: float | None = None
+
+    def supervise(self) -> RunExit:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+        linux.become_subreaper()
+        if self._attempt.exit.exists():
+            # Too slow: somebody gave this run up and wrote so.
+            return RunExit.from_dict(read_json(self._attempt.exit))
+        replace_json(self._attempt.supervisor, identity.own().to_dict())
+        try:
+            launch = Launch.from_dict(read_json(self._folder.launch))
+        except (OSError, ValueError) as error:
+            return self._close(
+                Found(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
+            )
+        self._folder.logs.mkdir(exist_ok=True)
+        log_begin = _size(self._folder.mpirun_log)
+        self._silent = list(launch.ranks)
+        self._logs_before = {
+            plan.rank: _size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
+        }
+        temporary = Path(tempfile.mkdtemp(prefix="rm-", dir="/tmp"))
+        try:
+            refusal = self._start(launch, temporary)
+            if not refusal:
+                self._watch(launch)
+            leftovers = self._clear_up(launch)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        newest = _newest_checkpoint(self._folder)
+        status = _last_status(self._folder)
+        return self._close(
+            Found(
+                run=self._run,
+                ranks=launch.ranks,
+                exits=tuple(self._exits),
+                launcher=Path(launch.argv[0]).name if len(launch.ranks) > 1 else "the rank's guard",
+                launcher_code=_code(self._launcher_status),
+                launcher_error=refusal,
+                launcher_log=_text_from(self._folder.mpirun_log, log_begin),
+                stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
+                ended_early=self._ended_early,
+                told_to_end=self._told_to_end,
+                gave_up=self._gave_up,
+                newest_checkpoint=newest[0],
+                checkpoint_of_run=newest[1] == self._run,
+            ),
+            leftovers,
+            launch,
+            status,
+        )
+
+    # mpirun's beginning.
+
+    def _start(self, launch: Launch, temporary: Path) -> str:
+        """Start mpirun; returns why it could not be started, or ""."""
+        log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(log, f"── run {self._run}, {_now()} ──\n".encode())
+        environment = _environment(launch, self._tag, temporary)
+        parent = os.getpid()
+        # The pipe closes when the execution succeeds, and carries the reason when it does not.
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                linux.die_with_parent(signal.SIGKILL, parent)
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                os.chdir("/")
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                os.execvpe(launch.argv[0], launch.argv, environment)
+            except BaseException as error:  # noqa: BLE001 - a forked child must never return
+                reason = error.strerror if isinstance(error, OSError) else repr(error)
+                os.write(writing, str(reason).encode())
+                os._exit(127)
+        os.close(writing)
+        os.close(log)
+        with os.fdopen(reading, "rb") as pipe:
+            reason = pipe.read().decode("utf-8", "replace")
+        if reason:
+            os.waitpid(child, 0)
+            return f"{launch.argv[0]} could not be started: {reason}."
+        self._launcher_pid = child
+        self._launcher = identity.process(child)  # None when it has ended already
+        return ""
+
+    # The run's life.
+
+    def _watch(self, launch: Launch) -> None:
+        """Until mpirun is gone."""
+        self._begin = self._progress_at = time.monotonic()
+        next_look = 0.0
+        while self._launcher_status is None:
+            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
+            self._reap()
+            now = time.monotonic()
+            if taken is not None and taken.si_signo != signal.SIGCHLD:
+                self._told_to_end = words.signal_name(taken.si_signo)
+                return self._end_launcher()
+            # A child that ends wakes this up; only looks at the share keep their distance.
+            if now < next_look:
+                continue
+            next_look = now + _LOOK_S
+            self._collect(launch)
+            if (
+                self._failed_long_ago(launch, now)
+                or self._never_started(launch, now)
+                or self._must_stop(launch, now)
+            ):
+                return self._end_launcher()
+        return None
+
+    def _failed_long_ago(self, launch: Launch, now: float) -> bool:
+        """Whether mpirun should have ended by itself after what the ranks wrote."""
+        all_gone = len(self._exits) == len(launch.ranks)
+        if self._over_since is None and (all_gone or any(one.error for one in self._exits)):
+            self._over_since = now
+        if self._over_since is None or now < self._over_since + _AFTER_FAILURE_S:
+            return False
+        if not all_gone:
+            self._gave_up = "mpirun did not end the other ranks."
+        return True
+
+    def _never_started(self, launch: Launch, now: float) -> bool:
+        """Whether a rank's guard has not even opened its log in the time given."""
+        self._silent = [
+            plan
+            for plan in self._silent
+            if _size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
+        ]
+        if not self._silent or now < self._begin + _START_LIMIT_S:
+            return False
+        plan = self._silent[0]
+        self._gave_up = (
+            f"mpirun did not start rank {plan.rank} on {words.place(plan.node)} within "
+            f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+        )
+        return True
+
+    def _must_stop(self, launch: Launch, now: float) -> bool:
+        """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
+        if self._stop_seen is None:
+            if not self._stop_is_wished():
+                return False
+            self._stop_seen = self._progress_at = now
+        if not _has_begun(_last_status(self._folder)):
+            self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
+            return self._ended_early
+        current = (_progress(self._folder, launch), len(self._exits))
+        if current != self._progress:
+            self._progress, self._progress_at = current, now
+        # The guards end a rank that hangs by their own, finer measure; this is for the case
+        # that no guard can.
+        limit = 2 * launch.grace_s + 10
+        if now < self._progress_at + limit:
+            return False
+        self._gave_up = f"No rank made progress for {words.seconds(limit)} after the wish to stop."
+        return True
+
+    def _stop_is_wished(self) -> bool:
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._run)
+        return False
+
+    def _end_launcher(self) -> None:
+        """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
+        launcher = self._launcher
+        if launcher is None:
+            return
+        sweep.end(
+            lambda: (launcher,) if identity.is_alive(launcher) else (),
+            _LAUNCHER_TERM_S,
+            self._reap,
+        )
+
+    def _reap(self) -> None:
+        self._launcher_status = sweep.reap().get(self._launcher_pid, self._launcher_status)
+
+    def _collect(self, launch: Launch) -> None:
+        """Read the exit records that are new, in the order in which they were written."""
+        known = {one.rank for one in self._exits}
+        fresh: list[tuple[int, RankExit]] = []
+        try:
+            names = set(os.listdir(self._attempt.path))
+        except OSError:
+            return
+        for plan in launch.ranks:
+            path = self._attempt.rank_exit(plan.rank)
+            if plan.rank in known or path.name not in names:
+                continue
+            try:
+                written = path.stat().st_mtime_ns
+                fresh.append((written, RankExit.from_dict(read_json(path))))
+            except (OSError, ValueError, KeyError):
+                continue
+        self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
+
+    # The run's end.
+
+    def _clear_up(self, launch: Launch) -> tuple[int, ...]:
+        """Wait for the guards' last words, then end what is left of the run here."""
+        deadline = time.monotonic() + _SETTLE_S
+        while sweep.tagged(self._tag) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.02)
+        leftovers = sweep.end_tagged(self._tag, 1.0, self._reap)
+        # What dropped its environment fell to this process, as the nearest subreaper.
+        leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
+        self._collect(launch)
+        return tuple(dict.fromkeys(leftovers))
+
+    def _close(
+        self,
+        found: Found,
+        leftovers: tuple[int, ...] = (),
+        launch: Launch | None = None,
+        status: RunStatus | None = None,
+    ) -> RunExit:
+        record = run_exit(found, leftovers, _now())
+        _insist(lambda: replace_json(self._attempt.exit, record.to_dict()))
+        last = final_status(record, status, launch)
+        _insist(lambda: replace_json(self._folder.status, last.to_dict()))
+        return record
+
+
+def final_status(
+    record: RunExit, last: RunStatus | None, launch: Launch | None = None
+) -> RunStatus:
+    """The last status of a run: rank 0's last figures, and how it ended."""
+    if last is None or last.run != record.run:
+        heartbeat = last.heartbeat if last is not None else 0
+        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
+        if launch is not None:
+            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
+    return replace(
+        last,
+        state=record.state,
+        message=record.message,
+        error=record.error,
+        heartbeat=last.heartbeat + 1,
+        eta_s=None,
+        updated=record.ended,
+    )
+
+
+def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
+    # A window that itself runs under mpirun must not make ours believe it were a rank.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
+    }
+    environment.update(launch.environment)
+    environment[RUN_VARIABLE] = tag
+    # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
+    environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
+    environment["TMPDIR"] = str(temporary)
+    if os.geteuid() == 0:
+        for name in ("OMPI", "PRTE"):
+            environment[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
+            environment[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return environment
+
+
+def _insist(write: Callable[[], None]) -> None:
+    """Write the last words of a run, also when the share comes back only after a while."""
+    deadline = time.monotonic() + _WRITE_LIMIT_S
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            return write()
+        time.sleep(1.0)
+    return write()
+
+
+def _last_status(folder: JobFolder) -> RunStatus | None:
+    try:
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return None
+
+
+def _has_begun(status: RunStatus | None) -> bool:
+    """Whether the ranks make steps, and so heed a wish to stop by themselves.
+
+    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
+    """
+    if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        return False
+    return status.state is not JobState.STOPPING or status.total_steps > 0
+
+
+def _progress(folder: JobFolder, launch: Launch) -> object:
+    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
+    marks: list[tuple[str, int, int]] = []
+    with suppress(OSError), os.scandir(folder.checkpoints) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                found = entry.stat()
+                marks.append((entry.name, found.st_size, found.st_mtime_ns))
+    for plan in launch.ranks:
+        with suppress(OSError):
+            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(marks)
+
+
+def _newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
+    """Name and run of the newest verified checkpoint, ("", 0) when there is none."""
+    try:
+        name = str(read_json(folder.latest).get("name", ""))
+    except (OSError, ValueError):
+        return "", 0
+    try:
+        return name, int(read_json(folder.checkpoints / f"{name}.json").get("run", 0))
+    except (OSError, ValueError, TypeError):
+        return name, 0
+
+
+def _code(status: int | None) -> int | None:
+    """Exit code, or minus the signal, as `subprocess` has it."""
+    if status is None:
+        return None
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
+    """mpirun's words of this run; its help texts may hold bytes that are no text."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(limit_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

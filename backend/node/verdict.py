@@ -1,0 +1,176 @@
+"""How a run ended, judged from what its supervisor found. Pure: no file, no process.
+
+mpirun's exit code has no say: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
+for a killed rank. A run is FINISHED when every rank wrote that it finished, and the first failure
+that is not the echo of another one is the one that people are told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.node import words
+from backend.records.launch import RankPlan
+from backend.records.state import JobState
+from backend.records.status import RankError, RankExit, RunExit
+
+_NOTICED = re.compile(
+    r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
+    r"signal (?P<number>\d+)"
+)
+_LOST = re.compile(r"(?:lost communication with a remote\s+daemon|Connection to \S+ closed)")
+_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a supervisor knows when mpirun is gone. ``exits`` are in the order of their arrival.
+
+    ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
+    ``told_to_end``: name of the signal by which somebody ended the supervisor, or "".
+    ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
+    """
+
+    run: int
+    ranks: Sequence[RankPlan]
+    exits: Sequence[RankExit]
+    launcher: str = "mpirun"
+    launcher_code: int | None = None
+    launcher_error: str = ""
+    launcher_log: str = ""
+    stop_was_wished: bool = False
+    ended_early: bool = False
+    told_to_end: str = ""
+    gave_up: str = ""
+    newest_checkpoint: str = ""
+    checkpoint_of_run: bool = False
+    """Whether this run made ``newest_checkpoint``."""
+
+
+def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
+    """The exit record of a run."""
+    state, message, error = _judge(found)
+    return RunExit(
+        found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
+    )
+
+
+def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
+    good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
+    if found.ranks and len(good) == len(found.ranks):
+        if all(one.outcome == "finished" for one in good):
+            return JobState.FINISHED, "", None
+        return JobState.INTERRUPTED, _stopped(found), None
+    error = _first_failure(found)
+    if found.stop_was_wished and found.ended_early:
+        return JobState.INTERRUPTED, _stopped_early(found), None
+    if found.stop_was_wished and _hung(found):
+        return JobState.INTERRUPTED, _stopped_by_force(found, error), error
+    return JobState.ERROR, _named(error), error
+
+
+def _named(error: RankError) -> str:
+    """The sentence with the rank it is about; what user code raised does not name it."""
+    if error.rank is None or f"rank {error.rank} " in error.sentence.lower():
+        return error.sentence
+    return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
+
+
+def _first_failure(found: Found) -> RankError:
+    failures = [one for one in found.exits if one.error is not None]
+    primary = next((one.error for one in failures if not one.secondary), None)
+    if primary is not None:
+        return primary
+    if found.launcher_error:
+        return RankError(found.launcher_error)
+    if found.told_to_end:
+        return RankError(f"The run was ended from outside: its supervisor got {found.told_to_end}.")
+    noticed = _noticed(found)
+    if noticed is not None:
+        return noticed
+    if found.gave_up:
+        return RankError(found.gave_up)
+    name = found.launcher
+    if found.launcher_code is not None and found.launcher_code < 0:
+        number = -found.launcher_code
+        return RankError(
+            f"{name} on this computer was killed by signal {number} ({words.signal_name(number)})."
+        )
+    echo = next((one.error for one in failures), None)
+    if echo is not None:
+        return echo
+    missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
+    last = _last_words(found.launcher_log)
+    if len(missing) == len(found.ranks):
+        return RankError(
+            f"{name} ended with code {found.launcher_code} before any rank could say how it "
+            f"ended{': ' + last if last else '.'}",
+            traceback=found.launcher_log[-4000:],
+        )
+    plan = missing[0]
+    return RankError(
+        f"{words.who(plan)} vanished without a word; its computer or its guard was lost"
+        f"{': ' + last if last else '.'}",
+        plan.rank,
+        plan.node,
+        found.launcher_log[-4000:],
+    )
+
+
+def _noticed(found: Found) -> RankError | None:
+    """A rank that mpirun saw die and whose guard could not say so."""
+    for match in _NOTICED.finditer(found.launcher_log):
+        plan = next((one for one in found.ranks if one.rank == int(match["rank"])), None)
+        if plan is None or any(one.rank == plan.rank for one in found.exits):
+            continue
+        number = int(match["number"])
+        return RankError(
+            f"{words.who(plan)} was lost: its guard was killed by signal {number} "
+            f"({words.signal_name(number)}).",
+            plan.rank,
+            plan.node,
+        )
+    return None
+
+
+def _last_words(log: str) -> str:
+    """The first telling line of what mpirun wrote; its texts begin with what is the matter."""
+    for line in log.splitlines():
+        text = " ".join(line.split())
+        if text and not _NOISE.match(text) and not text.startswith("──"):
+            return text[:300]
+    return ""
+
+
+def _hung(found: Found) -> bool:
+    return bool(found.gave_up) or any(
+        one.outcome == "stalled" or one.signal in ("SIGTERM", "SIGKILL")
+        for one in found.exits
+        if one.error is not None and not one.secondary
+    )
+
+
+def _stopped(found: Found) -> str:
+    if found.checkpoint_of_run:
+        return f"Stopped; the checkpoint is {found.newest_checkpoint}."
+    return "Stopped before the first step."
+
+
+def _stopped_early(found: Found) -> str:
+    if found.newest_checkpoint:
+        return (
+            f"Stopped before the first step of this run; "
+            f"the newest checkpoint is still {found.newest_checkpoint}."
+        )
+    return "Stopped before the first step; there is no checkpoint yet."
+
+
+def _stopped_by_force(found: Found, error: RankError) -> str:
+    newest = (
+        f"the newest one is {found.newest_checkpoint}"
+        if found.newest_checkpoint
+        else "there is none from before"
+    )
+    return f"Stopped by force, so no checkpoint could be made; {newest}. {_named(error)}"

@@ -1,0 +1,40 @@
+"""How a rank, its place and its ending are told in one sentence."""
+
+from __future__ import annotations
+
+import signal
+
+from backend.records.job import THIS_COMPUTER
+from backend.records.launch import RankPlan
+
+_CRASHES = {
+    signal.SIGSEGV: "it used memory that is not its own",
+    signal.SIGBUS: "memory behind a file or shared memory was missing; /dev/shm may be full",
+    signal.SIGFPE: "an arithmetic fault in compiled code",
+    signal.SIGILL: "an instruction that this processor does not have",
+    signal.SIGABRT: "compiled code gave up",
+}
+
+
+def place(node: str) -> str:
+    return "this computer" if node == THIS_COMPUTER else node
+
+
+def who(plan: RankPlan) -> str:
+    return f"Rank {plan.rank} on {place(plan.node)}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def crash_reason(number: int) -> str:
+    """Why compiled code dies of this signal, or ""."""
+    return next((why for one, why in _CRASHES.items() if one == number), "")
+
+
+def seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:g} s"

@@ -1,0 +1,259 @@
+"""What keeps a job from being made or started, all of it at once, and what its settings come to.
+
+`records.job.parse_job` checks what a job file says by itself; here it meets the library, the nodes
+and the size of the data.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backend.datastore.checkpoint_files import list_checkpoints
+from backend.datastore.job_files import read_job
+from backend.errors import BackendError
+from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.layout import DataRoot
+from backend.records.library import Kind, Pin
+from backend.records.node import Finding, NodeReading
+from backend.records.preview import DataSize
+from backend.records.schedule import learning_rate
+from backend.records.values import Fault, nearest, printable
+from backend.services.library import LibraryService
+from backend.services.nodes import NodeService
+
+PROCESSES_PER_CORE = 4
+"""More processes than cores only take turns; a few more are useful to try things out."""
+_RATES_SHOWN = 240
+_JOB_FILE_BYTES = 1_000_000
+_ALL_IN_ONE = 3
+
+
+@dataclass
+class Checked:
+    """A job file held against the library and the nodes."""
+
+    config: JobConfig | None
+    faults: list[Fault] = field(default_factory=list)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def fault(self, name: str, sentence: str) -> None:
+        self.faults.append(Fault(name, f"{name}: {sentence}"))
+
+    def refuse(self) -> None:
+        """Raise the faults, if there are any, as one sentence after the other."""
+        if self.faults:
+            raise BackendError(" ".join(fault.sentence for fault in self.faults))
+
+
+class JobChecker:
+    def __init__(self, root: DataRoot, library: LibraryService, nodes: NodeService) -> None:
+        self._root = root
+        self._library = library
+        self._nodes = nodes
+
+    def check(self, raw: Mapping[str, Any]) -> Checked:
+        parsed = parse_job(raw)
+        checked = Checked(parsed.config, list(parsed.faults))
+        # What the file names is looked up even when something else in it is wrong.
+        for key, kind in (
+            ("model", Kind.MODEL),
+            ("dataset", Kind.DATASET),
+            ("loader", Kind.LOADER),
+            ("validation_dataset", Kind.DATASET),
+            ("validation_loader", Kind.LOADER),
+        ):
+            reference = raw.get(key)
+            if isinstance(reference, str) and reference.strip():
+                self._pin(checked, key, kind, reference)
+        if checked.config is not None:
+            self._check_start_from(checked, checked.config.start_from)
+            for number, placement in enumerate(checked.config.placement):
+                self._check_placement(checked, f"placement[{number}]", placement)
+        return checked
+
+    def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
+        try:
+            checked.pins[key] = self._library.pin(kind, reference)
+        except (BackendError, ValueError) as error:
+            checked.fault(key, str(error))
+
+    def _check_start_from(self, checked: Checked, start_from: str) -> None:
+        if start_from:
+            try:
+                self.weights(start_from)
+            except BackendError as error:
+                checked.fault("start_from", str(error))
+
+    def weights(self, start_from: str) -> Path:
+        """The file that ``JOB/CHECKPOINT`` or a path names.
+
+        Raises:
+            BackendError: There is none.
+        """
+        job_id, _, name = start_from.partition("/")
+        folder = self._root.job(job_id)
+        if name and job_id and not job_id.startswith(".") and folder.meta.is_file():
+            policy = read_job(folder).config.checkpoint
+            for record in list_checkpoints(folder, policy):
+                if record.name == name or (name == "latest" and record.is_latest):
+                    return Path(record.path)
+                if name == "best" and record.is_best:
+                    return Path(record.path)
+            raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
+        path = Path(start_from).expanduser()
+        if not path.is_file():
+            raise BackendError(
+                f"“{printable(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
+            )
+        return path.absolute()
+
+    def _check_placement(self, checked: Checked, name: str, placement: Placement) -> None:
+        nodes = {node.name: node for node in self._nodes.list()}
+        node = nodes.get(placement.node)
+        if node is None:
+            near = nearest(placement.node, tuple(nodes))
+            checked.fault(
+                f"{name}.node",
+                f"there is no node “{printable(placement.node)}”; "
+                + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
+            )
+        elif placement.gpus:
+            self._check_gpus(checked, f"{name}.gpus", placement, node.reading)
+        else:
+            cores = node.reading.cpu.cores
+            slots = cores * PROCESSES_PER_CORE
+            if placement.processes > slots:
+                checked.fault(
+                    f"{name}.processes",
+                    f"is {placement.processes}; {placement.node} has {cores} cores and takes "
+                    f"{slots} processes at most ({PROCESSES_PER_CORE} a core).",
+                )
+            elif placement.processes > cores:
+                checked.findings.append(
+                    Finding(
+                        "processes",
+                        True,
+                        f"{placement.processes} processes share {cores} cores of "
+                        f"{placement.node}; more than {cores} make it no faster.",
+                    )
+                )
+
+    def _check_gpus(
+        self, checked: Checked, name: str, placement: Placement, reading: NodeReading
+    ) -> None:
+        known = {gpu.uuid: gpu for gpu in reading.gpus}
+        for uuid in placement.gpus:
+            gpu = known.get(uuid)
+            if gpu is None:
+                there = ", ".join(known) or reading.gpu_message or "it has none"
+                checked.fault(name, f"{placement.node} has no GPU “{printable(uuid)}” ({there}).")
+                continue
+            for process in gpu.processes[:1]:
+                owner = process.run_tag.partition("/")[0]
+                who = f"the job {owner}" if owner else process.user or f"process {process.pid}"
+                checked.findings.append(
+                    Finding(
+                        "gpu",
+                        True,
+                        f"GPU {gpu.index} of {placement.node} is in use by {printable(who)}; "
+                        "the job can start when it is free.",
+                    )
+                )
+
+    def busy_gpus(self, config: JobConfig) -> None:
+        """At the start of a run.
+
+        Raises:
+            BackendError: A chosen GPU is in use.
+        """
+        if not config.uses_gpus:
+            return
+        nodes = {node.name: node.reading for node in self._nodes.list()}
+        for placement in config.placement:
+            for gpu in nodes[placement.node].gpus:
+                if gpu.uuid in placement.gpus and gpu.processes:
+                    process = gpu.processes[0]
+                    raise BackendError(
+                        f"GPU {gpu.index} of {placement.node} is in use by "
+                        f"{printable(process.user)}: {printable(process.command)}.",
+                        "Choose another GPU, or start when it is free.",
+                    )
+
+
+def check_size(checked: Checked, size: DataSize | None) -> None:
+    """A batch that is larger than the data would make no step."""
+    config = checked.config
+    if config is None or size is None or size.training >= config.global_batch_size:
+        return
+    processes = f"{config.world_size} × " if config.world_size > 1 else ""
+    fits = size.training // config.world_size
+    way_out = (
+        f"choose {fits:,} or less"
+        if fits
+        else f"there are fewer items than processes ({config.world_size})"
+    )
+    checked.fault(
+        "batch_size",
+        f"one step takes {processes}{config.batch_size:,} items, but the dataset has "
+        f"{size.training:,}; {way_out}.",
+    )
+
+
+def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
+    """Learning rates at equal distances over the whole job."""
+    total = steps_per_epoch * config.epochs
+    count = min(total, _RATES_SHOWN)
+    if count < 2:
+        return (learning_rate(config, steps_per_epoch, 0),) * count
+    return tuple(
+        learning_rate(config, steps_per_epoch, number * (total - 1) // (count - 1))
+        for number in range(count)
+    )
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """A job file as plain values.
+
+    Raises:
+        BackendError: It cannot be read or is no TOML; the sentence names the line.
+    """
+    try:
+        with path.open("rb") as file:
+            if not os.path.isfile(path):
+                raise BackendError(f"{path} is no file.")
+            content = file.read(_JOB_FILE_BYTES + 1)
+    except OSError as error:
+        raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(content) > _JOB_FILE_BYTES:
+        raise BackendError(f"{path} is larger than {_JOB_FILE_BYTES:,} bytes and no job file.")
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BackendError(
+            f"{path}, line {line}: a byte is no UTF-8.", "Save the file as UTF-8."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise BackendError(
+            f"{path}, {_where(str(error), content)}", "Mend that line of the job file."
+        ) from error
+    except RecursionError as error:
+        raise BackendError(f"{path} is nested too deeply for a job file.") from error
+
+
+def _where(message: str, content: bytes) -> str:
+    """``line 3: expected '=' …`` of tomllib's "Expected '=' … (at line 3, column 5)"."""
+    what, at, place = message.rpartition(" (at ")
+    if not at:
+        return message
+    place = place.rstrip(")")
+    if place == "end of document":
+        place = f"line {content.count(bytes([10])) + 1}"
+    line = place.partition(",")[0]
+    return f"{line}: {what[0].lower() + what[1:]}."

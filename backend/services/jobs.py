@@ -1,0 +1,619 @@
+"""Jobs from the job file to the exported checkpoint; what the window and the command line call.
+
+The folder of a job is the truth and the catalogue is an index of it. So every act reads the folder
+first, does what can be done only once by a call that only one desktop can win
+(`datastore.job_files`), and tells the catalogue last. An act that finds its wish fulfilled already
+(Stop pressed twice, Start pressed on two desktops) returns what is there and is no error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from backend.datastore import job_files
+from backend.datastore.checkpoint_files import best_value, list_checkpoints, verify
+from backend.datastore.job_files import JobFile, read_job
+from backend.datastore.log_reader import CHUNK_BYTES, read_log
+from backend.datastore.run_state import RunState, RunStateReader
+from backend.errors import BackendError
+from backend.launch import mpirun
+from backend.launch.placement import rank_plans
+from backend.node.start import CODE_ROOT, start_supervisor
+from backend.progress import Progress
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import read_json, replace_json
+from backend.records.job import JobConfig
+from backend.records.job_view import JobCheck, JobView, LogChunk, RunUpdate
+from backend.records.launch import Launch, RankPlan
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.library import Kind
+from backend.records.series import HistoryUpdate
+from backend.records.state import JobState
+from backend.records.status import RunStatus
+from backend.records.values import job_name_fault, printable
+from backend.services import tool_process
+from backend.services.data_size import DataSizes
+from backend.services.job_check import JobChecker, check_size, rates, read_job_file
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.datastore.history_cache import HistoryReader
+    from backend.datastore.history_reader import HistoryCursor
+    from backend.services.library import LibraryService
+    from backend.services.nodes import NodeService
+
+LOOK_INTERVAL_S = 0.2
+_KINDS = {
+    "model": Kind.MODEL,
+    "dataset": Kind.DATASET,
+    "loader": Kind.LOADER,
+    "validation_dataset": Kind.DATASET,
+    "validation_loader": Kind.LOADER,
+}
+_NAME_BYTES = 255
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    """Where a look ended: the history's offset, and who knows when the heartbeat advanced."""
+
+    history: HistoryCursor | None
+    reader: RunStateReader
+
+
+class JobService:
+    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        index: Catalogue,
+        cache: Path,
+        python: str = sys.executable,
+    ) -> None:
+        self._root = root
+        self._library = library
+        self._nodes = nodes
+        self._index = index
+        self._sizes = DataSizes(library, cache / "sizes")
+        self._cache = cache
+        self._history_reader: HistoryReader | None = None
+        self._python = python
+        self._checker = JobChecker(root, library, nodes)
+        self._told: dict[str, tuple[int, JobState]] = {}
+
+    # Making a job.
+
+    def read_file(self, path: Path) -> dict[str, Any]:
+        """A job file as plain values."""
+        return read_job_file(path)
+
+    def write_file(self, raw: Mapping[str, Any], path: Path) -> Path:
+        """A job file, to change and create. Refuses to write over anything."""
+        try:
+            with path.open("xb") as file:
+                file.write(tomli_w.dumps(raw).encode())
+        except FileExistsError as error:
+            raise BackendError(
+                f"{path} exists already and is left as it is.", "Choose another name."
+            ) from error
+        except OSError as error:
+            raise BackendError(f"{path} cannot be written: {error.strerror or error}.") from error
+        return path.absolute()
+
+    def check(self, raw: Mapping[str, Any]) -> JobCheck:
+        """What the form shows while a job is being written; runs no user code."""
+        checked = self._checker.check(raw)
+        config = checked.config
+        size = self._sizes.known(checked.pins)
+        check_size(checked, size)
+        if config is None:
+            return JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
+        steps = size.training // config.global_batch_size if size is not None else None
+        return JobCheck(
+            faults=tuple(checked.faults),
+            global_batch=config.global_batch_size,
+            learning_rate=config.optimizer.lr * config.lr_factor,
+            steps_per_epoch=steps,
+            rates=rates(config, steps or 100),
+            command=() if checked.faults else self._command(config, "JOB", 1)[0],
+            findings=tuple(checked.findings),
+        )
+
+    def create(self, raw: Mapping[str, Any], progress: Progress | None = None) -> JobView:
+        """Make a job; nothing is made when anything is wrong with it.
+
+        Raises:
+            BackendError: Every fault, one sentence after the other.
+        """
+        checked = self._checker.check(raw)
+        if checked.config is not None and not checked.faults:
+            check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
+        if checked.faults or checked.config is None:
+            raise BackendError(
+                " ".join(fault.sentence for fault in checked.faults),
+                "Change the job file; nothing was created.",
+            )
+        with _world("The job could not be created"):
+            file = job_files.create_job(self._root, checked.config, checked.pins)
+        return self.show(file.id)
+
+    def clone(self, job_id: str) -> dict[str, Any]:
+        """A job file that repeats a job: same settings, same versions, another name."""
+        file = read_job(self._folder(job_id))
+        raw = file.config.to_dict()
+        raw.update(name=_cut(f"{file.name} (copy)"))
+        for key, pin in file.pins.items():
+            raw[key] = pin.reference
+        for key, value in (("notes", file.notes), ("tags", list(file.tags))):
+            raw.pop(key, None)
+            if value:
+                raw[key] = value
+        return raw
+
+    # A run.
+
+    def start(self, job_id: str, start_over: bool = False) -> JobView:
+        """Begin the job at its first step; a live job stays as it is.
+
+        What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
+        """
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        earlier = folder.newest_run()
+        if earlier and not start_over:
+            raise BackendError(
+                f"The job {job_id} has run before.",
+                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+            )
+        start_from = file.config.start_from
+        weights = str(self._checker.weights(start_from)) if start_from else ""
+        return self._run(folder, file, earlier + 1, start_from=weights, moves=earlier > 0)
+
+    def resume(self, job_id: str, checkpoint: str = "") -> JobView:
+        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is."""
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        if view.state is JobState.FINISHED and not checkpoint:
+            raise BackendError(
+                f"The job {job_id} has done all its {file.config.epochs} epochs.",
+                "Clone it with more epochs and start_from, or start it over.",
+            )
+        record = self._sound_checkpoint(folder, file, checkpoint)
+        return self._run(folder, file, folder.newest_run() + 1, resume_from=record.path)
+
+    def stop(self, job_id: str) -> JobView:
+        """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
+        folder, _, view = self._at(job_id)
+        if not view.state.is_live:
+            return view
+        with _world("The wish to stop could not be written"):
+            job_files.ask_to_stop(folder, view.run)
+        return self.show(job_id)
+
+    def wait(
+        self,
+        job_id: str,
+        on_update: Callable[[RunUpdate], None] = lambda update: None,
+        until: Callable[[JobView], bool] = lambda view: not view.state.is_live,
+    ) -> JobView:
+        """Look again and again until ``until``; what ends this call does nothing to the run."""
+        cursor: object = None
+        while True:
+            update = self.look(job_id, cursor)
+            cursor = update.cursor
+            on_update(update)
+            if until(update.view):
+                return update.view
+            time.sleep(LOOK_INTERVAL_S)
+
+    def _run(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+        moves: bool = False,
+    ) -> JobView:
+        """Everything that can be refused comes before the claim, and little comes after it."""
+        for key, pin in file.pins.items():
+            self._library.verify(_KINDS[key], pin)
+        self._checker.busy_gpus(file.config)
+        launch = self._launch(folder, file, run, resume_from, start_from)
+        with _world(f"Run {run} of the job {file.id} could not be started"):
+            if not job_files.claim_run(folder, run):
+                # Another desktop, or a second click, was first: there is one run, and it is this.
+                return self.show(file.id)
+            if moves:
+                job_files.move_earlier_runs(folder, run)
+            job_files.clear_old_wish(folder, run)
+            replace_json(folder.launch, launch.to_dict())
+            replace_json(folder.status, self._first_status(folder, file, run).to_dict())
+            start_supervisor(folder, run, self._python)
+        return self.show(file.id)
+
+    def _first_status(self, folder: JobFolder, file: JobFile, run: int) -> RunStatus:
+        """STARTING, with the figures of the run before: the curve does not fall back to 0."""
+        starting = RunStatus(
+            state=JobState.STARTING,
+            run=run,
+            epochs=file.config.epochs,
+            world_size=file.config.world_size,
+            started=job_files.now(),
+            updated=job_files.now(),
+        )
+        try:
+            before = RunStatus.from_dict(read_json(folder.status))
+        except (OSError, ValueError):
+            return starting
+        return replace(
+            starting,
+            heartbeat=before.heartbeat + 1,
+            epoch=before.epoch,
+            step=before.step,
+            total_steps=before.total_steps,
+            steps_per_epoch=before.steps_per_epoch,
+            metrics=before.metrics,
+        )
+
+    def _launch(
+        self, folder: JobFolder, file: JobFile, run: int, resume_from: str, start_from: str
+    ) -> Launch:
+        argv, ranks = self._command(file.config, file.id, run)
+        # Old path of this user's: a link in the data root's path would differ between nodes.
+        content = {
+            key: str(self._library.content(_KINDS[key], pin.reference).absolute())
+            for key, pin in file.pins.items()
+        }
+        return Launch(
+            job_id=file.id,
+            run=run,
+            config=file.config,
+            argv=argv,
+            ranks=ranks,
+            model_source=content["model"],
+            loader_source=content["loader"],
+            dataset_files=content["dataset"],
+            validation_loader_source=content.get("validation_loader", ""),
+            validation_dataset_files=content.get("validation_dataset", ""),
+            resume_from=resume_from,
+            start_from=start_from,
+            environment=mpirun.environment(
+                file.config, job_id=file.id, run=run, code_root=str(CODE_ROOT)
+            ),
+            hashes={key: pin.sha256 for key, pin in file.pins.items()},
+        )
+
+    def _command(
+        self, config: JobConfig, job_id: str, run: int
+    ) -> tuple[tuple[str, ...], tuple[RankPlan, ...]]:
+        rooms = self._nodes.rooms()
+        ranks = rank_plans(config, rooms)
+        launcher = self._nodes.launcher()
+        argv = mpirun.command(
+            config,
+            ranks,
+            job_folder=str(self._root.job(job_id).path.absolute()),
+            run=run,
+            python=self._python,
+            mpirun=launcher.path,
+            version=launcher.major,
+            cores={room.node: room.cores for room in rooms},
+        )
+        return argv, ranks
+
+    def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
+        """The checkpoint to go on from, verified; the refusal of one offers the one before."""
+        found = list_checkpoints(folder, file.config.checkpoint)
+        if not found:
+            raise BackendError(
+                f"The job {file.id} has no checkpoint to go on from.", "Start it over."
+            )
+        record = self._named(found, name or "latest", file.id)
+        try:
+            verify(record)
+        except BackendError as error:
+            older = self._newest_sound(found[: found.index(record)])
+            raise BackendError(
+                error.sentence,
+                f"The one before, {older.name}, is sound: "
+                f"main.py job resume {file.id} --checkpoint {older.name}"
+                if older is not None
+                else "There is no older one that is sound; start the job over.",
+            ) from error
+        return record
+
+    @staticmethod
+    def _newest_sound(found: Sequence[Checkpoint]) -> Checkpoint | None:
+        for record in reversed(found):
+            try:
+                verify(record)
+            except BackendError:
+                continue
+            return record
+        return None
+
+    @staticmethod
+    def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+        for record in found:
+            if (
+                record.name == name
+                or (name == "latest" and record.is_latest)
+                or (name == "best" and record.is_best)
+            ):
+                return record
+        raise BackendError(
+            f"The job {job_id} has no checkpoint “{printable(name)}”.",
+            f"There are: {', '.join(record.name for record in found)}." if found else "",
+        )
+
+    # Looking.
+
+    def look(self, job_id: str, cursor: object = None) -> RunUpdate:
+        """The job as it is now, and what is new in its history since ``cursor``."""
+        folder = self._folder(job_id)
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, RunStateReader(folder))
+        file = read_job(folder)
+        found = before.reader.look()
+        with _world(f"The history of the job {job_id} could not be read"):
+            history, read_to = self._read_history(folder.history, before.history)
+        view = self._tell(self._view(folder, file, found))
+        return RunUpdate(view, history, _Cursor(read_to, before.reader))
+
+    def list(self) -> tuple[JobView, ...]:
+        """Every job, newest first. What is over is taken from the catalogue."""
+        known = {view.id: view for view in self._index.jobs()}
+        views = []
+        for job_id in self._ids():
+            view = known.get(job_id)
+            if view is None or self._may_have_changed(view):
+                # One spoiled folder must not hide the other jobs.
+                with contextlib.suppress(BackendError):
+                    view = self.show(job_id)
+            if view is not None:
+                views.append(view)
+        return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
+
+    def show(self, job_id: str) -> JobView:
+        return self._tell(self._at(job_id)[2])
+
+    def history(self, job_id: str) -> HistoryUpdate:
+        """Every step of the job."""
+        return self.look(job_id).history
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        folder = self._folder(job_id)
+        return list_checkpoints(folder, read_job(folder).config.checkpoint)
+
+    def log(
+        self, job_id: str, rank: int | None, offset: int = 0, limit_bytes: int = CHUNK_BYTES
+    ) -> LogChunk:
+        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end."""
+        folder = self._folder(job_id)
+        if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
+            raise BackendError(
+                f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
+            )
+        path = folder.mpirun_log if rank is None else folder.rank_log(rank)
+        with _world(f"{path} could not be read"):
+            return read_log(path, offset, limit_bytes)
+
+    def find(self, text: str) -> str:
+        """The id that is meant by an id, the beginning of one, or a job's name."""
+        if self._folder_exists(text):
+            return text
+        ids = self._ids()
+        begins = [job_id for job_id in ids if text and job_id.startswith(text)]
+        if len(begins) == 1:
+            return begins[0]
+        named = [] if begins else [view.id for view in self.list() if view.name == text]
+        if len(named) == 1:
+            return named[0]
+        several = begins or named
+        if several:
+            raise BackendError(
+                f"“{printable(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
+                f"{', …' if len(several) > 5 else ''}.",
+                "Give more of the id.",
+            )
+        raise BackendError(
+            f"There is no job “{printable(text)}”.", "main.py job list shows those there are."
+        )
+
+    def _ids(self) -> tuple[str, ...]:
+        with _world("The data root could not be read"):
+            try:
+                names = os.listdir(self._root.jobs)
+            except FileNotFoundError:
+                return ()
+        return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
+
+    def _folder_exists(self, job_id: str) -> bool:
+        return (
+            bool(job_id)
+            and job_id == Path(job_id).name
+            and not job_id.startswith(".")
+            and self._root.job(job_id).meta.is_file()
+        )
+
+    def _folder(self, job_id: str) -> JobFolder:
+        if not self._folder_exists(job_id):
+            raise BackendError(
+                f"There is no job “{printable(job_id)}”.",
+                "main.py job list shows those there are.",
+            )
+        return self._root.job(job_id)
+
+    def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        folder = self._folder(job_id)
+        file = read_job(folder)
+        return folder, file, self._view(folder, file, RunStateReader(folder).look())
+
+    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+        status = found.status
+        policy = file.config.checkpoint
+        best = None
+        if status.run:
+            best = best_value(list_checkpoints(folder, policy), policy)
+        return JobView(
+            id=file.id,
+            name=file.name,
+            state=status.state,
+            config=file.config,
+            created=file.created,
+            run=status.run,
+            epoch=status.epoch,
+            step=status.step,
+            total_steps=status.total_steps,
+            steps_per_epoch=status.steps_per_epoch,
+            metrics=status.metrics,
+            best_metric=best,
+            message=status.message,
+            error=status.error,
+            started=status.started,
+            ended=status.updated if status.state.is_over else "",
+            user=file.user,
+            notes=file.notes,
+            tags=file.tags,
+            pins=file.pins,
+            eta_s=status.eta_s,
+            samples_per_second=status.samples_per_second,
+            rank_step_ms=status.rank_step_ms,
+            doubt=found.doubt or " ".join(found.problems),
+        )
+
+    def _tell(self, view: JobView) -> JobView:
+        """The catalogue learns what was seen; what merely moves on is not worth a write."""
+        if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+            return view
+        self._told[view.id] = (view.run, view.state)
+        self._index.put_job(replace(view, doubt=""))
+        return view
+
+    def _may_have_changed(self, known: JobView) -> bool:
+        """Whether the folder may hold something else than the catalogue's row.
+
+        A job that is over stays so until somebody starts it, which claims a run, or annotates it,
+        which replaces a file; both are one look at the folder.
+        """
+        if not known.state.is_over:
+            return True
+        folder = self._root.job(known.id)
+        try:
+            if folder.newest_run() != known.run:
+                return True
+            notes = read_json(folder.notes)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
+            known.name,
+            known.notes,
+            known.tags,
+        )
+
+    def _read_history(
+        self, path: Path, cursor: HistoryCursor | None
+    ) -> tuple[HistoryUpdate, HistoryCursor]:
+        if self._history_reader is None:
+            # Late: listing jobs must not wait for numpy.
+            from backend.datastore.history_cache import HistoryReader
+
+            self._history_reader = HistoryReader(self._cache / "histories")
+        return self._history_reader.read(path, cursor)
+
+    # What a person changes.
+
+    def annotate(
+        self,
+        job_id: str,
+        name: str | None = None,
+        notes: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> JobView:
+        """Change what is said about a job; None leaves it as it is."""
+        folder, file, _ = self._at(job_id)
+        if name is not None and job_name_fault(name):
+            raise BackendError(job_name_fault(name))
+        with _world("The notes could not be written"):
+            job_files.write_notes(
+                folder,
+                file.name if name is None else name,
+                file.notes if notes is None else notes,
+                file.tags if tags is None else tuple(tags),
+            )
+        return self.show(job_id)
+
+    def export(
+        self,
+        job_id: str,
+        checkpoint: str,
+        format: str,
+        output: Path,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
+        folder, file, _ = self._at(job_id)
+        found = list_checkpoints(folder, file.config.checkpoint)
+        record = self._named(found, checkpoint, job_id)
+        library = self._library
+        tool_process.export(
+            Path(record.path),
+            format,
+            output,
+            library.content(Kind.MODEL, file.pins["model"].reference),
+            library.content(Kind.LOADER, file.pins["loader"].reference),
+            library.content(Kind.DATASET, file.pins["dataset"].reference),
+            files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
+            history=folder.history if folder.history.exists() else None,
+            progress=progress,
+        )
+        return output.absolute()
+
+    def remove(self, job_id: str) -> JobView:
+        """Move the job's folder to the trash of the data root; refused while it is live."""
+        folder, _, view = self._at(job_id)
+        if view.state.is_live:
+            raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
+        with _world(f"The job {job_id} could not be moved to the trash"):
+            job_files.move_to_trash(self._root, folder)
+        self._index.forget_job(job_id)
+        return view
+
+
+@contextlib.contextmanager
+def _world(what: str) -> Iterator[None]:
+    """Put an error of the file system into words; ``what`` begins the sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{what}: {error.strerror or error}.") from error
+
+
+def _without_secrets(config: JobConfig) -> dict[str, Any]:
+    """The job file for others: a variable may hold a token, so only its name goes along."""
+    raw = config.to_dict()
+    if config.environment:
+        raw["environment"] = dict.fromkeys(config.environment, "")
+    return raw
+
+
+def _cut(name: str) -> str:
+    """``name``, no longer than a job's name may be, and no character cut in two."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")

@@ -1,0 +1,419 @@
+"""Checkpoints: written beside the training, proved before they count, refused when they changed.
+
+`Checkpointer.save` copies the state to memory of its own and returns; a thread writes the copy to
+a temporary name, hashes it on the way, reads it back, renames it, and only then moves
+``latest.json``. ``torch.save`` in place left 25 of 25 files unloadable when killed, and one
+flipped bit was noticed by ``torch.load`` in 0 of 20 tries; hence the rename and the hash.
+
+A full disk does not end the training: `Checkpointer.trouble` says so, the last good checkpoint
+stays, and the next one is tried as usual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any, cast
+
+import torch
+
+from backend.errors import BackendError
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import FILE_MODE, read_json, replace_json
+from backend.records.job import CheckpointPolicy
+from backend.records.layout import (
+    CHECKPOINT_SUFFIX,
+    SIDECAR_SUFFIX,
+    JobFolder,
+    checkpoint_name,
+)
+
+FORMAT = 1
+_KEPT_AT_LEAST = 2
+
+
+class Checkpointer:
+    """The one writer of a job's ``checkpoints/``. Rank 0 has it."""
+
+    def __init__(
+        self, folder: JobFolder, run: int, policy: CheckpointPolicy, config_sha256: str
+    ) -> None:
+        self._folder = folder
+        self._run = run
+        self._policy = policy
+        self._config_sha256 = config_sha256
+        self._copies: dict[str, torch.Tensor] = {}
+        self._thread: threading.Thread | None = None
+        self._bug: BaseException | None = None
+        self._saved: Checkpoint | None = None
+        self.trouble = ""
+        """Why the last checkpoint could not be written, or ""."""
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        # A run that was killed in a save left its half file; this folder has one writer.
+        for half in folder.checkpoints.glob(".epoch-*.tmp"):
+            half.unlink(missing_ok=True)
+
+    def save(
+        self,
+        state: Mapping[str, Any],
+        *,
+        epoch: int,
+        step: int,
+        epoch_step: int,
+        metrics: Mapping[str, float],
+        reason: str,
+    ) -> None:
+        """Copy ``state`` and begin to write it. Waits for the one before."""
+        self.wait()
+        copy = self._copy(state, "", {})
+        record = Checkpoint(
+            name=checkpoint_name(epoch, step),
+            run=self._run,
+            epoch=epoch,
+            step=step,
+            epoch_step=epoch_step,
+            bytes=0,
+            sha256="",
+            config_sha256=self._config_sha256,
+            created=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            metrics=dict(metrics),
+            reason=reason,
+        )
+        self._thread = threading.Thread(
+            target=self._write, args=(copy, record), name="checkpoint-writer"
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until nothing is being written. A bug of the writing thread is raised here."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._bug is not None:
+            bug, self._bug = self._bug, None
+            raise bug
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def saved(self) -> Checkpoint | None:
+        """The newest checkpoint that this run wrote and proved."""
+        return self._saved
+
+    def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
+        """``value`` with every tensor copied; two names of one tensor stay one."""
+        if isinstance(value, torch.Tensor):
+            tensor = value.detach()
+            key = (
+                tensor.data_ptr(),
+                tensor.dtype,
+                tuple(tensor.shape),
+                tuple(tensor.stride()),
+                tensor.device,
+            )
+            if tensor.numel() and key in seen:
+                return seen[key]
+            # Memory that was written before is copied into three times as fast as fresh memory.
+            copy = self._copies.get(path)
+            if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
+                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+                self._copies[path] = copy
+            copy.copy_(tensor)
+            seen[key] = copy
+            return copy
+        if isinstance(value, Mapping):
+            return {k: self._copy(part, f"{path}/{k}", seen) for k, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            parts = [self._copy(part, f"{path}/{n}", seen) for n, part in enumerate(value)]
+            return tuple(parts) if isinstance(value, tuple) else parts
+        return value
+
+    def _write(self, state: Any, record: Checkpoint) -> None:
+        try:
+            self._saved = write_checkpoint(self._folder.checkpoints, state, record)
+            replace_json(self._folder.latest, self._saved.to_sidecar())
+            self.trouble = ""
+            self._retire()
+        except OSError as error:
+            self.trouble = (
+                f"The checkpoint {record.name} could not be written: "
+                f"{error.strerror or error} ({self._folder.checkpoints})."
+            )
+        except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
+            self._bug = error
+
+    def _retire(self) -> None:
+        """Remove what the policy does not keep; two proved checkpoints always stay."""
+        known = list_checkpoints(self._folder.checkpoints)
+        for old in retired(known, self._policy):
+            # The record first: what has no record is no checkpoint to anybody.
+            sidecar_of(Path(old.path)).unlink(missing_ok=True)
+            Path(old.path).unlink(missing_ok=True)
+
+
+def retired(known: Sequence[Checkpoint], policy: CheckpointPolicy) -> list[Checkpoint]:
+    """Those of ``known`` (oldest first) that need not be kept."""
+    newest = max(policy.keep_latest, 1)
+    keep = {c.name for c in known[-newest:]}
+
+    def goodness(checkpoint: Checkpoint) -> float:
+        value = checkpoint.metrics.get(policy.best_metric)
+        if value is None or not math.isfinite(value):
+            return math.inf
+        return value if policy.best_mode == "min" else -value
+
+    judged = sorted((c for c in known if goodness(c) < math.inf), key=goodness)
+    keep |= {c.name for c in judged[: policy.keep_best]}
+    keep |= {c.name for c in known if c.reason == "last"}
+    for checkpoint in reversed(known):
+        if len(keep) >= _KEPT_AT_LEAST:
+            break
+        keep.add(checkpoint.name)
+    return [c for c in known if c.name not in keep]
+
+
+def sidecar_of(path: Path) -> Path:
+    return path.with_suffix(SIDECAR_SUFFIX)
+
+
+def list_checkpoints(folder: Path) -> list[Checkpoint]:
+    """What the records in ``folder`` say, oldest first. Nothing is verified."""
+    found = []
+    for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
+        with contextlib.suppress(OSError, ValueError):
+            record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
+            found.append(replace(record, path=str(path)))
+    return sorted(found, key=lambda c: (c.step, c.created))
+
+
+class _HashingFile:
+    """Passes bytes on to a file and hashes them, so that the hash is of what was meant."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        self.sha256.update(content)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint:
+    """Write, read back, rename; the sidecar last, because it vouches.
+
+    Raises:
+        OSError: The disk is full, the share is gone, or what was read back is not what was written.
+    """
+    path = folder / f"{record.name}{CHECKPOINT_SUFFIX}"
+    half = folder / f".{path.name}.{os.getpid()}.tmp"
+    try:
+        with half.open("wb") as file:
+            hashing = _HashingFile(file)
+            try:
+                torch.save(state, cast("IO[bytes]", hashing))
+            except RuntimeError as error:
+                # torch's writer reports a failed write of ours as an error of its own.
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+            file.flush()
+            os.fsync(file.fileno())
+        digest = hashing.sha256.hexdigest()
+        if sha256_of(half) != digest:
+            raise OSError(f"{path.name} reads back otherwise than it was written")
+        size = half.stat().st_size
+        half.chmod(FILE_MODE)
+        # A record of an older file of this name would vouch for the wrong bytes.
+        sidecar_of(path).unlink(missing_ok=True)
+        os.replace(half, path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    proved = replace(record, bytes=size, sha256=digest, path=str(path))
+    replace_json(sidecar_of(path), proved.to_sidecar())
+    return proved
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if _HAS_DIGEST else _digest(file)
+
+
+_HAS_DIGEST = hasattr(hashlib, "file_digest")  # Python 3.11
+
+
+def _digest(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(2**20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint, proved by its sidecar.
+
+    Raises:
+        BackendError: It is damaged, was exchanged, or is no checkpoint. Nothing of it was executed.
+    """
+    reason = fault_of(path)
+    if not reason:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
+            reason = f"it holds more than weights and numbers, and was not loaded ({_first(error)})"
+        else:
+            if isinstance(state, dict) and state.get("format") == FORMAT:
+                return state
+            reason = "it is no checkpoint of this version of Ringmaster"
+    raise BackendError(f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path))
+
+
+def fault_of(path: Path) -> str:
+    """Why the checkpoint is not the file that was written, or "". Executes nothing."""
+    try:
+        record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
+    except FileNotFoundError:
+        missing = path if not path.exists() else sidecar_of(path)
+        return f"{missing.name} is missing"
+    except (OSError, ValueError) as error:
+        return f"its record {sidecar_of(path).name} cannot be read ({error})"
+    try:
+        size = path.stat().st_size
+        if size != record.bytes:
+            return f"it has {size:,} bytes where {record.bytes:,} were written"
+        if sha256_of(path) != record.sha256:
+            return "its content is not what was written (the SHA-256 differs)"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror or error})"
+    return ""
+
+
+def offer_before(path: Path) -> str:
+    """Names the newest sound checkpoint before this one."""
+    known = list_checkpoints(path.parent)
+    step = next((c.step for c in known if c.name == path.stem), None)
+    for other in reversed(known):
+        if other.name == path.stem or (step is not None and other.step > step):
+            continue
+        if not fault_of(Path(other.path)):
+            return f"Resume from the one before, {other.name}, which is sound."
+    return "There is no sound checkpoint before it; start the job over."
+
+
+def load_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Weights to begin with: a state dict, a safetensors file, or one of our checkpoints.
+
+    Raises:
+        BackendError: It is none of these.
+    """
+    if not path.is_file():
+        raise BackendError(f"The weights {path} are not there.", "Choose a file that exists.")
+    if path.suffix == ".safetensors":
+        return _load_safetensors(path)
+    if sidecar_of(path).is_file():
+        reason = fault_of(path)
+        if reason:
+            raise BackendError(
+                f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path)
+            )
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise BackendError(
+            f"{path.name} is no file of weights: {_first(error)}.",
+            "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
+        ) from error
+    if isinstance(loaded, Mapping):
+        for key in ("model", "state_dict", "model_state_dict"):
+            if isinstance(loaded.get(key), Mapping):
+                loaded = loaded[key]
+                break
+    if not isinstance(loaded, Mapping) or not any(
+        isinstance(value, torch.Tensor) for value in loaded.values()
+    ):
+        raise BackendError(
+            f"{path.name} holds no weights by name.",
+            "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
+        )
+    return {str(k).removeprefix("module."): v for k, v in loaded.items()}
+
+
+def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    import safetensors
+    import safetensors.torch
+
+    try:
+        return safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise BackendError(
+            f"{path.name} is no safetensors file: {_first(error)}.",
+            "Save it again with safetensors.torch.save_file(model.state_dict(), …).",
+        ) from error
+
+
+def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
+    """Put ``weights`` into the model, all or none.
+
+    Raises:
+        BackendError: They belong to another architecture, or fit in part; says which.
+    """
+    own = model.state_dict()
+    missing = [key for key in own if key not in weights]
+    surplus = [key for key in weights if key not in own]
+    wrong = [
+        f"{key} {list(weights[key].shape)} instead of {list(own[key].shape)}"
+        for key in own
+        if isinstance(own[key], torch.Tensor)
+        and isinstance(weights.get(key), torch.Tensor)
+        and weights[key].shape != own[key].shape
+    ]
+    if missing or surplus or wrong:
+        fitting = len(own) - len(missing) - len(wrong)
+        parts = []
+        if missing:
+            parts.append(f"not in the file: {_some(missing)}")
+        if wrong:
+            parts.append(f"of another shape: {_some(wrong)}")
+        if surplus:
+            parts.append(f"unknown to the model: {_some(surplus)}")
+        how = (
+            f"{fitting} of the model's {len(own)} weights fit"
+            if fitting
+            else "they belong to another architecture"
+        )
+        raise BackendError(
+            f"The weights in {source} are not this model's: {how}; {'; '.join(parts)}.",
+            "Choose weights that were trained with this model.",
+        )
+    try:
+        model.load_state_dict(dict(weights))
+    except (RuntimeError, TypeError, ValueError, KeyError) as error:
+        raise BackendError(
+            f"The weights in {source} are not this model's: {_first(error)}.",
+            "Choose weights that were trained with this model.",
+        ) from error
+
+
+def _some(names: Sequence[str], limit: int = 4) -> str:
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def _first(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__).strip().rstrip(".")[:200]

@@ -1,0 +1,184 @@
+"""Which samples each rank sees at each step, and batches of them.
+
+An epoch is one shuffled order of all samples, the same on every rank and drawn from seed and epoch
+alone. A step takes the next ``batch_size × ranks`` of it, so "where we are" is one number, the
+samples taken, which holds for any number of ranks. The samples left over at the end of an epoch
+that fill no step are left out; the next epoch's order brings them back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+
+from backend.errors import BackendError
+from backend.training import user_code
+
+if TYPE_CHECKING:
+    from backend.training.user_code import UserData
+
+
+class Share(list[int]):
+    """The samples of one batch. ``number`` seeds what a loader worker draws for it."""
+
+    def __init__(self, indices: list[int], number: int) -> None:
+        super().__init__(indices)
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Share, (list(self), self.number)
+
+
+class TrainingOrder(Sampler[Share]):
+    """This rank's batches of one epoch, from any position on."""
+
+    def __init__(self, samples: int, batch_size: int, rank: int, world_size: int, seed: int):
+        self._samples = samples
+        self._batch_size = batch_size
+        self._rank = rank
+        self._world_size = world_size
+        self._seed = seed
+        self.epoch = 1
+        self.position = 0
+        if self.steps_per_epoch == 0:
+            raise BackendError(
+                f"The dataset has {samples:,} samples, and one step of {world_size} × {batch_size}"
+                f" needs {self.global_batch:,}.",
+                f"Choose a batch size of {max(1, samples // world_size):,} or less"
+                + (", or fewer processes." if world_size > 1 else "."),
+            )
+
+    @property
+    def global_batch(self) -> int:
+        return self._batch_size * self._world_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._samples // self.global_batch
+
+    @property
+    def steps_left(self) -> int:
+        """Steps of the epoch from the position on."""
+        return max(0, self._samples - self.position) // self.global_batch
+
+    def __len__(self) -> int:
+        return self.steps_left
+
+    def __iter__(self) -> Iterator[Share]:
+        generator = torch.Generator()
+        generator.manual_seed(mixed_seed(self._seed, self.epoch))
+        order = torch.randperm(self._samples, generator=generator)
+        start = self.position + self._rank * self._batch_size
+        for _ in range(self.steps_left):
+            share = order[start : start + self._batch_size].tolist()
+            yield Share(share, mixed_seed(self._seed, self.epoch, start))
+            start += self.global_batch
+
+
+class ValidationOrder(Sampler[Share]):
+    """Every sample once: batch after batch in order, dealt to the ranks in turn.
+
+    The batches are the same for any number of ranks, and so is every value computed from one.
+    """
+
+    def __init__(self, samples: int, batch_size: int, rank: int, world_size: int) -> None:
+        self._samples = samples
+        self._batch_size = batch_size
+        self._rank = rank
+        self._world_size = world_size
+
+    @property
+    def batches(self) -> int:
+        return -(-self._samples // self._batch_size)
+
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most."""
+        return -(-self.batches // self._world_size)
+
+    def numbers(self) -> range:
+        return range(self._rank, self.batches, self._world_size)
+
+    def size_of(self, batch: int) -> int:
+        return min(self._batch_size, self._samples - batch * self._batch_size)
+
+    def __len__(self) -> int:
+        return len(self.numbers())
+
+    def __iter__(self) -> Iterator[Share]:
+        for batch in self.numbers():
+            start = batch * self._batch_size
+            yield Share(list(range(start, start + self.size_of(batch))), batch)
+
+
+class Items(Dataset[Any]):
+    """The user's dataset, asked for a whole batch at once.
+
+    In a worker process the random generators are seeded for each batch: workers are made anew by a
+    resume, and what they draw must not depend on how long they have lived.
+    """
+
+    def __init__(self, data: UserData) -> None:
+        self._data = data
+
+    def __getitems__(self, share: Share) -> list[Any]:
+        if get_worker_info() is not None:
+            seed_everything(share.number)
+        user = self._data.user_dataset
+        name = self._data.class_name
+        if hasattr(user, "__getitems__"):
+            with user_code.calling(f"{name}.__getitems__", self._data.source):
+                return list(user.__getitems__(list(share)))
+        items: list[Any] = []
+        index = 0
+        try:
+            for index in share:
+                items.append(user[index])
+        except BaseException:  # noqa: BLE001 - `calling` decides, and lets pass what is not theirs
+            try:
+                with user_code.calling(f"{name}, item {index:,},", self._data.source):
+                    raise
+            except user_code.UserCodeError as error:
+                error.index = index
+                return [user_code.ItemFailure(error)]
+        return items
+
+
+def loader(data: UserData, order: Sampler[Share], workers: int, on_gpu: bool) -> DataLoader[Any]:
+    return DataLoader(
+        Items(data),
+        batch_sampler=order,
+        num_workers=workers,
+        collate_fn=data.collate,
+        pin_memory=on_gpu,
+        persistent_workers=workers > 0,
+        # Its own generator: each iterator draws a number, and a resume makes one more of them.
+        generator=torch.Generator(),
+    )
+
+
+def mixed_seed(*parts: int) -> int:
+    """One seed of several numbers; close numbers give seeds far apart (splitmix64's finisher)."""
+    mixed = 0
+    for part in parts:
+        mixed = (mixed + part + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+        mixed ^= mixed >> 31
+    return mixed >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that a user's code may draw from."""
+    import random
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    # Not every node has numpy; then nobody can draw from it.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)

@@ -1,0 +1,124 @@
+"""The validation: every sample once, shared out, one value whatever the number of ranks.
+
+Each rank keeps the values of its batches apart; at the end all are put in order and averaged by
+the number of samples, so the result is the same to the last bit on one rank and on many (the
+batches are dealt whole, see `data.ValidationOrder`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from backend.records.beat import Beat, Phase
+from backend.training import user_code
+from backend.training.data import ValidationOrder
+from backend.training.strategies.base import Strategy
+
+if TYPE_CHECKING:
+    from backend.training.loop import Batch
+
+
+def precision(mixed: bool) -> AbstractContextManager[Any]:
+    """The context of a forward pass."""
+    return torch.autocast("cuda") if mixed else nullcontext()
+
+
+PREFIX = "validation/"
+_ASK_EVERY_S = 0.25
+
+
+class Evaluation:
+    def __init__(
+        self,
+        batches: torch.utils.data.DataLoader[Any],
+        order: ValidationOrder,
+        strategy: Strategy,
+        device: torch.device,
+        beat: Beat,
+        batch: Batch,
+        mixed_precision: bool,
+    ) -> None:
+        self._batches = batches
+        self._order = order
+        self._strategy = strategy
+        self._device = device
+        self._beat = beat
+        self._batch = batch
+        self._mixed_precision = mixed_precision
+
+    def run(
+        self, model: torch.nn.Module, wants_stop: Callable[[], bool]
+    ) -> dict[str, float] | None:
+        """Loss and metrics of the whole validation set; None when the ranks agreed to stop.
+
+        The ranks ask each other about the stop every few batches: often enough to leave soon,
+        rarely enough to cost nothing. How often follows from times that all of them share.
+        """
+        model.eval()
+        found: list[tuple[int, dict[str, float]]] = []
+        batches = iter(self._batches)
+        numbers = self._order.numbers()
+        ask_after = 1
+        asked = time.perf_counter()
+        with torch.no_grad():
+            for turn in range(self._order.rounds):
+                self._beat.beat(Phase.EVALUATING)
+                if turn < len(numbers):
+                    found.append((numbers[turn], self._values(model, next(batches))))
+                ask_after -= 1
+                if ask_after == 0:
+                    took = time.perf_counter() - asked
+                    mine = torch.tensor([float(wants_stop()), took], dtype=torch.float64)
+                    self._beat.beat(Phase.WAITING_FOR_OTHERS)
+                    wish, seconds = self._strategy.total(mine).tolist()
+                    if wish > 0:
+                        return None
+                    # At first one batch was timed, later as many as were asked for.
+                    mean = seconds / self._strategy.world_size / max(1, self._asked_for)
+                    ask_after = max(1, min(10_000, int(_ASK_EVERY_S / max(mean, 1e-9))))
+                    self._asked_for = ask_after
+                    asked = time.perf_counter()
+        self._asked_for = 1
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        return self._mean([part for rank in self._strategy.gather(found) for part in rank])
+
+    _asked_for = 1
+
+    def _values(self, model: torch.nn.Module, batch: Any) -> dict[str, float]:
+        self._batch.where = "validation"
+        data, target = user_code.split_batch(batch)
+        on_gpu = self._device.type == "cuda"
+        if on_gpu:
+            data = user_code.to_device(data, self._device)
+            target = user_code.to_device(target, self._device)
+        self._batch.data, self._batch.target = data, target
+        with precision(self._mixed_precision and on_gpu):
+            output = user_code.compute_output(model, data)
+            loss = user_code.compute_loss(model, output, target)
+        values = {"loss": float(loss)}
+        for name, value in user_code.compute_metrics(model, output, target).items():
+            values[f"user/{name}" if name == "loss" else name] = value
+        return values
+
+    def _mean(self, found: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
+        found.sort(key=lambda part: part[0])
+        names = dict.fromkeys(name for _, values in found for name in values)
+        means = {}
+        for name in names:
+            parts = [
+                (self._order.size_of(number), values[name])
+                for number, values in found
+                if name in values
+            ]
+            weight = sum(size for size, _ in parts)
+            finite = all(math.isfinite(value) for _, value in parts)
+            means[PREFIX + name] = (
+                math.fsum(size * value for size, value in parts) / weight if finite else math.nan
+            )
+        return means

@@ -1,0 +1,587 @@
+"""The training loop: epochs, steps, evaluations and checkpoints, the same on every rank.
+
+Whatever changes the course of all ranks (a stop, a checkpoint by the clock, an early end, a loss
+that is no number) is decided from values that every rank holds alike: the ballot that came back
+with the gradients, or sums over all ranks. No rank acts on what it alone knows.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.errors import BackendError
+from backend.records.beat import Beat, Phase
+from backend.records.job import JobConfig
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder
+from backend.records.schedule import learning_rate
+from backend.records.state import JobState
+from backend.training import random_state, user_code
+from backend.training.ballot import Ballot, Verdict
+from backend.training.checkpoint import FORMAT, Checkpointer, fit_weights, load_checkpoint
+from backend.training.checkpoint import load_weights as read_weights
+from backend.training.data import (
+    TrainingOrder,
+    ValidationOrder,
+    loader,
+    mixed_seed,
+    seed_everything,
+)
+from backend.training.evaluation import Evaluation, precision
+from backend.training.interrupt import StopWatcher
+from backend.training.optimizer import load_optimizer, make_optimizer
+from backend.training.reporter import Reporter, Step
+from backend.training.strategies.base import Strategy
+
+_OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
+_BUFFER_BYTES = 16 * 2**20
+"""Above this, each rank's buffers are not kept: statistics are small, tables alike on all."""
+
+
+class Outcome(Enum):
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+class NotANumber(BackendError):
+    """The loss of ``rank`` is not finite; every rank raises it after the same step."""
+
+    def __init__(self, sentence: str, remedy: str, rank: int) -> None:
+        super().__init__(sentence, remedy)
+        self.rank = rank
+
+
+@dataclass
+class Course:
+    """Where the job is; all of it goes into each checkpoint.
+
+    ``epoch`` is the one under way, from 1; ``position`` the samples of it that were taken by all
+    ranks together. ``held`` is the last step of an epoch, kept back until the validation is over
+    so that its values stand at that step.
+    """
+
+    epoch: int = 1
+    epoch_step: int = 0
+    position: int = 0
+    step: int = 0
+    best: float | None = None
+    epochs_without_gain: int = 0
+    ended_early: bool = False
+    held: dict[str, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass
+class Facts:
+    """What rank 0 remembers of a step until its verdict is in."""
+
+    step: int
+    epoch: int
+    epoch_step: int
+    learning_rate: float
+    seconds: float
+    clipped: bool
+
+
+@dataclass
+class Batch:
+    """What was being worked on, for the sentence when it goes wrong."""
+
+    data: Any = None
+    target: Any = None
+    where: str = "setup"
+
+
+@dataclass
+class Workers:
+    """What rank 0 has and the others have not."""
+
+    reporter: Reporter
+    checkpointer: Checkpointer
+    watcher: StopWatcher
+
+
+@dataclass
+class Trainer:
+    """One rank's training, from an open strategy to the last checkpoint."""
+
+    launch: Launch
+    folder: JobFolder
+    strategy: Strategy
+    device: torch.device
+    beat: Beat
+    workers: Workers | None
+    course: Course = field(default_factory=Course)
+    batch: Batch = field(default_factory=Batch)
+
+    @property
+    def config(self) -> JobConfig:
+        return self.launch.config
+
+    def run(self) -> Outcome:
+        self._set_up()
+        outcome = self._train()
+        self._write_out()
+        return outcome
+
+    # --- setting up ----------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
+        self.beat.beat(Phase.SETUP)
+        # Every rank draws the same weights; afterwards each has random numbers of its own.
+        seed_everything(config.seed)
+        self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
+        seed_everything(mixed_seed(config.seed, rank))
+        self.beat.beat(Phase.SETUP)
+        training, validation = user_code.open_data(
+            Path(self.launch.loader_source),
+            Path(self.launch.dataset_files),
+            _path(self.launch.validation_loader_source),
+            _path(self.launch.validation_dataset_files),
+        )
+        self.beat.beat(Phase.SETUP)
+        self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
+        on_gpu = self.device.type == "cuda"
+        self._loader = loader(training, self._order, config.loader_workers, on_gpu)
+        self._evaluation: Evaluation | None = None
+        if validation is not None:
+            order = ValidationOrder(len(validation), config.batch_size, rank, size)
+            self._evaluation = Evaluation(
+                loader(validation, order, config.loader_workers, on_gpu),
+                order,
+                self.strategy,
+                self.device,
+                self.beat,
+                self.batch,
+                config.mixed_precision,
+            )
+        if user_code.needs_first_batch(self._model):
+            self._see_first_batch(training)
+        self._optimizer = make_optimizer(config.optimizer, self._model)
+        self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
+        self._adopted = False
+        self._facts: deque[Facts] = deque()
+        self._own_ms = 0.0
+        self._own: dict[str, Any] | None = None
+        self._last_save = time.monotonic()
+        if self.launch.resume_from:
+            self._restore(Path(self.launch.resume_from))
+        elif self.launch.start_from:
+            source = Path(self.launch.start_from)
+            fit_weights(self._model, read_weights(source), source.name)
+        self.strategy.share_model(self._model)
+        self._order.epoch, self._order.position = self.course.epoch, self.course.position
+        if self.workers is not None:
+            left = self._order.steps_left
+            left += (config.epochs - self.course.epoch) * self._order.steps_per_epoch
+            self.workers.reporter.plan(
+                step=self.course.step,
+                epoch=min(self.course.epoch, config.epochs),
+                total_steps=self.course.step + max(0, left),
+                steps_per_epoch=self._order.steps_per_epoch,
+            )
+
+    def _see_first_batch(self, training: user_code.UserData) -> None:
+        kept = random_state.read(self.device)
+        size = min(self.config.batch_size, len(training))
+        batch = training.collate([training[index] for index in range(size)])
+        data, _ = user_code.split_batch(batch)
+        user_code.materialize(self._model, user_code.to_device(data, self.device))
+        self._model.to(self.device)
+        random_state.write(kept, self.device)
+
+    def _restore(self, path: Path) -> None:
+        state = load_checkpoint(path)
+        fit_weights(self._model, state["model"], path.name)
+        load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
+        if state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
+        self.course = Course(**state["course"])
+        ranks = state["ranks"]
+        if len(ranks) == self.strategy.world_size:
+            self._own = ranks[self.strategy.rank]
+        else:
+            # Other ranks than before: they go on from numbers that nobody has drawn yet.
+            seed_everything(
+                mixed_seed(
+                    self.config.seed,
+                    self.strategy.rank,
+                    self.strategy.world_size,
+                    self.course.step,
+                )
+            )
+
+    # --- training ------------------------------------------------------------------------------
+
+    def _train(self) -> Outcome:
+        config, course = self.config, self.course
+        stop = self._everyone_stops()
+        if self._own is not None:
+            random_state.write(self._own["random"], self.device)
+            for buffer, saved in zip(self._model.buffers(), self._own["buffers"], strict=False):
+                buffer.copy_(saved)
+        if stop:
+            return self._interrupted()
+        while course.epoch <= config.epochs and not course.ended_early:
+            if self._epoch():
+                return self._interrupted()
+        return Outcome.FINISHED
+
+    def _epoch(self) -> bool:
+        """The rest of the epoch under way. True when the ranks agreed to stop in it."""
+        course, config = self.course, self.config
+        self._order.epoch, self._order.position = course.epoch, course.position
+        self._model.train()
+        self._tell(JobState.TRAINING)
+        if self.workers is not None:
+            evaluations = config.epochs - course.epoch + 1 if self._evaluation else 0
+            self.workers.reporter.epoch(course.epoch, evaluations)
+        steps = self._order.steps_left
+        # The schedule's step by the position, which holds for any number of ranks.
+        schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
+        schedule_step += course.position // self._order.global_batch
+        batches: Iterator[Any] = iter(self._loader)
+        began = time.perf_counter()
+        for number in range(steps):
+            self.beat.beat(Phase.LOADING_DATA)
+            self.batch.where = "loader"
+            data, target = user_code.split_batch(next(batches))
+            rate = learning_rate(config, self._order.steps_per_epoch, schedule_step + number)
+            verdicts = self._step(data, target, rate, began)
+            began = time.perf_counter()
+            course.epoch_step += 1
+            course.position += self._order.global_batch
+            course.step += 1
+            is_last = number == steps - 1
+            if is_last:
+                verdicts += self._count(True)
+            stop = save = False
+            for verdict in verdicts:
+                stop |= verdict.stop
+                save |= verdict.save
+                self._settle(verdict, hold=is_last and verdict is verdicts[-1])
+            every = config.checkpoint.every_steps
+            if every is not None and course.step % every == 0:
+                save = True
+            if stop or (save and not is_last):
+                for verdict in self._count(True):
+                    self._settle(verdict, hold=False)
+            if stop:
+                return True
+            if save and not is_last:
+                self._save("policy")
+                self._tell(JobState.TRAINING)
+                began = time.perf_counter()
+            elif save:
+                self._save_at_end = True
+        del batches
+        return self._end_epoch()
+
+    _save_at_end = False
+
+    def _step(self, data: Any, target: Any, rate: float, began: float) -> list[Verdict]:
+        """One optimizer step. Returns what is known by now of this and earlier ones."""
+        self.beat.beat(Phase.COMPUTING)
+        on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            data = user_code.to_device(data, self.device)
+            target = user_code.to_device(target, self.device)
+        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        config, strategy, model = self.config, self.strategy, self._model
+        with precision(config.mixed_precision and on_gpu):
+            output = user_code.compute_output(model, data)
+            loss = user_code.compute_loss(model, output, target)
+        metrics = user_code.compute_metrics(model, output, target)
+        if not self._adopted:
+            self._adopt(metrics)
+        wish_stop, wish_save = self._wishes()
+        self._ballot.fill(
+            stop=wish_stop, save=wish_save, loss=loss, metrics=metrics, step_ms=self._own_ms
+        )
+        strategy.zero()
+        self.batch.where = "backward"
+        # torch gives `backward` no types.
+        torch.autograd.backward(self._scaler.scale(loss))
+        own = time.perf_counter() - began
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        strategy.reduce()
+        self.beat.beat(Phase.COMPUTING)
+        reduced = time.perf_counter()
+        self._scaler.unscale_(self._optimizer)
+        norm = self._clip() if config.gradient_norm is not None else None
+        self._ballot.cast(norm)
+        verdicts = self._count(not config.stop_on_nan)
+        # Weights that took a loss that is no number would never be numbers again.
+        if not any(verdict.not_a_number is not None for verdict in verdicts):
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+            strategy.step(self._update)
+        ended = time.perf_counter()
+        self._own_ms = (own + ended - reduced) * 1e3
+        course = self.course
+        self._facts.append(
+            Facts(
+                course.step + 1,
+                course.epoch,
+                course.epoch_step + 1,
+                rate,
+                ended - began,
+                norm is not None,
+            )
+        )
+        return verdicts
+
+    def _update(self) -> None:
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+
+    def _clip(self) -> torch.Tensor:
+        """Clip the reduced gradient, as torch's clip_grad_norm_ does; returns the norm before."""
+        limit = self.config.gradient_norm
+        assert limit is not None
+        norm = self.strategy.gradient_norm()
+        self.strategy.scale_gradients((limit / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def _adopt(self, metrics: dict[str, float]) -> None:
+        """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
+        everyones = self.strategy.gather(list(metrics))
+        names = list(dict.fromkeys(name for names in everyones for name in names))
+        self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)
+        self._ballot.use(self.strategy.adopt(self._model, self._ballot.size))
+        self._adopted = True
+
+    def _wishes(self) -> tuple[bool, bool]:
+        """What rank 0 alone knows: the wish to stop, and that a checkpoint is due by the clock."""
+        if self.workers is None:
+            return False, False
+        minutes = self.config.checkpoint.every_minutes
+        due = minutes is not None and time.monotonic() - self._last_save >= minutes * 60
+        return self.workers.watcher.wanted, due
+
+    def _count(self, everything: bool) -> list[Verdict]:
+        return self._ballot.count(everything) if self._adopted else []
+
+    def _settle(self, verdict: Verdict, hold: bool) -> None:
+        """A step's values are known: report them, and end the job when they are no numbers."""
+        facts = self._facts.popleft()
+        culprit = verdict.not_a_number
+        if self.workers is not None:
+            metrics = {"loss": verdict.loss, "learning_rate": facts.learning_rate}
+            if facts.clipped:
+                metrics["gradient_norm"] = verdict.norm
+            metrics["samples_per_second"] = self._order.global_batch / facts.seconds
+            for name, value in verdict.metrics.items():
+                metrics[f"user/{name}" if name in _OWN_NAMES else name] = value
+            if hold:
+                self.course.held = metrics
+                self._held_times = facts.seconds, verdict.rank_step_ms
+            else:
+                self._report(facts, metrics, verdict)
+        if culprit is not None and self.config.stop_on_nan:
+            self._release({})
+            self._give_up(facts, verdict.losses[culprit], culprit)
+
+    _held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
+
+    def _report(self, facts: Facts, metrics: dict[str, float], verdict: Verdict) -> None:
+        assert self.workers is not None
+        self.workers.reporter.step(
+            Step(
+                facts.step,
+                facts.epoch,
+                facts.epoch_step,
+                metrics,
+                facts.seconds,
+                verdict.rank_step_ms,
+            )
+        )
+
+    def _release(self, validation: dict[str, float]) -> None:
+        """Hand on the step that was kept back, with the values of the validation."""
+        held, self.course.held = self.course.held, None
+        if self.workers is None or held is None:
+            return
+        seconds, rank_step_ms = self._held_times
+        course = self.course
+        self.workers.reporter.step(
+            Step(
+                course.step,
+                course.epoch,
+                course.epoch_step,
+                {**held, **validation},
+                seconds,
+                rank_step_ms,
+            )
+        )
+
+    def _give_up(self, facts: Facts, loss: float, culprit: int) -> None:
+        saved = None
+        if self.workers is not None:
+            self.workers.checkpointer.wait()
+            saved = self.workers.checkpointer.saved
+        kept = f" The checkpoint {saved.name} is from before." if saved else ""
+        what = "not a number" if math.isnan(loss) else "infinite"
+        raise NotANumber(
+            f"The loss of rank {culprit} is {what} at step {facts.step} "
+            f"(epoch {facts.epoch}).{kept}",
+            "Try a lower learning rate, a warm-up, or a limit for the gradient norm.",
+            culprit,
+        )
+
+    # --- the end of an epoch -------------------------------------------------------------------
+
+    def _end_epoch(self) -> bool:
+        course, config = self.course, self.config
+        values: dict[str, float] = {}
+        if self._evaluation is not None:
+            self._tell(JobState.EVALUATING)
+            began = time.perf_counter()
+            self.strategy.share_buffers(self._model)
+            result = self._evaluation.run(self._model, self._wants_stop)
+            if result is None:
+                return True
+            values = result
+            if self.workers is not None:
+                self.workers.reporter.evaluated(time.perf_counter() - began)
+        measured = self._measured(values)
+        self._release(values)
+        self._judge(measured)
+        is_over = course.epoch >= config.epochs or course.ended_early
+        every = config.checkpoint.every_epochs
+        due = self._save_at_end or (every is not None and course.epoch % every == 0)
+        self._save_at_end = False
+        course.epoch += 1
+        course.epoch_step = 0
+        course.position = 0
+        if is_over or due:
+            self._save("last" if is_over else "policy", measured)
+        return False
+
+    def _measured(self, validation: dict[str, float]) -> dict[str, float]:
+        """What is known about the model at the end of this epoch."""
+        return {**(self.course.held or {}), **validation}
+
+    def _judge(self, measured: dict[str, float]) -> None:
+        """Early stop. Decided by rank 0, who has all values, and told to the others."""
+        rule = self.config.early_stop
+        if rule is None:
+            return
+        value = self.strategy.gather(measured.get(rule.metric))[0]
+        if value is None:
+            raise BackendError(
+                f"The early stop watches “{rule.metric}”, which this job does not measure.",
+                f"It measures {', '.join(sorted(measured))}.",
+            )
+        course = self.course
+        best = course.best
+        gain = math.inf if best is None else best - value
+        if rule.mode == "max" and best is not None:
+            gain = value - best
+        if math.isfinite(value) and gain > rule.min_delta:
+            course.best = value
+            course.epochs_without_gain = 0
+        else:
+            course.epochs_without_gain += 1
+        course.ended_early = course.epochs_without_gain >= rule.patience_epochs
+
+    # --- stopping and saving -------------------------------------------------------------------
+
+    def _wants_stop(self) -> bool:
+        return self.workers is not None and self.workers.watcher.wanted
+
+    def _everyone_stops(self) -> bool:
+        wish = torch.tensor([float(self._wants_stop())], dtype=torch.float64)
+        return bool(self.strategy.total(wish).item() > 0)
+
+    def _interrupted(self) -> Outcome:
+        self._tell(JobState.STOPPING, "Saving a checkpoint")
+        self._save("stop")
+        return Outcome.INTERRUPTED
+
+    def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
+        """A checkpoint of this moment. Every rank gives its random state; rank 0 writes."""
+        self.beat.beat(Phase.SAVING)
+        self._last_save = time.monotonic()
+        ranks = self.strategy.gather(
+            {"random": random_state.read(self.device), "buffers": self._own_buffers()}
+        )
+        if self.workers is None:
+            return
+        self._tell(JobState.SAVING)
+        course = self.course
+        between = course.epoch_step == 0
+        self.workers.checkpointer.save(
+            {
+                "format": FORMAT,
+                "model": self._model.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+                "scaler": self._scaler.state_dict(),
+                "course": course.to_dict(),
+                "ranks": ranks,
+                "metrics": dict(measured or {}),
+                "job": {
+                    "id": self.launch.job_id,
+                    "run": self.launch.run,
+                    "config_sha256": self.config.sha256(),
+                    "hashes": dict(self.launch.hashes),
+                },
+                "versions": {
+                    "python": platform.python_version(),
+                    "torch": str(torch.__version__),
+                    "horovod": _version("horovod"),
+                },
+            },
+            epoch=course.epoch - 1 if between else course.epoch,
+            step=course.step,
+            epoch_step=course.epoch_step,
+            metrics=measured or {},
+            reason=reason,
+        )
+        self.workers.reporter.other_trouble = self.workers.checkpointer.trouble
+
+    def _own_buffers(self) -> list[torch.Tensor]:
+        """What this rank's buffers hold, where they may differ from rank 0's (running means)."""
+        buffers = list(self._model.buffers()) if self.strategy.rank else []
+        large = sum(b.numel() * b.element_size() for b in buffers) > _BUFFER_BYTES
+        return [] if large else [buffer.detach().cpu() for buffer in buffers]
+
+    def _write_out(self) -> None:
+        """The last checkpoint is on the disk before any rank says that it is done."""
+        self.beat.beat(Phase.SAVING)
+        trouble = ""
+        if self.workers is not None:
+            self.workers.checkpointer.wait()
+            trouble = self.workers.checkpointer.trouble
+            self._release({})
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        trouble = self.strategy.gather(trouble)[0]
+        if trouble:
+            raise BackendError(trouble, "Make room, then resume from the newest checkpoint.")
+
+    def _tell(self, state: JobState, message: str = "") -> None:
+        if self.workers is not None:
+            self.workers.reporter.state(state, message)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _version(module: str) -> str:
+    found = sys.modules.get(module)
+    return str(getattr(found, "__version__", "")) if found else ""

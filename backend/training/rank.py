@@ -1,0 +1,215 @@
+"""One rank of a run: ``python -m backend.training.rank --job FOLDER --run N``.
+
+mpirun (by way of the guard) starts it once for each slot; started by hand it is rank 0 of 1. Its
+last act is a beat that says FINISHED or INTERRUPTED. Every other end is an error, and one that
+Python can see is written to ``attempts/<n>/rank-<k>.error.json``.
+
+torch and Horovod are imported when the environment is as the job wants it, and not before: the
+GPU, the number of threads and Keras' backend are read from it at import.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from backend.errors import BackendError
+from backend.records.beat import Beat, Phase
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch, RankPlan
+from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+
+if TYPE_CHECKING:
+    import torch
+
+    from backend.training.loop import Trainer, Workers
+    from backend.training.strategies.base import Strategy
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    parser = argparse.ArgumentParser(prog="backend.training.rank")
+    parser.add_argument("--job", type=Path, required=True)
+    parser.add_argument("--run", type=int, required=True)
+    given = parser.parse_args(arguments)
+    beat = Beat.inherited()
+    beat.beat(Phase.IMPORTING)
+    rank = Rank(JobFolder(given.job), given.run, beat)
+    try:
+        last = rank.train()
+    except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
+        rank.record(error)
+        _leave(1)
+    # Users' programs may count on atexit; tearing down the interpreter and torch is left out.
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+    beat.beat(last)
+    _leave(0)
+
+
+def _leave(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+class Rank:
+    """What the process knows of itself, so that it can say how it ended however far it came."""
+
+    def __init__(self, folder: JobFolder, run: int, beat: Beat) -> None:
+        self._folder = folder
+        self._run = run
+        self._beat = beat
+        self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        self._node = ""
+        self._batch_size = 0
+        self._trainer: Trainer | None = None
+
+    def train(self) -> Phase:
+        """Everything, from the launch record to the last checkpoint."""
+        launch = Launch.from_dict(read_json(self._folder.launch))
+        plan = self._plan(launch)
+        self._node = plan.node
+        self._batch_size = launch.config.batch_size
+        set_environment(launch, plan)
+        strategy, device = self._join(launch)
+
+        from backend.training.loop import Outcome, Trainer
+
+        workers: Workers | None = None
+        if strategy.rank == 0:
+            workers = self._workers(launch)
+        self._trainer = Trainer(launch, self._folder, strategy, device, self._beat, workers)
+        outcome = self._trainer.run()
+        if workers is not None:
+            workers.watcher.close()
+            workers.reporter.close()
+        strategy.leave()
+        return Phase.FINISHED if outcome is Outcome.FINISHED else Phase.INTERRUPTED
+
+    def _plan(self, launch: Launch) -> RankPlan:
+        size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+        if size != len(launch.ranks):
+            raise _torn_apart(size, len(launch.ranks))
+        return next(plan for plan in launch.ranks if plan.rank == self._rank)
+
+    def _join(self, launch: Launch) -> tuple[Strategy, torch.device]:
+        try:
+            import torch
+        except ImportError as error:
+            raise BackendError(
+                f"PyTorch cannot be loaded on this node: {error}.", "Provision the node again."
+            ) from error
+        strategy: Strategy
+        if launch.config.strategy.name == "alone":
+            from backend.training.strategies.alone import Alone
+
+            strategy = Alone()
+        else:
+            from backend.training.strategies.allreduce import AllReduce
+
+            strategy = AllReduce()
+        self._beat.beat(Phase.SETUP)
+        strategy.join(launch.config.stall_limit_s)
+        self._beat.beat(Phase.SETUP)
+        if strategy.world_size != len(launch.ranks):
+            raise _torn_apart(strategy.world_size, len(launch.ranks))
+        if not launch.config.uses_gpus:
+            if "OMP_NUM_THREADS" not in os.environ:
+                torch.set_num_threads(threads_per_rank())
+            return strategy, torch.device("cpu")
+        if not torch.cuda.is_available():
+            raise BackendError(
+                f"The GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')} cannot be used: "
+                "CUDA finds no device.",
+                "Check the node: its driver, or a PyTorch without CUDA.",
+            )
+        torch.cuda.set_device(0)
+        return strategy, torch.device("cuda", 0)
+
+    def _workers(self, launch: Launch) -> Workers:
+        from backend.training.checkpoint import Checkpointer
+        from backend.training.interrupt import StopWatcher
+        from backend.training.loop import Workers
+        from backend.training.reporter import Reporter
+
+        config = launch.config
+        reporter = Reporter(
+            self._folder,
+            run=self._run,
+            epochs=config.epochs,
+            world_size=len(launch.ranks),
+            global_batch=config.batch_size * len(launch.ranks),
+            first_heartbeat=_last_heartbeat(self._folder),
+        )
+        return Workers(
+            reporter,
+            Checkpointer(self._folder, self._run, config.checkpoint, config.sha256()),
+            StopWatcher(self._folder.lock, self._run, reporter.stopping),
+        )
+
+    def record(self, error: BaseException) -> None:
+        """Write down what ended this rank, and print it to its log."""
+        from backend.training.explain import record_of
+
+        traceback.print_exception(error)
+        trainer = self._trainer
+        record = record_of(
+            error,
+            rank=self._rank,
+            node=self._node,
+            batch=trainer.batch if trainer is not None else None,
+            batch_size=self._batch_size,
+        )
+        attempt = self._folder.attempt(self._run)
+        # Without a disk to write to, the log and the exit code must do.
+        with contextlib.suppress(OSError):
+            attempt.path.mkdir(parents=True, exist_ok=True)
+            replace_json(attempt.rank_error(self._rank), record)
+        if trainer is not None and trainer.workers is not None:
+            # The last steps before the failure are what one wants to see.
+            with contextlib.suppress(BaseException):
+                trainer.workers.reporter.close()
+
+
+def set_environment(launch: Launch, plan: RankPlan) -> None:
+    """What the job asked for, and the one GPU of this rank. Before torch is imported."""
+    os.environ[RUN_VARIABLE] = run_tag(launch.job_id, launch.run)
+    os.environ.update(launch.config.environment)
+    if plan.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = plan.gpu
+    elif not launch.config.uses_gpus:
+        # A job on processors holds no GPU, not even by a library that looks for one.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def threads_per_rank() -> int:
+    """The cores this process may use, shared with the other ranks on the node."""
+    ranks = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
+
+
+def _torn_apart(seen: int, planned: int) -> BackendError:
+    return BackendError(
+        f"This rank sees {seen} process{'es' if seen > 1 else ''} where the job has {planned}: "
+        "the mpirun that started it and the MPI library it loads do not belong together.",
+        "Check the node; it names both.",
+    )
+
+
+def _last_heartbeat(folder: JobFolder) -> int:
+    """A counter that only rises, whoever wrote the status before."""
+    try:
+        return int(read_json(folder.status).get("heartbeat", 0))
+    except (OSError, ValueError, TypeError):
+        return 0
+
+
+if __name__ == "__main__":
+    main()

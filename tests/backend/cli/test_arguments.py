@@ -1,0 +1,83 @@
+"""Every word of the command line, with the common options before it or after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.cli.arguments import make_parser
+from backend.cli.run import _COMMANDS
+
+WORDS = {
+    ("demo", ""): [],
+    ("doctor", ""): [],
+    ("rescan", ""): [],
+    **{
+        (kind, action): words
+        for kind in ("dataset", "model", "loader")
+        for action, words in (
+            ("import", ["PATH", "--name", "N"]),
+            ("list", []),
+            ("show", ["N"]),
+            ("remove", ["N"]),
+        )
+    },
+    ("dataset", "preview"): ["N", "--loader", "L"],
+    ("model", "check"): ["N"],
+    ("node", "list"): [],
+    ("node", "check"): [],
+    ("job", "create"): ["FILE"],
+    **{
+        ("job", action): ["ID"]
+        for action in (
+            *("start", "stop", "resume", "wait", "show", "history", "log"),
+            *("checkpoints", "clone", "annotate", "remove"),
+        )
+    },
+    ("job", "list"): [],
+    ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],
+}
+COMMON = ["--data-root", "/data", "--catalogue", "/c.sqlite", "--json"]
+
+
+def test_each_command_that_can_be_said_does_something() -> None:
+    assert set(WORDS) == set(_COMMANDS)
+
+
+@pytest.mark.parametrize("command", WORDS)
+@pytest.mark.parametrize("place", ["before", "between", "after"])
+def test_common_options_stand_anywhere(command: tuple[str, str], place: str) -> None:
+    words = [*filter(None, command), *WORDS[command]]
+    if place == "before":
+        argv = [*COMMON, *words]
+    elif place == "between":
+        argv = [words[0], *COMMON, *words[1:]]
+    else:
+        argv = [*words, *COMMON]
+    parsed = make_parser().parse_args(argv)
+    assert (parsed.data_root, parsed.catalogue) == (Path("/data"), Path("/c.sqlite"))
+    assert parsed.json is True
+    assert (parsed.command, getattr(parsed, "action", "")) == command
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["job"],
+        ["job", "fly"],
+        ["job", "create"],
+        ["node", "add", "host"],
+        ["node", "provision"],
+        ["demo", "--workers", "0"],
+        ["demo", "--workers", "two"],
+        ["job", "log", "x", "--rank", "-1"],
+        ["job", "export", "x", "--checkpoint", "c", "--format", "docx", "--output", "p"],
+        ["job", "list", "--js"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        make_parser().parse_args(argv)
+    assert end.value.code == 2
+    assert "usage:" in capsys.readouterr().err

@@ -1,0 +1,355 @@
+"""Runs on this computer that end in every way they can, with real processes and real mpirun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node import identity, sweep
+from backend.records.files import read_json
+from backend.records.state import JobState
+from backend.records.status import ProcessIdentity
+from tests.fakes.runs import Run, wait_for
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[MakeRun]:
+    made: list[Run] = []
+
+    def make(doing: dict[int, str] | None = None, **options: Any) -> Run:
+        made.append(Run(tmp_path, doing, **options))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.clean()
+
+
+@pytest.fixture
+def endless(make_run: MakeRun) -> Run:
+    """A run with real MPI in its ranks, under way, that ends only when something happens."""
+    run = make_run(steps=1_000_000, mpi=True).start()
+    run.wait_until_training()
+    return run
+
+
+def test_a_run_ends_finished_when_every_rank_says_so(make_run: MakeRun) -> None:
+    run = make_run(mpi=True).start()
+    record = run.end()
+    assert record.state is JobState.FINISHED
+    assert record.message == ""
+    assert [run.exit_of(rank).outcome for rank in (0, 1)] == ["finished", "finished"]
+    assert (run.status.step, run.status.metrics) == (20, {"loss": 0.5})
+    assert run.log(1).startswith("── run 1, rank 1 on ")
+
+
+def test_one_process_alone_runs_without_mpirun(make_run: MakeRun) -> None:
+    run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun").start()
+    assert run.end().state is JobState.FINISHED
+    assert run.exit_of(0).outcome == "finished"
+
+
+def test_a_folder_with_blanks_quotes_and_shell_text_is_only_a_folder(tmp_path: Path) -> None:
+    root = tmp_path / 'it\'s; $(touch bad) "quoted" – ünï\n-mca'
+    root.mkdir()
+    run = Run(root, {1: "exit7"}).start()
+    assert "Rank 1 on this computer left with exit code 7" in run.end().message
+    assert not list(tmp_path.rglob("bad"))
+
+
+def test_the_heartbeat_of_the_last_status_is_newer_than_any_before(endless: Run) -> None:
+    before = endless.status.heartbeat
+    endless.stop()
+    endless.end()
+    assert endless.status.heartbeat > before
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_f01_f02_a_killed_rank_is_named_with_its_computer_and_signal(
+    endless: Run, rank: int
+) -> None:
+    endless.kill("rank_start.py", rank)
+    record = endless.end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith(
+        f"Rank {rank} on this computer was killed by signal 9 (SIGKILL)"
+    )
+    assert record.error is not None
+    assert (record.error.rank, record.error.node) == (rank, "this-computer")
+    assert endless.exit_of(rank).signal == "SIGKILL"
+    assert endless.exit_of(rank).host == os.uname().nodename
+    assert record.leftovers == ()
+
+
+def test_a_killed_guard_takes_its_rank_along_and_is_named(endless: Run) -> None:
+    endless.kill("backend.node.guard", 1)
+    record = endless.end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("Rank 1 on this computer was lost: its guard was killed")
+
+
+def test_f03_a_killed_mpirun_ends_the_run_and_all_of_its_processes(endless: Run) -> None:
+    endless.kill(" --map-by ")
+    record = endless.end()
+    assert record.state is JobState.ERROR
+    assert record.message == "mpirun on this computer was killed by signal 9 (SIGKILL)."
+    assert all(endless.exit_of(rank).secondary for rank in (0, 1))
+
+
+def test_f04_nothing_survives_a_killed_supervisor(endless: Run) -> None:
+    assert identity.send_signal(endless.supervisor, signal.SIGKILL)
+    wait_for(lambda: not endless.leftovers(), why="the end of mpirun, guards and ranks")
+    assert not endless.attempt.exit.exists()
+
+
+def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run) -> None:
+    mpirun = endless.find(" --map-by ")
+    identity.send_signal(endless.supervisor, signal.SIGKILL)
+    identity.send_signal(mpirun, signal.SIGKILL)
+    wait_for(lambda: not endless.leftovers(), why="the end of guards and ranks")
+
+
+def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
+    make_run: MakeRun,
+) -> None:
+    run = make_run(steps=200)
+    starter = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from backend.node.start import *\n"
+            "start_supervisor(JobFolder(Path(sys.argv[1])), 1, sys.executable)\n"
+            "import signal; signal.pause()",
+            str(run.folder.path),
+        ],
+        start_new_session=True,
+    )
+    run.wait_until_training()
+    assert os.getsid(run.supervisor.pid) not in (os.getsid(0), os.getsid(starter.pid))
+    os.killpg(starter.pid, signal.SIGKILL)
+    starter.wait()
+    assert run.end().state is JobState.FINISHED
+
+
+def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
+    make_run().start().end()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_f10_a_reused_pid_or_another_boot_is_never_signalled() -> None:
+    bystander = subprocess.Popen(["sleep", "600"])
+    try:
+        real = wait_for(lambda: identity.process(bystander.pid))
+        for foreign in (
+            ProcessIdentity(real.host, real.boot_id, real.pid, real.start_ticks - 1),
+            ProcessIdentity(real.host, "another-boot", real.pid, real.start_ticks),
+        ):
+            assert not identity.is_alive(foreign)
+            assert not identity.send_signal(foreign, signal.SIGKILL)
+        assert bystander.poll() is None
+        assert identity.send_signal(real, signal.SIGKILL)
+        assert bystander.wait() == -signal.SIGKILL
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_f12_an_exception_is_told_with_rank_computer_cause_and_traceback(
+    make_run: MakeRun,
+) -> None:
+    record = make_run({1: "raise", 0: "wait"}).start().end()
+    assert record.state is JobState.ERROR
+    assert record.message == (
+        "Rank 1 on this computer: loss() got a tensor of the wrong shape (3)."
+    )
+    assert record.error is not None
+    assert (record.error.rank, record.error.traceback) == (1, "Trace")
+
+
+def test_a_rank_that_dies_before_it_can_write_its_error_is_told_by_its_log(
+    make_run: MakeRun,
+) -> None:
+    record = make_run({1: "traceback"}).start().end()
+    assert record.message == (
+        "Rank 1 on this computer ended in the model's step: KeyError: 'colour'"
+    )
+    assert record.error is not None
+    assert "Traceback (most recent call last)" in record.error.traceback
+
+
+def test_f13_leaving_early_with_code_0_is_an_error(make_run: MakeRun) -> None:
+    record = make_run({1: "exit0", 0: "wait"}).start().end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("Rank 1 on this computer left with exit code 0")
+
+
+def test_f14_leaving_with_another_code_is_told_with_it(make_run: MakeRun) -> None:
+    record = make_run({0: "exit7", 1: "wait"}).start().end()
+    assert record.message == "Rank 0 on this computer left with exit code 7 in the model's step."
+
+
+def test_f15_a_segfault_is_told_with_the_line_of_the_users_code(make_run: MakeRun) -> None:
+    record = make_run({1: "segfault"}, mpi=True).start().end()
+    assert "crashed with signal 11 (SIGSEGV" in record.message
+    assert record.message.endswith("at bks_model.py, line 5, in crash.")
+    assert record.error is not None
+    assert "Fatal Python error: Segmentation fault" in record.error.traceback
+
+
+def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
+    make_run: MakeRun,
+) -> None:
+    run = make_run({1: "loop"}, stall_limit_s=5.0).start()
+    record = run.end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith(
+        "Rank 1 on this computer made no progress for 5 s in the model's step, at bks_model.py, "
+    )
+    assert "in loop" in record.message
+    assert "in loop" in run.log(1)
+
+
+def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -> None:
+    record = make_run({0: "worker"}, stall_limit_s=5.0).start().end()
+    assert record.message.startswith(
+        "Rank 0 on this computer made no progress for 5 s while the loader was making a batch"
+    )
+    assert record.error is not None
+    assert "in next_batch" in record.error.traceback
+    assert "in work" in record.error.traceback
+
+
+def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_tag(
+    make_run: MakeRun,
+) -> None:
+    run = make_run({1: "setsid"}, steps=300).start()
+
+    def sleepers() -> list[int] | None:
+        found = []
+        for one in sweep.descendants(run.supervisor.pid):
+            command = Path(f"/proc/{one.pid}/cmdline").read_bytes()
+            if command == b"sleep\x00987654\x00":
+                found.append(one.pid)
+        return found if len(found) == 2 else None
+
+    pids = wait_for(sleepers, why="both children")
+    assert run.end().state is JobState.FINISHED
+    assert [pid for pid in pids if identity.process(pid)] == []
+
+
+def test_f22_stop_during_starting_and_setup_ends_at_once_as_stopped(make_run: MakeRun) -> None:
+    run = make_run({0: "setup", 1: "setup"}).start()
+    wait_for(lambda: run.status.state is JobState.SETUP)
+    run.stop()
+    begin = time.monotonic()
+    record = run.end()
+    assert record.state is JobState.INTERRUPTED
+    assert record.message == "Stopped before the first step; there is no checkpoint yet."
+    assert record.error is None
+    assert time.monotonic() - begin < 10
+
+
+def test_f22_a_stop_that_was_wished_before_the_ranks_came_up_holds(make_run: MakeRun) -> None:
+    run = make_run(steps=1_000_000)
+    run.stop()
+    assert run.start().end().state is JobState.INTERRUPTED
+
+
+def test_a_stop_under_way_ends_with_the_checkpoint_named(endless: Run) -> None:
+    endless.stop()
+    record = endless.end()
+    assert record.state is JobState.INTERRUPTED
+    name = read_json(endless.folder.latest)["name"]
+    assert record.message == f"Stopped; the checkpoint is {name}."
+
+
+def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
+    make_run: MakeRun,
+) -> None:
+    run = make_run({1: "loop"}, steps=1_000_000, grace_s=2.0).start()
+    run.wait_until_training()
+    run.folder.checkpoints.mkdir()
+    run.folder.latest.write_text('{"name": "epoch-0001-step-000100"}')
+    run.stop()
+    record = run.end()
+    assert record.state is JobState.INTERRUPTED
+    assert record.message.startswith(
+        "Stopped by force, so no checkpoint could be made; the newest one is "
+        "epoch-0001-step-000100. Rank 1 on this computer made no progress for 2 s after the wish "
+        "to stop in the model's step, at bks_model.py"
+    )
+    assert record.error is not None
+    assert record.error.rank == 1
+
+
+def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: MakeRun) -> None:
+    run = make_run({0: "wait", 1: "wait"}, grace_s=1.0).start()
+    run.wait_until_training(1)
+    run.stop()
+    record = run.end()
+    assert record.state is JobState.INTERRUPTED
+    assert "No rank made progress for 12 s after the wish to stop." in record.message
+    assert "there is none from before" in record.message
+
+
+def test_m07_an_mpirun_that_does_not_exist_is_told(make_run: MakeRun) -> None:
+    record = make_run(mpirun_path="/nowhere/mpirun").start().end()
+    assert record.state is JobState.ERROR
+    assert record.message == ("/nowhere/mpirun could not be started: No such file or directory.")
+
+
+def test_m07_an_mpirun_that_refuses_is_told_in_its_own_words(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    refusing = tmp_path / "mpirun"
+    refusing.write_text("#!/bin/sh\necho -------\necho 'There are not enough slots.'\nexit 1\n")
+    refusing.chmod(0o755)
+    record = make_run(mpirun_path=str(refusing)).start().end()
+    assert record.message == (
+        "mpirun ended with code 1 before any rank could say how it ended: "
+        "There are not enough slots."
+    )
+
+
+def test_m07_a_rank_module_that_is_not_there_is_told(make_run: MakeRun) -> None:
+    record = make_run(module="no_such_module").start().end()
+    assert record.state is JobState.ERROR
+    assert "No module named no_such_module" in record.message
+
+
+def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run) -> None:
+    identity.send_signal(endless.supervisor, signal.SIGTERM)
+    record = endless.end()
+    assert record.state is JobState.ERROR
+    assert "its supervisor got SIGTERM" in record.message
+
+
+@pytest.mark.parametrize("echo_first", [True, False])
+def test_m14_the_cause_wins_over_its_echo_in_other_ranks(
+    make_run: MakeRun, echo_first: bool
+) -> None:
+    cause = "raise-after-echo" if echo_first else "raise"
+    record = make_run({0: "echo" if echo_first else "wait", 1: cause}).start().end()
+    assert record.error is not None
+    assert record.error.rank == 1
+    assert "been shut down" not in record.message
+
+
+def test_mpirun_of_a_run_leaves_no_session_folder(endless: Run) -> None:
+    environment = Path(f"/proc/{endless.find('mpirun').pid}/environ").read_bytes().split(b"\0")
+    folder = next(e for e in environment if e.startswith(b"TMPDIR="))[7:]
+    assert Path(folder.decode()).is_dir()
+    endless.kill(" --map-by ")
+    endless.end()
+    assert not Path(folder.decode()).exists()

@@ -1,0 +1,225 @@
+"""Real trainings for tests: a job folder as the desktop makes it, and ranks under a real mpirun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.records.files import read_json, replace_json
+from backend.records.job import JobConfig, parse_job
+from backend.records.launch import Launch, RankPlan
+from backend.records.layout import DataRoot, JobFolder
+
+ROOT = Path(__file__).parents[3]
+MPIRUN = Path(sys.executable).with_name("mpirun")
+
+MODEL = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3)
+        )
+    def forward(self, x):
+        return self.layers(x)
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+    def metrics(self, output, target):
+        return {"accuracy": (output.argmax(1) == target).float().mean().item()}
+"""
+
+LOADER = """
+import torch
+from torch.utils.data import Dataset
+
+class UserDataset(Dataset):
+    COUNT, SEED = 96, 1
+    def __init__(self, path):
+        generator = torch.Generator().manual_seed(self.SEED)
+        self.x = torch.randn(self.COUNT, 4, generator=generator)
+        self.y = (self.x.sum(1) > 0).long() + (self.x[:, 0] > 1).long()
+    def __len__(self):
+        return self.COUNT
+    def __getitem__(self, index):
+        return self.x[index], self.y[index]
+
+class UserValDataset(UserDataset):
+    COUNT, SEED = 37, 2
+"""
+
+
+def job(**settings: Any) -> dict[str, Any]:
+    """A job file with small settings; what is given replaces."""
+    processes = settings.pop("processes", 2)
+    raw: dict[str, Any] = {
+        "name": "test",
+        "model": "model",
+        "dataset": "dataset",
+        "loader": "loader",
+        "epochs": 3,
+        "batch_size": 8,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        "placement": [{"node": "here", "processes": processes}],
+    }
+    raw.update(settings)
+    return raw
+
+
+@dataclass
+class Training:
+    """One job of a test."""
+
+    root: DataRoot
+    folder: JobFolder
+    config: JobConfig
+    sources: Path
+    run: int = 0
+
+    def prepare(self, resume_from: str = "", start_from: str = "") -> None:
+        self.run += 1
+        self.folder.attempt(self.run).path.mkdir(parents=True)
+        self.folder.lock.unlink(missing_ok=True)
+        ranks = tuple(RankPlan(n, n, "here", "localhost") for n in range(self.config.world_size))
+        validation = self.sources / "validation-loader"
+        launch = Launch(
+            job_id=self.folder.job_id,
+            run=self.run,
+            config=self.config,
+            argv=(),
+            ranks=ranks,
+            model_source=str(self.sources / "model"),
+            loader_source=str(self.sources / "loader"),
+            dataset_files=str(self.sources / "files"),
+            validation_loader_source=str(validation) if validation.is_dir() else "",
+            resume_from=resume_from,
+            start_from=start_from,
+        )
+        replace_json(self.folder.launch, launch.to_dict())
+
+    def with_config(self, **settings: Any) -> None:
+        self.config = parsed(job(**settings))
+
+    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "backend.training.rank"]
+        command += ["--job", str(self.folder.path), "--run", str(self.run)]
+        if self.config.strategy.name != "alone":
+            command = [*mpirun(self.config.world_size), *command]
+        log = self.folder.path / f"output-{self.run}.log"
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                command, cwd=ROOT, env=clean_environment(**environment), stdout=file, stderr=file
+            )
+
+    def train(
+        self,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+        when: Callable[[], bool] | None = None,
+        limit_s: float = 120,
+        **environment: str,
+    ) -> int:
+        """One run to its end. As soon as ``when`` holds, the wish to stop is made."""
+        self.prepare(resume_from, start_from)
+        process = self.start(**environment)
+        deadline = time.monotonic() + limit_s
+        try:
+            while process.poll() is None:
+                assert time.monotonic() < deadline, f"still training:\n{self.log()}"
+                if when is not None and when():
+                    self.folder.lock.write_text(json.dumps({"run": self.run}))
+                    when = None
+                time.sleep(0.01)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        return process.returncode
+
+    def train_well(self, **given: Any) -> None:
+        code = self.train(**given)
+        assert code == 0, self.log()
+
+    def log(self) -> str:
+        return (self.folder.path / f"output-{self.run}.log").read_text(errors="replace")
+
+    def status(self) -> dict[str, Any]:
+        return read_json(self.folder.status)
+
+    def step(self) -> int:
+        """Steps done so far, by the status; 0 when there is none yet."""
+        try:
+            return int(self.status()["step"]) if self.status()["run"] == self.run else 0
+        except (OSError, ValueError):
+            return 0
+
+    def error(self, rank: int = 0) -> dict[str, Any]:
+        return read_json(self.folder.attempt(self.run).rank_error(rank))
+
+    def latest(self) -> str:
+        return str(self.folder.checkpoints / f"{read_json(self.folder.latest)['name']}.pt")
+
+    def history(self) -> list[dict[str, Any]]:
+        with self.folder.history.open("rb") as file:
+            return list(tomllib.load(file)["entry"])
+
+    def curve(self, name: str) -> dict[int, float]:
+        """Step to value, as a reader sees it: later blocks supersede earlier ones."""
+        values: dict[int, float] = {}
+        for entry in self.history():
+            first = entry["first"]
+            values = {step: value for step, value in values.items() if step < first}
+            for number, value in enumerate(entry["metrics"].get(name, ())):
+                if value == value:
+                    values[first + number] = value
+        return values
+
+
+def parsed(raw: dict[str, Any]) -> JobConfig:
+    result = parse_job(raw)
+    assert result.config is not None, result.faults
+    return result.config
+
+
+def new_training(
+    tmp_path: Path, *, model: str = MODEL, loader: str = LOADER, name: str = "job", **settings: Any
+) -> Training:
+    sources = tmp_path / f"sources-{name}"
+    for kind, file, text in (
+        ("model", "bks_model.py", model),
+        ("loader", "bks_dataset.py", loader),
+    ):
+        (sources / kind).mkdir(parents=True)
+        (sources / kind / file).write_text(text)
+    (sources / "files").mkdir()
+    root = DataRoot(tmp_path / "data root")
+    folder = root.job(name)
+    folder.path.mkdir(parents=True)
+    return Training(root, folder, parsed(job(**settings)), sources)
+
+
+def mpirun(processes: int) -> list[str]:
+    command = [str(MPIRUN), "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE"]
+    command += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
+    # More ranks than cores: without this a reduction waits for a rank that gets no core.
+    command += ["--mca", "mpi_yield_when_idle", "1"]
+    return [*command, "-np", str(processes)]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PRTE_"))}
+    kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    kept.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="default")
+    kept.update(more)
+    return kept

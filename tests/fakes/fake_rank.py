@@ -1,0 +1,160 @@
+"""Stands in for `backend.training.rank`: beats, writes what rank 0 writes, and fails on demand.
+
+Standard library only, so that a run with two ranks takes less than a second. What each rank does
+comes from the job's environment variable ``FAKE`` (``{"1": "segfault"}``; others train).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from backend.records.beat import Beat, Phase
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder
+from backend.records.state import JobState
+from backend.records.status import RunStatus
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--job", type=Path)
+parser.add_argument("--run", type=int)
+options = parser.parse_args()
+folder = JobFolder(options.job)
+attempt = folder.attempt(options.run)
+launch = Launch.from_dict(read_json(folder.launch))
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+size = len(launch.ranks)
+doing = json.loads(os.environ.get("FAKE", "{}")).get(str(rank), "train")
+steps = int(os.environ.get("FAKE_STEPS", "20"))
+beat = Beat.inherited()
+heartbeat = 0
+
+
+def status(state: JobState, step: int) -> None:
+    global heartbeat
+    heartbeat += 1
+    if rank == 0:
+        now = RunStatus(
+            state,
+            run=options.run,
+            epoch=1,
+            epochs=1,
+            step=step,
+            total_steps=steps,
+            world_size=size,
+            metrics={"loss": 0.5},
+            heartbeat=heartbeat,
+        )
+        replace_json(folder.status, now.to_dict())
+
+
+def save(step: int) -> None:
+    if rank == 0:
+        beat.beat(Phase.SAVING)
+        folder.checkpoints.mkdir(exist_ok=True)
+        name = f"epoch-0001-step-{step:06d}"
+        replace_json(folder.checkpoints / f"{name}.json", {"name": name, "run": options.run})
+        replace_json(folder.latest, {"name": name})
+
+
+def everyone(word: str) -> None:
+    """Wait for all ranks, as the collectives of a real training do."""
+    (attempt.path / f"fake-{word}-{rank}").touch()
+    beat.beat(Phase.WAITING_FOR_OTHERS)
+    while not all((attempt.path / f"fake-{word}-{other}").exists() for other in range(size)):
+        time.sleep(0.01)
+
+
+def train() -> None:
+    for step in range(1, steps + 1):
+        beat.beat(Phase.LOADING_DATA)
+        misbehave("loader")
+        beat.beat(Phase.COMPUTING)
+        time.sleep(0.01)
+        misbehave("model")
+        status(JobState.TRAINING, step)
+        if folder.lock.exists():
+            everyone("stop")
+            save(step)
+            beat.beat(Phase.INTERRUPTED)
+            sys.exit()
+    everyone("end")
+    save(steps)
+    beat.beat(Phase.FINISHED)
+
+
+def misbehave(where: str) -> None:
+    if where == "loader" and doing == "worker":
+        import bks_dataset
+
+        bks_dataset.next_batch()
+    if where != "model":
+        return
+    if doing == "raise":
+        error = {"sentence": "loss() got a tensor of the wrong shape (3).", "traceback": "Trace"}
+        replace_json(attempt.rank_error(rank), error)
+        sys.exit(1)
+    if doing == "echo":  # what Horovod tells the others when one of them is gone
+        everyone("echo")
+        error = {"sentence": "Horovod has been shut down.", "secondary": True}
+        replace_json(attempt.rank_error(rank), error)
+        sys.exit(1)
+    if doing == "raise-after-echo":
+        error = {"sentence": "ValueError: the cause.", "traceback": "Trace"}
+        everyone("echo")
+        while not attempt.rank_exit(0).exists():
+            time.sleep(0.01)
+        replace_json(attempt.rank_error(rank), error)
+        os._exit(1)
+    if doing == "traceback":
+        raise KeyError("colour")
+    if doing == "exit0":
+        sys.exit(0)
+    if doing == "exit7":
+        os._exit(7)
+    if doing == "segfault":
+        import bks_model
+
+        bks_model.crash()
+    if doing == "loop":
+        import bks_model
+
+        bks_model.loop()
+    if doing == "wait":
+        status(JobState.TRAINING, 1)
+        beat.beat(Phase.WAITING_FOR_OTHERS)
+        while True:
+            time.sleep(600)
+    if doing == "setsid":
+        for variables in ({**os.environ}, {"PATH": os.environ["PATH"]}):
+            subprocess.Popen(["sleep", "987654"], start_new_session=True, env=variables)
+
+
+def main() -> None:
+    for source in (launch.model_source, launch.loader_source):
+        sys.path.insert(0, source)
+    beat.beat(Phase.SETUP)
+    if doing == "early":
+        sys.exit(3)
+    status(JobState.SETUP, 0)
+    if os.environ.get("FAKE_MPI"):
+        library = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+        assert library.MPI_Init(None, None) == 0
+    if doing == "setup":
+        while True:
+            beat.beat(Phase.SETUP)
+            time.sleep(0.05)
+    train()
+    if os.environ.get("FAKE_MPI"):
+        library.MPI_Finalize()
+
+
+if __name__ == "__main__":
+    main()

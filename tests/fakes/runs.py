@@ -1,0 +1,231 @@
+"""Real runs on this computer: a job folder as the desktop makes it, a supervisor, real mpirun."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.launch import mpirun, placement
+from backend.node import identity, sweep
+from backend.node.start import CODE_ROOT, start_supervisor
+from backend.records.files import read_json, replace_json
+from backend.records.job import parse_job
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder, run_tag
+from backend.records.state import JobState
+from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+
+FAKES = Path(__file__).parent
+MPIRUN = str(Path(sys.executable).with_name("mpirun"))
+
+MODEL = """
+import ctypes
+
+def crash():
+    ctypes.string_at(0)
+
+def loop():
+    while True:
+        pass
+"""
+LOADER = """
+import multiprocessing
+
+def next_batch():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    worker = context.Process(target=work, args=(queue,), daemon=True)
+    worker.start()
+    queue.get()
+
+def work(queue):
+    lock = multiprocessing.Lock()
+    lock.acquire()
+    lock.acquire()
+    queue.put(1)
+"""
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 30.0, why: str = "") -> Any:
+    """The first true value of ``what``; fails the test when it does not come in time."""
+    deadline = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {why or what}"
+        time.sleep(0.01)
+    return value
+
+
+class Run:
+    """One run of a job in ``root``; `start` does what the service does."""
+
+    def __init__(
+        self,
+        root: Path,
+        doing: Mapping[int, str] | None = None,
+        *,
+        ranks: int = 2,
+        run: int = 1,
+        job_id: str = "",
+        steps: int = 20,
+        mpi: bool = False,
+        grace_s: float = 30.0,
+        strategy: str = "allreduce",
+        mpirun_path: str = MPIRUN,
+        module: str = "fake_rank",
+        model: str = MODEL,
+        loader: str = LOADER,
+        **job: Any,
+    ) -> None:
+        # Unlike any other's: the sweep ends whatever here carries the run's tag.
+        self.folder = JobFolder(root / "jobs" / (job_id or f"test-{secrets.token_hex(6)}"))
+        self.run = run
+        self.attempt = self.folder.attempt(run)
+        for path in (self.folder.logs, self.folder.output, self.attempt.path):
+            path.mkdir(parents=True, exist_ok=True)
+        for name, text in (("bks_model", model), ("bks_dataset", loader)):
+            (root / name).mkdir(exist_ok=True)
+            (root / name / f"{name}.py").write_text(text)
+        raw = {
+            "name": "job",
+            "model": "m",
+            "dataset": "d",
+            "loader": "l",
+            "epochs": 1,
+            "batch_size": 1,
+            "optimizer": {"name": "sgd", "lr": 0.1},
+            "strategy": {"name": strategy},
+            "placement": [{"node": "this-computer", "processes": ranks}],
+            "environment": {
+                "FAKE": json.dumps({str(rank): what for rank, what in (doing or {}).items()}),
+                "FAKE_STEPS": str(steps),
+                **({"FAKE_MPI": "1"} if mpi else {}),
+            },
+            **job,
+        }
+        config = parse_job(raw).config
+        assert config is not None, parse_job(raw).faults
+        plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1)])
+        variables = mpirun.environment(
+            config, job_id=self.folder.job_id, run=run, code_root=str(CODE_ROOT)
+        )
+        variables["PYTHONPATH"] += f":{FAKES}"
+        self.launch = Launch(
+            job_id=self.folder.job_id,
+            run=run,
+            config=config,
+            argv=mpirun.command(
+                config,
+                plans,
+                job_folder=str(self.folder.path),
+                run=run,
+                python=sys.executable,
+                mpirun=mpirun_path,
+                cores={"this-computer": os.cpu_count() or 1},
+                rank_module=module,
+            ),
+            ranks=plans,
+            model_source=str(root / "bks_model"),
+            loader_source=str(root / "bks_dataset"),
+            dataset_files=str(root),
+            environment=variables,
+            grace_s=grace_s,
+        )
+        replace_json(self.folder.launch, self.launch.to_dict())
+        replace_json(self.folder.status, RunStatus(JobState.STARTING, run=run).to_dict())
+
+    def start(self) -> Run:
+        start_supervisor(self.folder, self.run, sys.executable)
+        return self
+
+    def stop(self) -> None:
+        self.folder.lock.touch()
+
+    @property
+    def status(self) -> RunStatus:
+        return RunStatus.from_dict(read_json(self.folder.status))
+
+    @property
+    def supervisor(self) -> ProcessIdentity:
+        wait_for(self.attempt.supervisor.exists, why="the supervisor's record")
+        return ProcessIdentity.from_dict(read_json(self.attempt.supervisor))
+
+    def end(self, seconds: float = 30.0) -> RunExit:
+        """How the run ended; its final status is written and its supervisor gone as well."""
+        wait_for(self.attempt.exit.exists, seconds, "exit.json")
+        wait_for(lambda: not identity.is_alive(self.supervisor), why="the supervisor's end")
+        record = RunExit.from_dict(read_json(self.attempt.exit))
+        assert self.status.state is record.state
+        assert self.leftovers() == ()
+        return record
+
+    def checkpoints(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
+
+    def exit_of(self, rank: int) -> RankExit:
+        return RankExit.from_dict(read_json(self.attempt.rank_exit(rank)))
+
+    def wait_until_training(self, step: int = 2) -> None:
+        wait_for(lambda: self.status.step >= step, why="the first steps")
+
+    def log(self, rank: int) -> str:
+        return self.folder.rank_log(rank).read_text(errors="replace")
+
+    def processes(self) -> tuple[ProcessIdentity, ...]:
+        return sweep.tagged(run_tag(self.folder.job_id, self.run))
+
+    def leftovers(self) -> tuple[ProcessIdentity, ...]:
+        """Processes of the run here, by its tag or by its folder on their command line."""
+        mine = str(self.folder.path)
+        by_folder = (
+            identity.process(int(name))
+            for name in os.listdir("/proc")
+            if name.isdecimal() and mine in _command(int(name))
+        )
+        return (*self.processes(), *(one for one in by_folder if one is not None))
+
+    def find(self, part: str, rank: int | None = None) -> ProcessIdentity:
+        """The process of this run with ``part`` on its command line, of one rank if given."""
+
+        def look() -> ProcessIdentity | None:
+            for one in self.leftovers():
+                if part in _command(one.pid) and (rank is None or _rank(one.pid) == rank):
+                    return one
+            return None
+
+        found = wait_for(look, why=f"a process with {part}")
+        assert isinstance(found, ProcessIdentity)
+        return found
+
+    def kill(self, part: str, rank: int | None = None) -> None:
+        assert identity.send_signal(self.find(part, rank), signal.SIGKILL)
+
+    def clean(self) -> None:
+        """End whatever a failed test left."""
+        if self.attempt.supervisor.exists():
+            identity.send_signal(self.supervisor, signal.SIGKILL)
+        sweep.end(self.leftovers, 0.5)
+        shutil.rmtree(self.folder.path, ignore_errors=True)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def _rank(pid: int) -> int | None:
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    name = b"OMPI_COMM_WORLD_RANK="
+    return next((int(e[len(name) :]) for e in entries if e.startswith(name)), None)

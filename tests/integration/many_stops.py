@@ -1,0 +1,97 @@
+"""Under mpirun: one job, stopped at a random moment and resumed, again and again, by real ranks.
+
+A run of its own for each stop would spend nine tenths of its time on importing torch; here the
+ranks stay and the runs change, each with the training loop, the reporter, the checkpoints and the
+watcher of the lock as they are.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.datastore import job_files
+from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.records.beat import Beat
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder
+from backend.training.checkpoint import Checkpointer
+from backend.training.interrupt import StopWatcher
+from backend.training.loop import Outcome, Trainer, Workers
+from backend.training.reporter import Reporter
+from backend.training.strategies.allreduce import AllReduce
+
+LONGEST_S = 0.25
+
+
+def main() -> None:
+    folder, stops = JobFolder(Path(sys.argv[1])), int(sys.argv[2])
+    torch.set_num_threads(1)
+    launch = Launch.from_dict(read_json(folder.launch))
+    moments = random.Random(25)
+    seen: list[dict[str, Any]] = []
+    for run in range(1, stops + 1):
+        strategy = AllReduce()
+        strategy.join(60)
+        newest = _newest(folder, launch) if strategy.rank == 0 else ""
+        this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])
+        workers = _workers(this, folder) if strategy.rank == 0 else None
+        moment = moments.uniform(0, LONGEST_S)
+        timer = threading.Timer(moment, job_files.ask_to_stop, (folder, run))
+        if workers is not None:
+            job_files.clear_old_wish(folder, run)
+            timer.start()
+        trainer = Trainer(this, folder, strategy, torch.device("cpu"), Beat.inherited(), workers)
+        outcome = trainer.run()
+        steps = strategy.gather((trainer.course.epoch, trainer.course.step, outcome.name))
+        if workers is not None:
+            timer.join()
+            workers.watcher.close()
+            workers.reporter.close()
+            record = list_checkpoints(folder, launch.config.checkpoint)[-1]
+            verify(record)
+            state = torch.load(record.path, weights_only=True)
+            seen.append(
+                {
+                    "ranks": [list(step) for step in steps],
+                    "checkpoint": [record.step, state["course"]["step"]],
+                    "reason": record.reason,
+                }
+            )
+        if outcome is not Outcome.INTERRUPTED:
+            break
+    if strategy.rank == 0:
+        replace_json(folder.path / "seen.json", {"runs": seen})
+    strategy.leave()
+
+
+def _newest(folder: JobFolder, launch: Launch) -> str:
+    found = list_checkpoints(folder, launch.config.checkpoint)
+    return found[-1].path if found else ""
+
+
+def _workers(launch: Launch, folder: JobFolder) -> Workers:
+    config = launch.config
+    reporter = Reporter(
+        folder,
+        run=launch.run,
+        epochs=config.epochs,
+        world_size=config.world_size,
+        global_batch=config.global_batch_size,
+    )
+    return Workers(
+        reporter,
+        Checkpointer(folder, launch.run, config.checkpoint, config.sha256()),
+        StopWatcher(folder.lock, launch.run, reporter.stopping),
+    )
+
+
+if __name__ == "__main__":
+    main()
