@@ -24,7 +24,8 @@ def main() -> int:
     known = sorted(
         path.stem
         for path in folder.glob("*.py")
-        if path.stem not in ("__main__", "__init__", "figures") and "def measure(" in path.read_text()
+        if path.stem not in ("__main__", "__init__", "figures")
+        and "def measure(" in path.read_text()
     )
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))

@@ -211,6 +211,11 @@ class LibraryPage(QWidget):
         self._banner.set_finding("bad", sentence, remedy)
         self._banner.show()
 
+    @property
+    def shown_name(self) -> str:
+        """The name of what is open, "" when nothing is."""
+        return self._entry.name if self._entry else ""
+
     def focus_search(self) -> None:
         self._search.setFocus()
 
