@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from backend.services.library import LibraryService
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
@@ -15,7 +16,6 @@ from backend.progress import Progress
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
-from backend.services.library import LibraryService
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
 from widgets.library.library_page import LibraryPage, Trial
 
@@ -48,7 +48,7 @@ class LibraryController(QObject):
         self._runner = runner
         self._pages = pages
         self._window = window
-        self._items: dict[Kind, tuple[LibraryItem, ...]] = {kind: () for kind in Kind}
+        self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
         self._trials: dict[Kind, Progress] = {}
         self._dialog: ImportDialog | None = None
         self._import: Progress | None = None
