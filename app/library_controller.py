@@ -231,7 +231,7 @@ class LibraryController(QObject):
         self._runner.run(
             "library",
             partial(self._library.content, kind, reference),
-            lambda folder: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))),
+            _open_folder,
             partial(self._trial_failed, kind),
         )
 
@@ -266,3 +266,7 @@ class LibraryController(QObject):
             page.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
+
+
+def _open_folder(folder: Path) -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

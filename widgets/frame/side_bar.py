@@ -16,12 +16,13 @@ from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text
-from widgets.common.state_badge import Logo, RankRing, paint_gpu_cell, state_tone
+from widgets.common.state_badge import Logo, Mark, RankRing, paint_gpu_cell, state_tone
 from widgets.common.text import Label, Note, plain_tip
 from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
 from widgets.frame.places import PLACES, Place
 
 _RUNNING_SHOWN = 3
+MOST_SEGMENTS = 64
 _NAV_H = 32
 _LOW_WINDOW_H = 720
 
@@ -110,7 +111,8 @@ class RunningJob(QWidget):
     def show_job(self, view: JobView) -> None:
         self._job_id = view.id
         self._name.setText(view.name)
-        self._ring.set_progress(view.state, view.progress, ("",) * min(view.world_size, 64))
+        ranks: list[Mark] = [""] * min(view.world_size, MOST_SEGMENTS)
+        self._ring.set_progress(view.state, view.progress, ranks)
         self._percent.setText(formats.progress_figure(view.progress))
         self._left.setText(formats.time_left(view.eta_s) if view.eta_s is not None else "")
         unit = "GPU" if view.config.uses_gpus else "process"
