@@ -16,34 +16,24 @@ from typing import Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import (
-    QBuffer,
-    QByteArray,
     QEvent,
-    QIODevice,
     QObject,
-    QPoint,
     QPointF,
-    QRect,
     QRectF,
     QSize,
-    Qt,
     Signal,
     Slot,
 )
 from PySide6.QtGui import (
-    QColor,
-    QImage,
-    QImageWriter,
     QMouseEvent,
     QPainter,
 )
-from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
-from widgets.common import formats, theme
+from widgets.common import formats
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
-from widgets.curves import ticks
+from widgets.curves import picture, ticks
 from widgets.curves.curve_data import CurveData, Floats, Sample, XAxis, robust_range
 from widgets.curves.export import curves_csv
 from widgets.curves.hover_link import HoverLink
@@ -71,11 +61,10 @@ from widgets.curves.marks import (
     paint_span_texts,
     paint_thresholds,
 )
+from widgets.curves.quiet_plot import LEFT_MIN, curve_item, dress_axes, quiet_plot, shade
 
 RAW_ALPHA = 0.28
-SHADE_ALPHA = 0.14
 _EARLY_POINTS = 10
-_LEFT_MIN, _BOTTOM_H, _RIGHT, _TOP = 34, 22, 10, 6
 _PICTURE_TITLE_H = 28
 _Y_ROOM = 8
 _RAW_ROWS_UP_TO = 3
@@ -144,7 +133,7 @@ class CurvePanel(QWidget):
         self.title = title
         self._axis = axis
         self._value_text, self._tick_text = value_text, tick_text
-        self._from_zero, self._end_names, self._show_x = from_zero, end_names, show_x
+        self._from_zero, self._end_names = from_zero, end_names
         self._with_read_out = read_out
         self._log_y = False
         self._smoothing = 0.0
@@ -160,13 +149,11 @@ class CurvePanel(QWidget):
         self._setting = False
         self._shades: list[Any] = []
 
-        self._left, self._bottom = pg.AxisItem("left"), pg.AxisItem("bottom")
-        self._plot = pg.PlotWidget(
-            axisItems={"left": self._left, "bottom": self._bottom}, background=None
-        )
+        self._plot = quiet_plot(show_x)
+        self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
         self._box = self._plot.getViewBox()
-        self._set_up_plot()
-        self._legend = Legend(_LEFT_MIN, self)
+        self._listen()
+        self._legend = Legend(LEFT_MIN, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -209,12 +196,8 @@ class CurvePanel(QWidget):
         """
         old = self._curves.get(key)
         if old is None:
-            raw, line = pg.PlotCurveItem(), pg.PlotCurveItem()
-            # A finite line and gaps elsewhere: NaN is where nothing is drawn.
-            for item, z in ((raw, 1), (line, 10)):
-                item.setZValue(z)
-                item.opts["connect"] = "finite"
-                item.opts["antialias"] = True
+            raw, line = curve_item(1), curve_item(10)
+            for item in (raw, line):
                 self._plot.addItem(item, ignoreBounds=True)
         else:
             raw, line = old.raw, old.line
@@ -364,33 +347,12 @@ class CurvePanel(QWidget):
 
     def png(self, ratio: float = 2.0) -> bytes:
         """The plot as a picture, with its title."""
-        size = self._picture_size()
-        image = QImage(size * ratio, QImage.Format.Format_ARGB32_Premultiplied)
-        image.setDevicePixelRatio(ratio)
-        image.fill(theme.current().q("surface"))
-        painter = QPainter(image)
-        self._paint_picture(painter)
-        painter.end()
-        return _bytes(lambda buffer: QImageWriter(buffer, QByteArray(b"PNG")).write(image))
+        return picture.png(self._picture_size(), self._paint_picture, ratio)
 
     def svg(self) -> bytes:
         """The plot as a drawing, with its title."""
-
-        def draw(buffer: QBuffer) -> bool:
-            generator = QSvgGenerator()
-            generator.setOutputDevice(buffer)
-            # Its own 72 dpi would draw the axes, which pyqtgraph recorded, at another scale.
-            generator.setResolution(self.logicalDpiX())
-            generator.setSize(self._picture_size())
-            generator.setViewBox(QRect(QPoint(), self._picture_size()))
-            generator.setTitle(self.title)
-            painter = QPainter(generator)
-            rect = QRectF(QRect(QPoint(), self._picture_size()))
-            painter.fillRect(rect, theme.current().q("surface"))
-            self._paint_picture(painter)
-            return painter.end()
-
-        return _bytes(draw)
+        size, dpi = self._picture_size(), self.logicalDpiX()
+        return picture.svg(size, self.title, self._paint_picture, dpi)
 
     # Events
 
@@ -415,45 +377,16 @@ class CurvePanel(QWidget):
 
     # Inside
 
-    def _set_up_plot(self) -> None:
-        plot = self._plot
-        plot.setFrameShape(pg.PlotWidget.Shape.NoFrame)
-        plot.setMenuEnabled(False)
-        plot.hideButtons()
-        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        plot.viewport().setMouseTracking(True)
-        plot.viewport().installEventFilter(self)
-        plot.plotItem.layout.setContentsMargins(0, _TOP, _RIGHT, 0)
-        self._box.setMouseEnabled(x=True, y=False)
-        self._box.setDefaultPadding(0)
-        self._box.disableAutoRange()
+    def _listen(self) -> None:
+        self._plot.viewport().installEventFilter(self)
         self._box.sigXRangeChanged.connect(self._range_changed)
+        self._box.sigRangeChangedManually.connect(self._moved_by_hand)
         # The room of the plot itself changes after that of the widget, and with the labels of
         # the y axis.
         self._box.sigResized.connect(self._room_changed)
-        self._box.sigRangeChangedManually.connect(self._moved_by_hand)
-        for side in (self._left, self._bottom):
-            side.setZValue(-1000)  # or the grid lies over the curves
-            side.setStyle(
-                tickLength=0,
-                tickTextOffset=6,
-                autoExpandTextSpace=False,
-                autoReduceTextSpace=False,
-                hideOverlappingLabels=24,
-                textFillLimits=[(0, 1.0)],
-            )
-        self._left.setWidth(_LEFT_MIN)
-        self._left.setGrid(255)
-        self._bottom.setHeight(_BOTTOM_H if self._show_x else 4)
-        self._bottom.setStyle(showValues=self._show_x)
 
     def _dress(self) -> None:
-        t = theme.current()
-        for side in (self._left, self._bottom):
-            side.setPen(pg.mkPen(None))
-            side.setTickPen(pg.mkPen(t.q("grid"), width=1))
-            side.setTextPen(t.q("text3"))
-            side.setStyle(tickFont=theme.font("tiny"))
+        dress_axes(self._plot)
         for key, curve in self._curves.items():
             self._pen(key, curve)
         self._lay_spans()
@@ -475,15 +408,9 @@ class CurvePanel(QWidget):
             self._plot.removeItem(old)
         self._shades = []
         for span in self._spans:
-            shade = pg.LinearRegionItem(
-                (span.x0, span.x1),
-                movable=False,
-                brush=_shade_colour(span.tone),
-                pen=pg.mkPen(None),
-            )
-            shade.setZValue(-5)
-            self._plot.addItem(shade, ignoreBounds=True)
-            self._shades.append(shade)
+            item = shade(span)
+            self._plot.addItem(item, ignoreBounds=True)
+            self._shades.append(item)
 
     def _has_raw(self, curve: _Curve) -> bool:
         return curve.smooth and curve.with_raw and curve.data.smoothing > 0
@@ -637,7 +564,7 @@ class CurvePanel(QWidget):
             places = [(y, self._tick_text(y)) for y, _ in ticks.linear(low, high, most)]
         self._left.setTicks([places])
         widest = max((text_width(text, "tiny") for _, text in places), default=0)
-        self._left.setWidth(max(widest + 12, _LEFT_MIN))
+        self._left.setWidth(max(widest + 12, LEFT_MIN))
         low, high = self.x_range()
         most = min(max(self._width_px() // 70, 2), 8)
         make = {
@@ -772,20 +699,3 @@ class CurvePanel(QWidget):
         painter.translate(0, top)
         self._paint_marks(painter, self._frame())
         painter.restore()
-
-
-def _shade_colour(tone: str) -> QColor:
-    colour = theme.current().fill(tone)
-    colour.setAlphaF(SHADE_ALPHA)
-    return colour
-
-
-def _bytes(write: Callable[[QBuffer], bool]) -> bytes:
-    """What `write` puts into a buffer; that it cannot is a bug, for nothing is in its way."""
-    store = QByteArray()
-    buffer = QBuffer(store)
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    if not write(buffer):
-        raise RuntimeError("a picture could not be drawn into memory")
-    buffer.close()
-    return bytes(store.data())

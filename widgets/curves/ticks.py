@@ -13,6 +13,7 @@ from widgets.common import formats
 
 Ticks: TypeAlias = list[tuple[float, str]]
 
+_NEARLY = 0.85  # one tick more than asked for is better than half as many
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _TIME_STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -72,7 +73,7 @@ def _multiples(low: float, high: float, most: int) -> list[float]:
         return []
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999999)
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * _NEARLY)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # i * step has the rounding of one multiplication, a running sum of many.
     digits = max(0, 1 - math.floor(math.log10(step)))
