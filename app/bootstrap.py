@@ -46,9 +46,7 @@ _HEARTBEAT_MS = 200
 
 def main(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
     """Open the window and stay until it is closed; returns the exit code."""
-    app = QApplication.instance() or QApplication(sys.argv[:1])
-    if not isinstance(app, QApplication):
-        raise TypeError("a Qt application without windows exists already")
+    app = QApplication(sys.argv[:1])
     app.setApplicationName("Ringmaster")
     app.setDesktopFileName("ringmaster")
     log_to(log_file())
@@ -164,8 +162,9 @@ class Program(QObject):
 
     def _open_services(self) -> Services:
         # On the worker: these imports take longer than the first frame.
-        from app import job_controller, library_controller  # noqa: F401
         from backend.services.workplace import open_services
+
+        from app import job_controller, library_controller  # noqa: F401
 
         return open_services(self._data_root, self._catalogue)
 
