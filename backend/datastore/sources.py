@@ -13,9 +13,9 @@ import stat
 import threading
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend.datastore.content import CHUNK_BYTES, in_words
@@ -140,14 +140,21 @@ def look_at_folder(kind: Kind, path: Path, progress: Progress) -> FolderSource:
     top = path.resolve()
     scan = _Scan(kind, top, progress)
     scan.enter(top, "")
-    files, folders = scan.files, scan.folders
-    entry = kind.entry_file
-    if entry and entry not in {file.path for file in files}:
-        inner = {file.path.partition("/")[0] for file in files}
-        if len(inner) == 1 and f"{next(iter(inner))}/{entry}" in {file.path for file in files}:
-            return look_at_folder(kind, top / next(iter(inner)), progress)
+    if not kind.entry_file:
+        return FolderSource(scan.files, scan.folders)
+    home = home_of(kind.entry_file, [file.path for file in scan.files])
+    files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
+    if kind.entry_file not in {file.path for file in files}:
         raise no_entry_file(kind, f"The folder {path}")
-    return FolderSource(files, folders)
+    folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
+    return FolderSource(files, filter(None, folders))
+
+
+def home_of(entry_file: str, paths: Collection[str]) -> str:
+    """``"project/src/"`` when all files are in there and the entry file is at its top, else ""."""
+    homes = (path.removesuffix(entry_file) for path in paths if Path(path).name == entry_file)
+    home = min(homes, key=len, default="")
+    return home if all(path.startswith(home) for path in paths) else ""
 
 
 def look_at_file(kind: Kind, path: Path) -> FolderSource:

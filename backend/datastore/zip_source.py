@@ -23,6 +23,7 @@ from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.sources import (
     Source,
     SourceFile,
+    home_of,
     no_entry_file,
     path_fault,
     write_all,
@@ -195,8 +196,8 @@ def _tree(
 
 def _wrapping(kind: Kind, folders: set[str], files: dict[str, zipfile.ZipInfo]) -> str:
     """``"digits/"`` when all is inside that one folder, else ""."""
-    if kind.entry_file and kind.entry_file in files:
-        return ""
+    if kind.entry_file:
+        return home_of(kind.entry_file, files)
     tops = {name.partition("/")[0] for name in (*folders, *files)}
     top = next(iter(tops)) if len(tops) == 1 else ""
     return f"{top}/" if top in folders else ""
