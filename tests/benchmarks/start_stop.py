@@ -1,8 +1,8 @@
 """P3 and P4: from Start to the first step beside a bare script, and from Stop to the checkpoint.
 
-Both sides of P3 train the same model, whose second loss says when the first step was done. P4 counts
-until a reader sees INTERRUPTED; the time to write the checkpoint is in it. The stops are of one job
-that is resumed, so each is a whole run of its own.
+Both sides of P3 train the same model, whose second loss says when the first step was done. P4
+counts until a reader sees INTERRUPTED; the time to write the checkpoint is in it. The stops are of
+one job that is resumed, so each is a whole run of its own.
 """
 
 from __future__ import annotations
