@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from backend.services.workplace import Services
 from backend.cli.run import run
 from backend.node.start import CODE_ROOT
 from backend.records.state import JobState
+from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import raw_job, write_sources
 
@@ -121,8 +121,7 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     job_id = made["id"]
     started = cli.json("job", "start", job_id)
     has_shape(started, state="STARTING", run=1, id=job_id)
-    while cli.json("job", "show", job_id)["step"] == 0:
-        time.sleep(0.1)
+    wait_for(lambda: cli.json("job", "show", job_id)["step"] > 0)
     stopped = cli.json("job", "stop", job_id, "--wait")
     has_shape(stopped, state="INTERRUPTED", run=1, total_steps=1920)
     finished = cli.json("job", "resume", job_id, "--wait")
@@ -375,11 +374,9 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
         stderr=subprocess.PIPE,
         text=True,
     )
-    # It waits when it has read the job's history, which it does with numpy.
+    # It waits when it reads the job's history, which it does with numpy.
     maps = Path(f"/proc/{process.pid}/maps")
-    while "_multiarray_umath" not in maps.read_text():
-        time.sleep(0.02)
-    time.sleep(0.5)
+    wait_for(lambda: "_multiarray_umath" in maps.read_text())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (1, "")
@@ -402,8 +399,10 @@ def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> N
 
 def test_a_reader_that_has_enough_is_no_error(filled: Cli) -> None:
     process = subprocess.run(
-        ["bash", "-c", '"$@" | head -c 1', "-", sys.executable, "main.py", *filled.common]
-        + ["dataset", "list", "--json"],
+        [
+            *("bash", "-c", '"$@" | head -c 1', "-", sys.executable, "main.py"),
+            *(*filled.common, "dataset", "list", "--json"),
+        ],
         cwd=CODE_ROOT,
         capture_output=True,
         text=True,
