@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import identity, linux, sweep, words
+from backend.node import identity, linux, mpi, sweep, words
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
@@ -331,21 +331,12 @@ def final_status(
 
 
 def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
-    # A window that itself runs under mpirun must not make ours believe it were a rank.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
-    }
+    environment = mpi.environment()
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
     # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
     environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
     environment["TMPDIR"] = str(temporary)
-    if os.geteuid() == 0:
-        for name in ("OMPI", "PRTE"):
-            environment[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
-            environment[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return environment
 
 
