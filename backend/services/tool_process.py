@@ -238,7 +238,7 @@ class _Run:
         self._progress_file.touch()
         self._doing = "Python starts"
         self._tail = bytearray()
-        replace_json(folder / "request.json", dict(request))
+        replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
         work = folder / "work"
         work.mkdir()
         self._process = subprocess.Popen(
@@ -374,7 +374,7 @@ class _Run:
             for pid in left:
                 _kill(pid)
             if process.poll() is None:
-                _kill(process.pid)
+                _kill_group(process.pid)
             elif not left:
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -386,9 +386,10 @@ class _Run:
 
 
 def _environment(tag: str) -> dict[str, str]:
-    environment = {
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONFAULTHANDLER": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8:replace",
@@ -396,13 +397,19 @@ def _environment(tag: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         RUN_VARIABLE: tag,
     }
-    environment.pop("PYTHONWARNINGS", None)
-    return environment
 
 
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a process that is not collected yet, with its session where there are such."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+    _kill(pid)
 
 
 def _tagged(tag: str) -> Iterator[int]:
