@@ -174,7 +174,7 @@ def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[
     with_parts = {name.rpartition(".")[0] for name, _ in layers if name}
     own: Counter[str] = Counter()
     counted: set[int] = set()
-    for name, module in reversed(modules):
+    for name, module in sorted(modules, key=lambda one: -one[0].count(".")):
         layer = name.rpartition(".")[0] if isinstance(module, containers) else name
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in counted and not is_lazy(parameter):
