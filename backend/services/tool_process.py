@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -297,9 +298,9 @@ class _Run:
                 return read({**answer["result"], "output": self.output})
             error = answer["error"]
             refusal = ToolError(
-                str(error["sentence"]),
-                str(error["remedy"]),
-                str(error["traceback"]),
+                printable(str(error["sentence"]), 1000),
+                printable(str(error["remedy"]), 1000),
+                plain(str(error["traceback"])),
                 self.output,
             )
         except FileNotFoundError:
@@ -314,7 +315,7 @@ class _Run:
     @property
     def output(self) -> str:
         """The end of what was printed."""
-        return self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace")
+        return plain(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
 
     def _death(self) -> ToolError:
         """A process that left no result, in words."""
@@ -383,6 +384,16 @@ class _Run:
         self._reader.join(1.0)
         if not self._reader.is_alive() and process.stdout is not None:
             process.stdout.close()
+
+
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)?")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Lines of a stranger, safe to print in a terminal: no colours, no moves of the cursor."""
+    lines = _ESCAPES.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _CONTROLS.sub("?", lines)
 
 
 def _environment(tag: str) -> dict[str, str]:

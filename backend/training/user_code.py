@@ -294,6 +294,10 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
             model(data)
     finally:
         model.train(training)
+    # Keras makes a layer's container of parameters when they are asked for, and with it new keys
+    # of the state; asked for here, the keys are the same in every process.
+    for module in list(model.modules()):
+        list(module.parameters(recurse=False))
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:

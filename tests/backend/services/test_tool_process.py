@@ -140,6 +140,14 @@ def test_what_a_model_prints_can_be_read(tmp_path: Path) -> None:
     assert found.output == "hello from the model\n"
 
 
+def test_f59_what_a_model_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    text = r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')" + "\n" + GOOD
+    found = tool_process.check_model(model(tmp_path, text))
+    assert found.output == "red 10%\n20%?\n"
+    error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
+    assert "\x1b" not in error.sentence + error.traceback
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
