@@ -1,0 +1,45 @@
+"""Files and folders that several starts share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from installers.console import Progress
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str, progress: Progress) -> Iterator[int]:
+    """Hold a lock among all starts of this user; gives its descriptor, for children to inherit."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.note(f"Another start is preparing {what}; this one waits for it.")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Put a file in place whole: a reader sees the old one or the new one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, target)
+
+
+def remove(folder: Path) -> None:
+    """Take a folder away under another name, so that half of it is never met as a whole."""
+    aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    os.replace(folder, aside)
+    shutil.rmtree(aside)
