@@ -28,9 +28,10 @@ _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORE
 _NO_NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|Temporary failure in name resolution"
     r"|Temporary failure resolving|Could not resolve|Network is unreachable|Connection refused"
-    r"|Max retries exceeded|ConnectTimeout|ReadTimeout|Read timed out|ProxyError|SSLError"
+    r"|Max retries exceeded|ConnectTimeout|ReadTimeout|Read timed out|ProxyError"
     r"|Connection broken|Connection aborted|IncompleteRead|Unable to connect to"
 )
+_NO_TRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED")
 
 
 class PreparationError(Exception):
@@ -170,6 +171,12 @@ def explain(what: str, exit_code: int, output: str, log: Path) -> str:
         return (
             f"{what} stopped because the disk that holds {log.parent} is full; "
             "free some space and start again, it goes on from here."
+        )
+    if _NO_TRUST.search(output):
+        return (
+            f"{what} stopped because this machine does not trust the package index's certificate; "
+            "an institute's proxy often has its own, which PIP_CERT=FILE names (details: "
+            f"{log})."
         )
     if _NO_NETWORK.search(output):
         return (

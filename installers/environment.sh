@@ -56,10 +56,11 @@ base_python() {
     find_python && return
     package=$(python_package)
     if [ "$(id -u)" = 0 ] && [ -z "${RINGMASTER_PYTHON:-}" ] && command -v apt-get >/dev/null; then
-        printf 'Installing %s\n' "$package" >&2
-        { apt-get update -q && DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -q --no-install-recommends "$package"; } </dev/null >&2 &&
+        printf 'Installing %s …\n' "$package" >&2
+        told=$({ apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -q --no-install-recommends "$package"; } </dev/null 2>&1) &&
             find_python && return
+        printf '%s\n' "$told" | tail -n 5 >&2
     fi
     refuse "Python 3.11 or newer with its venv module is missing; an administrator" \
         "installs it with: apt-get install $package"

@@ -38,6 +38,17 @@ def replace_file(target: Path, text: str) -> None:
     os.replace(fresh, target)
 
 
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder for the length of a block; what a killed start left there goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def remove(folder: Path) -> None:
     """Take a folder away under another name, so that half of it is never met as a whole."""
     aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")

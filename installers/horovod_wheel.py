@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from installers.console import Argument, PreparationError, Progress, run_logged
-from installers.files import locked
+from installers.files import locked, scratch
 
 VERSION = "0.28.1"
 _SOURCE = (
@@ -206,27 +206,18 @@ def provide(
         if home.exists():
             progress.note(f"The Horovod wheel in {home} is damaged; it is built again.")
             shutil.rmtree(home)
-        fresh = wheels / f"{home.name}.fresh"
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-        workshop = Workshop(
-            python,
-            ingredients,
-            fresh / "build",
-            constraints,
-            log,
-            progress,
-            (*hold, lock),
-            environment,
-        )
-        workshop.folder.mkdir()
-        built = build(workshop)
-        kept = fresh / built.name
-        os.replace(built, kept)
-        shutil.rmtree(workshop.folder)
-        (fresh / "sha256").write_text(f"{_sha256(kept)}  {kept.name}\n")
-        (fresh / "ingredients.json").write_text(json.dumps(asdict(ingredients), indent=2) + "\n")
-        os.replace(fresh, home)
+        with scratch(wheels / f"{home.name}.build") as folder:
+            workshop = Workshop(
+                python, ingredients, folder, constraints, log, progress, (*hold, lock), environment
+            )
+            built = build(workshop)
+            fresh = folder / "fresh"
+            fresh.mkdir()
+            kept = built.replace(fresh / built.name)
+            (fresh / "sha256").write_text(f"{_sha256(kept)}  {kept.name}\n")
+            facts = json.dumps(asdict(ingredients), indent=2)
+            (fresh / "ingredients.json").write_text(f"{facts}\n")
+            os.replace(fresh, home)
         return home / kept.name
 
 

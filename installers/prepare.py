@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from installers import horovod_wheel, system_packages
 from installers.console import Argument, PreparationError, Progress, run_logged
-from installers.files import locked, remove, replace_file
+from installers.files import locked, remove, replace_file, scratch
 
 STAMP = "ringmaster.json"
 _PACKAGES_STAMP = "packages-are-installed"
@@ -102,12 +102,12 @@ class Preparation:
         if not ready and not any(self._wheels.glob(f"*-{horovod_wheel.recipe()}")):
             needs += system_packages.BUILD
         system_packages.provide(needs, self._log, self._progress)
-        if self._purpose == "window":
+        if self._purpose != "headless":
             system_packages.recommend_fonts(self._log, self._progress)
         if ready:
             return ready[0] / "bin/python"
         folder = self._folder(self._recipe)
-        lock = folder.with_suffix(folder.suffix + ".lock")
+        lock = self._environments / f"{folder.name}.lock"
         with locked(lock, "the environment", self._progress) as held:
             if not is_whole(folder):
                 self._make(folder, held)
@@ -118,27 +118,20 @@ class Preparation:
 
     def _make(self, folder: Path, lock: int) -> None:
         self._progress.note(f"Setting up {folder}, once.")
-        free = shutil.disk_usage(self._environments).free
-        if free < _NEEDED_BYTES:
-            raise PreparationError(
-                f"The disk that holds {self._environments} has {free / 1e9:.1f} GB free and an "
-                f"environment needs {_NEEDED_BYTES / 1e9:.0f} GB (10 GB with the CUDA build of "
-                "torch); free some space, then start again."
-            )
-        workshop = folder.with_name(f"{folder.name}.tmp")
-        shutil.rmtree(workshop, ignore_errors=True)
-        workshop.mkdir()
         python = folder / "bin/python"
-        environment = _environment(workshop)
-        if not ((folder / _PACKAGES_STAMP).exists() and os.access(python, os.X_OK)):
-            if folder.exists():
-                self._progress.note("An earlier set-up ended half-way; starting it afresh.")
-                remove(folder)
-            self._run("Making the environment", [sys.executable, "-m", "venv", folder], lock)
-            self._install(python, self._recipe.requirements, lock, environment)
-            (folder / _PACKAGES_STAMP).touch()
-        wheel = self._install_horovod(python, lock, environment)
-        shutil.rmtree(workshop, ignore_errors=True)
+        # A build needs 2 GB of temporary space, more than a /tmp in memory often has.
+        with scratch(self._environments / f"{folder.name}.tmp") as temporary:
+            environment = _environment(temporary)
+            if not ((folder / _PACKAGES_STAMP).exists() and os.access(python, os.X_OK)):
+                if folder.exists():
+                    self._progress.note("An earlier set-up ended half-way; starting it afresh.")
+                    remove(folder)
+                self._ask_for_space()
+                venv = (sys.executable, "-m", "venv", folder)
+                self._run("Making the environment", venv, lock, environment)
+                self._install(python, self._recipe.requirements, lock, environment)
+                (folder / _PACKAGES_STAMP).touch()
+            wheel = self._install_horovod(python, lock, environment)
         facts = {
             "python": str(python),
             "requirements": self._recipe.requirements,
@@ -146,6 +139,21 @@ class Preparation:
             **json.loads((wheel.parent / "ingredients.json").read_text()),
         }
         replace_file(folder / STAMP, json.dumps(facts, indent=2) + "\n")
+        others = [other for other in self._environments.iterdir() if is_whole(other)]
+        if len(others) > 1:
+            self._progress.note(
+                f"Environments of other versions are kept in {self._environments}; those that no "
+                "job runs from can be deleted."
+            )
+
+    def _ask_for_space(self) -> None:
+        free = shutil.disk_usage(self._environments).free
+        if free < _NEEDED_BYTES:
+            raise PreparationError(
+                f"The disk that holds {self._environments} has {free / 1e9:.1f} GB free and an "
+                f"environment needs {_NEEDED_BYTES / 1e9:.0f} GB (10 GB with the CUDA build of "
+                "torch); free some space, then start again."
+            )
 
     def _install(
         self, python: Path, requirements: Sequence[str], lock: int, environment: dict[str, str]
@@ -197,7 +205,7 @@ class Preparation:
         what: str,
         command: Sequence[Argument],
         lock: int,
-        environment: dict[str, str] | None = None,
+        environment: dict[str, str],
     ) -> None:
         with self._progress.step(what):
             run_logged(
@@ -205,7 +213,7 @@ class Preparation:
                 log=self._log,
                 progress=self._progress,
                 what=what,
-                environment=environment or _environment(None),
+                environment=environment,
                 hold=(lock,),
             )
 
@@ -218,7 +226,7 @@ def is_whole(folder: Path) -> bool:
 def _in_words(verb: str, thing: str, rest: str) -> str:
     if verb == "Installing collected":
         return "unpacking"
-    name = re.split(r"[<>=!~;-]", Path(thing).name)[0]
+    name = re.split(r"[<>=!~;\[]|-\d", Path(thing).name)[0]
     size = re.search(r"\([\d.]+ [kMG]B\)", rest)
     return f"{name} {size[0]}" if size else name
 
@@ -227,16 +235,11 @@ def _pip(python: Path) -> list[Argument]:
     return [python, "-m", "pip", "install", "--no-input", "--no-warn-script-location"]
 
 
-def _environment(temporary: Path | None) -> dict[str, str]:
-    """Variables for the programs of a set-up: what a user set for other work must not reach them.
-
-    A build needs 2 GB of temporary space, more than a /tmp in memory often has.
-    """
+def _environment(temporary: Path) -> dict[str, str]:
+    """Variables for the programs of a set-up: what a user set for other work stays outside."""
     environment = {name: value for name, value in os.environ.items() if not _FOREIGN.match(name)}
     environment |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C.UTF-8"}
-    if temporary:
-        environment["TMPDIR"] = str(temporary)
-    return environment
+    return environment | {"TMPDIR": str(temporary)}
 
 
 def _ended(signal_number: int, frame: FrameType | None) -> NoReturn:

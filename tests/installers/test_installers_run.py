@@ -32,29 +32,24 @@ def fastest(command: list[str | Path]) -> float:
 
 
 def test_a_second_start_costs_less_than_a_third_of_a_second(
-    start: Start, set_up: Callable[..., Path], project: Path
+    start: Start, ready: Path, project: Path
 ) -> None:
-    python = set_up()
     assert start("doctor").returncode == 0
     through_us = fastest([project / "installers/run", "doctor"])
-    direct = fastest([python, project / "main.py", "doctor"])
+    direct = fastest([ready, project / "main.py", "doctor"])
     assert through_us - direct < FAST_S
 
 
-def test_main_gets_every_argument_as_it_was_typed(
-    start: Start, set_up: Callable[..., Path]
-) -> None:
-    python = set_up()
+def test_main_gets_every_argument_as_it_was_typed(start: Start, ready: Path) -> None:
     answer = start("job", "create", "my job's file.toml", "", "$HOME *")
     assert answer.stdout.split("\n") == [
-        str(python.parent.parent), "job", "create", "my job's file.toml", "", "$HOME *", "",
+        str(ready.parent.parent), "job", "create", "my job's file.toml", "", "$HOME *", "",
     ]  # fmt: skip
 
 
 def test_it_starts_from_any_folder_and_through_a_link(
-    start: Start, set_up: Callable[..., Path], project: Path, tmp_path: Path
+    start: Start, ready: Path, project: Path, tmp_path: Path
 ) -> None:
-    set_up()
     (tmp_path / "bin").mkdir()
     (tmp_path / "json.py").write_text("raise SystemExit('the standard library is shadowed')\n")
     link = tmp_path / "bin/ringmaster"
@@ -65,11 +60,10 @@ def test_it_starts_from_any_folder_and_through_a_link(
 
 
 def test_tools_of_the_environment_come_first_in_path(
-    start: Start, set_up: Callable[..., Path], project: Path
+    start: Start, ready: Path, project: Path
 ) -> None:
-    python = set_up()
     (project / "main.py").write_text("import os; print(os.environ['PATH'])")
-    assert start("doctor").stdout.split(os.pathsep)[0] == str(python.parent)
+    assert start("doctor").stdout.split(os.pathsep)[0] == str(ready.parent)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +71,7 @@ def test_tools_of_the_environment_come_first_in_path(
     [
         ([], "window"),
         (["--base-dir", "/tmp/profile"], "window"),
+        (["demo"], "window"),
         (["demo", "--headless"], "headless"),
         (["--json", "job", "list"], "headless"),
         (["--help"], "headless"),
@@ -86,8 +81,16 @@ def test_only_the_window_asks_for_a_desktops_libraries(
     start: Start, project: Path, tmp_path: Path, arguments: list[str], purpose: str
 ) -> None:
     python = put_python(tmp_path, 'for word; do :; done; echo "$word"; exit 1')
-    answer = start(*arguments, RINGMASTER_PYTHON=str(python))
+    answer = start(*arguments, RINGMASTER_PYTHON=str(python), DISPLAY=":0")
     assert (answer.stdout, answer.returncode) == (f"{purpose}\n", 1)
+
+
+def test_the_demo_needs_no_library_of_a_desktop_where_there_is_none(
+    start: Start, project: Path, tmp_path: Path
+) -> None:
+    python = put_python(tmp_path, 'for word; do :; done; echo "$word"; exit 1')
+    nowhere = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    assert start("demo", RINGMASTER_PYTHON=str(python), **nowhere).stdout == "headless\n"
 
 
 def test_a_python_that_is_too_old_is_told_in_one_sentence(
@@ -114,9 +117,8 @@ def test_an_unreachable_index_is_told_in_one_sentence(start: Start, project: Pat
 
 
 def test_a_change_of_versions_is_noticed_at_the_next_start(
-    start: Start, project: Path, set_up: Callable[..., Path], tmp_path: Path
+    start: Start, project: Path, ready: Path, tmp_path: Path
 ) -> None:
-    set_up()
     assert start("doctor").returncode == 0
     with (project / "installers/constraints.txt").open("a") as constraints:
         constraints.write("another==1.0\n")
@@ -127,10 +129,9 @@ def test_a_change_of_versions_is_noticed_at_the_next_start(
 
 
 def test_an_environment_that_was_deleted_is_not_started(
-    start: Start, project: Path, set_up: Callable[..., Path]
+    start: Start, project: Path, ready: Path
 ) -> None:
-    python = set_up()
     assert start("doctor").returncode == 0
-    (python.parent.parent / "ringmaster.json").unlink()
+    (ready.parent.parent / "ringmaster.json").unlink()
     answer = start("doctor", RINGMASTER_PYTHON="/bin/false")
     assert answer.returncode == 1
