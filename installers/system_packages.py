@@ -11,6 +11,8 @@ import contextlib
 import ctypes
 import os
 import shutil
+import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +43,15 @@ class Need:
     is_there: Callable[[str], object]
 
 
-BUILD = (Need("g++", "g++", shutil.which), Need("make", "make", shutil.which))
+def _has_header(name: str) -> bool:
+    return (Path(sysconfig.get_path("include")) / name).exists()
+
+
+BUILD = (
+    Need("g++", "g++", shutil.which),
+    Need("make", "make", shutil.which),
+    Need("python{}.{}-dev".format(*sys.version_info[:2]), "Python.h", _has_header),
+)
 
 # `readelf -d` of PySide6-Essentials 6.11.3: QtCore, QtGui, QtWidgets, and the offscreen platform.
 QT = (
