@@ -102,9 +102,9 @@ def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
         _install(packages, log, progress)
         packages = missing(needs)
     if packages:
-        it = "it" if len(packages) == 1 else "them"
         raise PreparationError(
-            f"This machine lacks {_listed(packages)}; an administrator installs {it} with: "
+            f"This machine lacks {_listed(packages)}; "
+            f"an administrator installs {'it' if len(packages) == 1 else 'them'} with: "
             f"apt-get install {' '.join(packages)}"
         )
 
@@ -144,5 +144,8 @@ def _install(packages: Sequence[str], log: Path, progress: Progress) -> None:
             run(install)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def _listed(packages: Sequence[str]) -> str:
+    """In words, unless the list is so long that nobody reads it; the command names them anyway."""
+    if len(packages) > 3:
+        return f"{len(packages)} packages of the system"
+    return " and ".join(filter(None, [", ".join(packages[:-1]), packages[-1]]))
