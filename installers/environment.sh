@@ -3,6 +3,8 @@
 # The usual start costs one checksum and one read: a file named after the checksum of all that
 # decides the environment holds the path of its Python.  Without that file, or without that
 # Python, `installers.prepare` sets things up or says in one sentence why it cannot.
+#
+# XDG_CACHE_HOME says where (default ~/.cache); RINGMASTER_PYTHON names the Python to start from.
 
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 

@@ -97,6 +97,11 @@ class Preparation:
 
     def python(self) -> Path:
         """The Python of a whole environment, made now if there is none."""
+        if any(character.isspace() for character in str(self._environments)):
+            raise PreparationError(
+                f"Horovod cannot be built in {str(self._environments)!r} because of the blank in "
+                "that path; set XDG_CACHE_HOME to a folder without one."
+            )
         ready = [f for f in map(self._folder, (self._recipe, self._superset)) if is_whole(f)]
         needs = system_packages.LIBRARIES[self._purpose]
         if not ready and not any(self._wheels.glob(f"*-{horovod_wheel.recipe()}")):

@@ -187,6 +187,14 @@ def test_too_little_space_is_told_before_anything_is_written(
     assert not list(cache.glob("environments/*/bin"))
 
 
+def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
+    project: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "my cache"
+    with pytest.raises(PreparationError, match="set XDG_CACHE_HOME to a folder without one"):
+        prepare.Preparation(project, cache, "headless", prepare.Progress(StringIO())).python()
+
+
 def test_another_torch_makes_another_environment(project: Path) -> None:
     before = Recipe.read(project, "headless").name
     constraints = project / "installers/constraints.txt"
