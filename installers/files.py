@@ -13,13 +13,18 @@ from installers.console import Progress
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str, progress: Progress) -> Iterator[int]:
-    """Hold a lock among all starts of this user; gives its descriptor, for children to inherit."""
+def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
+    """Hold a lock among all starts of this user; gives its descriptor, for children to inherit.
+
+    Without a `progress` to tell it to, nobody waits: BlockingIOError says that the lock is taken.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if progress is None:
+                raise
             progress.note(f"Another start is preparing {what}; this one waits for it.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor

@@ -10,6 +10,7 @@ from pip's cache and the cached Horovod wheel.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -131,6 +132,7 @@ class Preparation:
                 if folder.exists():
                     self._progress.note("An earlier set-up ended half-way; starting it afresh.")
                     remove(folder)
+                self._clear_halves()
                 self._ask_for_space()
                 venv = (sys.executable, "-m", "venv", folder)
                 self._run("Making the environment", venv, lock, environment)
@@ -150,6 +152,14 @@ class Preparation:
                 f"Environments of other versions are kept in {self._environments}; those that no "
                 "job runs from can be deleted."
             )
+
+    def _clear_halves(self) -> None:
+        """Give back the gigabytes of set-ups of other versions that never came to their end."""
+        for lock in self._environments.glob("*.lock"):
+            folder = lock.with_suffix("")
+            if folder.exists() and not (folder / STAMP).exists():
+                with contextlib.suppress(BlockingIOError), locked(lock, "it", None):
+                    remove(folder)
 
     def _ask_for_space(self) -> None:
         free = shutil.disk_usage(self._environments).free

@@ -17,6 +17,7 @@ import pytest
 
 from installers import horovod_wheel, prepare
 from installers.console import PreparationError
+from installers.files import locked
 from installers.horovod_wheel import Workshop
 from installers.prepare import Recipe, is_whole
 from tests.installers.small_project import BROKEN_HOROVOD, put_horovod
@@ -185,6 +186,18 @@ def test_too_little_space_is_told_before_anything_is_written(
     with pytest.raises(PreparationError, match=r"GB free and an environment needs .* free some"):
         set_up()
     assert not list(cache.glob("environments/*/bin"))
+
+
+def test_another_versions_half_environment_is_cleared_unless_a_start_works_on_it(
+    set_up: SetUp, cache: Path
+) -> None:
+    for name in ("abandoned", "in-the-making"):
+        (cache / "environments" / name / "lib").mkdir(parents=True)
+        (cache / "environments" / f"{name}.lock").touch()
+    with locked(cache / "environments/in-the-making.lock", "it", None):
+        set_up()
+    assert not (cache / "environments/abandoned").exists()
+    assert (cache / "environments/in-the-making").exists()
 
 
 def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
