@@ -24,7 +24,7 @@ from tests.installers.small_project import BROKEN_HOROVOD, put_horovod
 
 SetUp = Callable[..., Path]
 REPOSITORY = Path(__file__).resolve().parents[2]
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def wait_for(path: Path) -> None:
@@ -46,7 +46,7 @@ project, cache, builds, go = map(Path, sys.argv[1:])
 def build(workshop):
     with builds.open("a") as file:
         file.write("built\\n")
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not go.exists() and time.monotonic() < end:
         time.sleep(0.01)
     return put_horovod(workshop)
