@@ -84,6 +84,7 @@ class Program(QObject):
         self.library = {kind: LibraryPage(kind) for kind in Kind}
         self.node = NodePage()
         self._refusal = EmptyState("warning-octagon", "", "", button="Try again")
+        self._sets_aside = False
         self.window = MainWindow(
             {
                 "jobs": self.jobs,
@@ -133,7 +134,7 @@ class Program(QObject):
         self.window.resized.connect(self._resized)
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self.notices.told.connect(self._notify)
-        self._refusal.pressed.connect(self._open)
+        self._refusal.pressed.connect(self._open_again)
 
     @Slot()
     def _look_changed(self) -> None:
@@ -162,15 +163,30 @@ class Program(QObject):
 
     def _open_services(self) -> Services:
         # On the worker: these imports take longer than the first frame.
-        from backend.services.workplace import open_services
-
         from app import job_controller, library_controller  # noqa: F401
+        from backend.services.workplace import open_services
 
         return open_services(self._data_root, self._catalogue)
 
     def _refused(self, error: BackendError) -> None:
-        self._refusal.say("warning-octagon", str(error), error.remedy, button="Try again")
+        """The data root or the catalogue cannot be used: one sentence, and the way out."""
+        self._sets_aside = bool(getattr(error, "is_damaged", False))
+        button = "Set it aside and build a new one" if self._sets_aside else "Try again"
+        self._refusal.say("warning-octagon", str(error), error.remedy, button=button)
         self.window.go("refusal")
+
+    @Slot()
+    def _open_again(self) -> None:
+        if self._sets_aside:
+            self._background.run("open", self._set_aside, self._furnish, self._refused)
+        else:
+            self._open()
+
+    def _set_aside(self) -> Services:
+        from backend.services.workplace import set_catalogue_aside
+
+        set_catalogue_aside(self._data_root, self._catalogue)
+        return self._open_services()
 
     def _furnish(self, services: Services) -> None:
         from app.job_controller import JobController, is_job_file

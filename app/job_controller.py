@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from backend.services.workplace import Services
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -21,6 +20,7 @@ from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
 from backend.records.node import NodeReading
 from backend.services.example import create_example
+from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
