@@ -1,0 +1,462 @@
+"""What can be pressed: buttons, switches, check boxes, segmented controls, tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QKeySequence, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QButtonGroup,
+    QCheckBox,
+    QHBoxLayout,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
+
+from widgets.common import icons, theme
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.style import repolish
+from widgets.common.text import literal, plain_tip
+from widgets.common.theme import (
+    ICON,
+    R_CELL,
+    R_CONTROL,
+    SEGMENTED_H,
+    TABS_H,
+    TARGET_MIN,
+)
+
+Kind = Literal["plain", "primary", "quiet", "icon", "big", "danger", "toast"]
+
+_ICON_TONES = {
+    "primary": "on_ink",
+    "big": "on_ink",
+    "toast": "on_ink",
+    "quiet": "text2",
+    "icon": "text2",
+    "danger": "bad",
+}
+
+
+class Button(QPushButton):
+    """A push button; an ``&`` in its text is an ``&``.
+
+    Args:
+        kind: ``primary`` once on a page; ``big`` for the one great act; ``quiet`` without an edge;
+            ``danger`` for what takes something away.
+        icon: A Phosphor name.
+        tip: Longer than the text, or the reason why the button is off.
+        key: A key that presses it, as ``Ctrl+N``; stands in the tool tip.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        kind: Kind = "plain",
+        icon: str = "",
+        tip: str = "",
+        key: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._kind: Kind = kind
+        self._icon_name = icon
+        self._key = key
+        self._text = ""
+        self.setProperty("kind", kind)
+        self.setFont(theme.font("heading" if kind == "big" else "medium"))
+        # Pressed by mouse it does not take the focus, so a ring is seen only by those who use keys.
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self.setText(text)
+        self.set_tip(tip)
+        self._draw_icon()
+
+    def text(self) -> str:
+        return self._text
+
+    def setText(self, text: str) -> None:
+        self._text = text
+        super().setText(literal(text))
+        if self._key:  # setText forgets the shortcut
+            self.setShortcut(QKeySequence(self._key))
+        self.setAccessibleName(text)
+
+    def set_tip(self, tip: str) -> None:
+        """The tool tip; the key is added."""
+        shown = tip or (self._text if self._key else "")
+        self.setToolTip(plain_tip(shown, self._key) if shown else "")
+        if not self._text:
+            self.setAccessibleName(tip)
+        elif tip != self._text:
+            self.setAccessibleDescription(tip)
+
+    def set_icon(self, name: str) -> None:
+        if name != self._icon_name:
+            self._icon_name = name
+            self._draw_icon()
+
+    def set_kind(self, kind: Kind) -> None:
+        if kind != self._kind:
+            self._kind = kind
+            self.setProperty("kind", kind)
+            self.setFont(theme.font("heading" if kind == "big" else "medium"))
+            repolish(self)
+            self._draw_icon()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._draw_icon()
+
+    def _draw_icon(self) -> None:
+        if not self._icon_name:
+            return
+        beside = bool(self._text)
+        tone = _ICON_TONES.get(self._kind, "text")
+        self.setIcon(icons.icon(self._icon_name, tone, beside_text=beside))
+        self.setIconSize(icons.beside_text_size() if beside else QSize(ICON, ICON))
+
+
+class IconButton(Button):
+    """A square button with an icon alone; its tip is its name for those who hear it."""
+
+    def __init__(
+        self, icon: str, tip: str, *, key: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__("", kind="icon", icon=icon, tip=tip, key=key, parent=parent)
+
+
+class Switch(QCheckBox):
+    """On or off, at once. `text` stands on its right; without one, give it a `name`.
+
+    Signals: `toggled(bool)`, as every Qt button.
+    """
+
+    WIDTH, HEIGHT = 30, 18
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        name: str = "",
+        checked: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(literal(text), parent)
+        self._shown = text
+        self.setFont(theme.font("body"))
+        self.setAccessibleName(name or text)
+        self.setChecked(checked)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+
+    def sizeHint(self) -> QSize:
+        # Four pixels around the switch are for the focus ring.
+        beside = 8 + text_width(self._shown) if self._shown else 0
+        return QSize(self.WIDTH + 8 + beside, TARGET_MIN)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def hitButton(self, pos: QPoint) -> bool:
+        return self.rect().contains(pos)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        body = QRectF(4, (self.height() - self.HEIGHT) / 2, self.WIDTH, self.HEIGHT)
+        on, able = self.isChecked(), self.isEnabled()
+        ground = "ink" if on else "line_strong"
+        fill_round(painter, body, t.q(ground, 1.0 if able else 0.4), self.HEIGHT / 2)
+        knob = self.HEIGHT - 4
+        painter.setBrush(t.q("on_ink" if on else "surface"))
+        x = body.right() - knob - 2 if on else body.left() + 2
+        painter.drawEllipse(QRectF(x, body.top() + 2, knob, knob))
+        if self._shown:
+            rect = QRectF(body.right() + 8, 0, self.width() - body.right() - 8, self.height())
+            paint_text(painter, rect, self._shown, "body", "text" if able else "text3")
+        if self.hasFocus():
+            paint_focus(painter, body.adjusted(-3, -3, 3, 3), self.HEIGHT / 2 + 2)
+
+
+class CheckBox(QCheckBox):
+    """A box with a tick, for choosing several things that take effect together."""
+
+    BOX = 16
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        name: str = "",
+        checked: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(literal(text), parent)
+        self._shown = text
+        self.setFont(theme.font("body"))
+        self.setAccessibleName(name or text)
+        self.setChecked(checked)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+
+    def sizeHint(self) -> QSize:
+        beside = 8 + text_width(self._shown) if self._shown else 0
+        return QSize(self.BOX + 8 + beside, TARGET_MIN)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def hitButton(self, pos: QPoint) -> bool:
+        return self.rect().contains(pos)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        box = QRectF(4, (self.height() - self.BOX) / 2, self.BOX, self.BOX)
+        paint_check(painter, box, self.checkState(), self.isEnabled())
+        if self._shown:
+            rect = QRectF(box.right() + 8, 0, self.width() - box.right() - 8, self.height())
+            paint_text(painter, rect, self._shown, "body", "text" if self.isEnabled() else "text3")
+        if self.hasFocus():
+            paint_focus(painter, box.adjusted(-3, -3, 3, 3), R_CELL + 2)
+
+
+def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: bool = True) -> None:
+    """A check box into a square, for delegates too."""
+    t = theme.current()
+    if state is Qt.CheckState.Unchecked:
+        painter.setPen(QPen(t.q("line_strong" if enabled else "line"), 1))
+        painter.setBrush(t.q("surface" if enabled else "sunken"))
+        painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), R_CELL, R_CELL)
+        return
+    fill_round(painter, box, t.q("ink" if enabled else "line_strong"), R_CELL)
+    name = "check-bold" if state is Qt.CheckState.Checked else "minus-bold"
+    icons.paint_icon(painter, box.adjusted(1, 1, -1, -1), name, "on_ink")
+
+
+class _Choice(QAbstractButton):
+    """One of several of which exactly one is chosen."""
+
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setCheckable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.show_text(text)
+
+    def show_text(self, text: str) -> None:
+        self.shown = text
+        self.setText(literal(text))
+        self.setAccessibleName(text)
+        self.updateGeometry()
+        self.update()
+
+    def enterEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+
+class _Choices(QWidget):
+    """A row of choices by key. Arrow keys move within it, Tab leaves it.
+
+    Signals:
+        chosen: The key of the choice a person made. Not sent by `choose()`.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, name: str, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self._group = QButtonGroup(self)
+        self._group.setExclusive(True)
+        self._keys: list[str] = []
+        self._group.idClicked.connect(self._clicked)
+        self.setAccessibleName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+
+    def key(self) -> str:
+        """The key of what is chosen, "" when nothing is."""
+        index = self._group.checkedId()
+        return self._keys[index] if 0 <= index < len(self._keys) else ""
+
+    def choose(self, key: str) -> None:
+        """Choose without sending a signal. An unknown key is ignored."""
+        if key in self._keys:
+            self._group.button(self._keys.index(key)).setChecked(True)
+
+    def step(self, by: int) -> None:
+        """Choose the next or previous one, as the keys ] and [ do, and say so."""
+        if not self._keys:
+            return
+        index = (self._group.checkedId() + by) % len(self._keys)
+        self._group.button(index).click()
+
+    @Slot(int)
+    def _clicked(self, index: int) -> None:
+        self.chosen.emit(self._keys[index])
+
+
+class _Segment(_Choice):
+    def sizeHint(self) -> QSize:
+        return QSize(text_width(self.shown, "medium") + 22, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        whole = QRectF(self.rect())
+        if self.isChecked():
+            painter.setPen(QPen(t.q("line_strong" if t.high_contrast else "line"), 1))
+            painter.setBrush(t.q("surface" if t.name == "light" else "selected"))
+            painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), 5, 5)
+        strong = self.isChecked() or (self.underMouse() and self.isEnabled())
+        tone = "text3" if not self.isEnabled() else "text" if strong else "text2"
+        paint_text(painter, whole, self.shown, "medium", tone, center=True)
+        if self.hasFocus():
+            paint_focus(painter, whole, 5)
+
+
+class SegmentedControl(_Choices):
+    """A few views of one thing, side by side.
+
+    ``SegmentedControl([("all", "All"), ("live", "Live 2")], "all", name="Which jobs")``
+    """
+
+    def __init__(
+        self,
+        options: Sequence[tuple[str, str]],
+        chosen: str = "",
+        *,
+        name: str,
+        height: int = SEGMENTED_H,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(name, parent)
+        self.setFixedHeight(height)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(2, 2, 2, 2)
+        self._row.setSpacing(0)
+        for key, text in options:
+            segment = _Segment(text, self)
+            segment.setFixedHeight(height - 4)
+            self._group.addButton(segment, len(self._keys))
+            self._keys.append(key)
+            self._row.addWidget(segment)
+        self.choose(chosen or (self._keys[0] if self._keys else ""))
+
+    def set_text(self, key: str, text: str) -> None:
+        """Another text for a segment: "Live 3"."""
+        segment = self._group.button(self._keys.index(key))
+        if isinstance(segment, _Segment) and segment.shown != text:
+            segment.show_text(text)
+
+    def set_tip(self, key: str, tip: str) -> None:
+        self._group.button(self._keys.index(key)).setToolTip(plain_tip(tip))
+
+    def set_enabled(self, key: str, enabled: bool) -> None:
+        self._group.button(self._keys.index(key)).setEnabled(enabled)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        fill_round(painter, QRectF(self.rect()), theme.current().q("sunken"), R_CONTROL)
+
+
+class _Tab(_Choice):
+    def __init__(self, text: str, parent: QWidget) -> None:
+        self.count = ""
+        super().__init__(text, parent)
+        self.setFixedHeight(TABS_H)
+
+    def sizeHint(self) -> QSize:
+        # As wide as when chosen, or the others would move.
+        width = text_width(self.shown, "strong")
+        if self.count:
+            width += 6 + text_width(self.count, "small")
+        return QSize(width + 1, TABS_H)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        on = self.isChecked()
+        room = QRectF(0, 0, self.width(), self.height() - 2)
+        tone = "text" if on or self.underMouse() else "text2"
+        taken = paint_text(painter, room, self.shown, "strong" if on else "medium", tone)
+        if self.count:
+            paint_text(painter, room.adjusted(taken + 6, 0, 0, 0), self.count, "small", "text3")
+        if on:
+            line = QRectF(0, self.height() - 2, self.width() - 1, 2)
+            fill_round(painter, line, t.q("text"), 1)
+        if self.hasFocus():
+            paint_focus(painter, QRectF(self.rect()).adjusted(0, 3, 0, -5), R_CELL)
+
+
+class UnderlinedTabs(_Choices):
+    """The tabs of a detail page. Give it a `QStackedWidget` by connecting `chosen`.
+
+    ``UnderlinedTabs([("curves", "Curves"), ("ranks", "Ranks")], name="Views of the job")``
+    """
+
+    def __init__(
+        self,
+        tabs: Sequence[tuple[str, str]] = (),
+        chosen: str = "",
+        *,
+        name: str,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(name, parent)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setFixedHeight(TABS_H)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(24)
+        self._row.addStretch(1)
+        self.set_tabs(tabs, chosen)
+
+    def set_tabs(self, tabs: Sequence[tuple[str, str]], chosen: str = "") -> None:
+        """Other tabs; the chosen one stays when it is still there."""
+        if [key for key, _ in tabs] == self._keys:
+            for index, (_, text) in enumerate(tabs):
+                tab = self._group.button(index)
+                if isinstance(tab, _Tab) and tab.shown != text:
+                    tab.show_text(text)
+            self.choose(chosen)
+            return
+        before = self.key()
+        for old in self._group.buttons():
+            self._group.removeButton(old)
+            self._row.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self._keys = [key for key, _ in tabs]
+        for index, (_, text) in enumerate(tabs):
+            tab = _Tab(text, self)
+            self._group.addButton(tab, index)
+            self._row.insertWidget(index, tab)
+        wanted = chosen or before
+        self.choose(wanted if wanted in self._keys else (self._keys[0] if self._keys else ""))
+
+    def set_count(self, key: str, count: str) -> None:
+        """The small figure behind a tab's name: "16"."""
+        tab = self._group.button(self._keys.index(key))
+        if isinstance(tab, _Tab) and tab.count != count:
+            tab.count = count
+            tab.setAccessibleName(f"{tab.shown} {count}".strip())
+            tab.updateGeometry()
+            tab.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        bottom = QRectF(0, self.height() - 1, self.width(), 1)
+        painter.fillRect(bottom, theme.current().q("line"))

@@ -1,0 +1,356 @@
+"""What can be filled in: fields with a label above, a unit inside and their fault below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QSizePolicy,
+    QSlider,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from widgets.common import icons, theme
+from widgets.common.buttons import IconButton
+from widgets.common.layout import STRETCH, row
+from widgets.common.paint import fill_round, paint_focus
+from widgets.common.style import repolish
+from widgets.common.text import IconLabel, Label, native_key, plain_tip
+from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
+
+
+class LineEdit(QLineEdit):
+    """One line of text, or a number with its unit inside on the right."""
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        placeholder: str = "",
+        unit: str = "",
+        name: str = "",
+        mono: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(text, parent)
+        self.setFont(theme.font("mono" if mono else "body"))
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(name or placeholder)
+        self._unit = Label("", "small", "text3", parent=self)
+        self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
+        self.set_unit(unit)
+
+    def set_unit(self, unit: str) -> None:
+        self._unit.setText(unit)
+        self._unit.setVisible(bool(unit))
+        self.setTextMargins(0, 0, self._unit.sizeHint().width() + 6 if unit else 0, 0)
+
+
+class SpinBox(QSpinBox):
+    """A whole number. The wheel changes it only while it has the focus."""
+
+    def __init__(
+        self,
+        value: int = 0,
+        *,
+        least: int = 0,
+        most: int = 2**31 - 1,
+        unit: str = "",
+        name: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        _calm(self, unit, name)
+        self.setRange(least, most)
+        self.setValue(value)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        _wheel(self, event, super().wheelEvent)
+
+
+class NumberBox(QDoubleSpinBox):
+    """A number with decimals. For rates over many powers of ten take a `LineEdit`."""
+
+    def __init__(
+        self,
+        value: float = 0.0,
+        *,
+        least: float = 0.0,
+        most: float = 1e12,
+        decimals: int = 3,
+        unit: str = "",
+        name: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        _calm(self, unit, name)
+        self.setDecimals(decimals)
+        self.setRange(least, most)
+        self.setValue(value)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        _wheel(self, event, super().wheelEvent)
+
+
+class ComboBox(QComboBox):
+    """One of a list. `data` of an option is what `chosen` carries."""
+
+    def __init__(
+        self,
+        options: Iterable[tuple[str, str]] = (),
+        chosen: str = "",
+        *,
+        name: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setFont(theme.font("body"))
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(6)
+        self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.set_options(options, chosen)
+
+    def key(self) -> str:
+        """The key of the chosen option, "" when there is none."""
+        data = self.currentData()
+        return data if isinstance(data, str) else ""
+
+    def choose(self, key: str) -> None:
+        """Choose by key; an unknown one clears the choice."""
+        self.setCurrentIndex(self.findData(key))
+
+    def set_options(self, options: Iterable[tuple[str, str]], chosen: str = "") -> None:
+        """Options as (key, text). The chosen one stays when it is still there."""
+        wanted = chosen or self.key()
+        blocked = self.blockSignals(True)
+        self.clear()
+        for key, text in options:
+            self.addItem(text, key)
+            self.setItemData(self.count() - 1, plain_tip(text), Qt.ItemDataRole.ToolTipRole)
+        index = self.findData(wanted)
+        self.setCurrentIndex(max(index, 0))
+        self.blockSignals(blocked)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        _wheel(self, event, super().wheelEvent)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        tone = "text2" if self.isEnabled() else "text3"
+        side = float(ICON_SMALL)
+        box = QRectF(self.width() - side - 8, (self.height() - side) / 2, side, side)
+        icons.paint_icon(painter, box, "caret-down", tone)
+
+
+class TextBox(QPlainTextEdit):
+    """Several lines: notes, or code when `mono`."""
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        placeholder: str = "",
+        name: str = "",
+        mono: bool = False,
+        read_only: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setFont(theme.font("mono" if mono else "body"))
+        if mono:
+            self.setProperty("kind", "code")
+            self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(name or placeholder)
+        self.setReadOnly(read_only)
+        self.setTabChangesFocus(True)
+        self.setPlainText(text)
+
+
+class Slider(QSlider):
+    """A share from 0 to 1, without figures: smoothing.
+
+    Signals:
+        moved: The new share, also while dragging.
+    """
+
+    moved = Signal(float)
+    _STEPS = 100
+
+    def __init__(
+        self, share: float = 0.0, *, name: str, width: int = 88, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self.setRange(0, self._STEPS)
+        self.setPageStep(10)
+        self.setFixedSize(width, SEGMENTED_SMALL_H)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAccessibleName(name)
+        self.set_share(share)
+        self.valueChanged.connect(self._moved)
+
+    def share(self) -> float:
+        return self.value() / self._STEPS
+
+    def set_share(self, share: float) -> None:
+        self.setValue(round(share * self._STEPS))
+
+    @Slot(int)
+    def _moved(self, value: int) -> None:
+        self.moved.emit(value / self._STEPS)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        room, middle = self.width() - 16, self.height() / 2
+        x = 8 + room * self.share()
+        able = self.isEnabled()
+        fill_round(painter, QRectF(8, middle - 1.5, room, 3), t.q("line_strong", 0.5), 1.5)
+        ink = t.q("ink" if able else "line_strong")
+        fill_round(painter, QRectF(8, middle - 1.5, x - 8, 3), ink, 1.5)
+        fill_round(painter, QRectF(x - 6, middle - 6, 12, 12), ink, 6)
+        if self.hasFocus():
+            paint_focus(painter, QRectF(x - 9, middle - 9, 18, 18), 9)
+
+
+class SearchField(QLineEdit):
+    """Search here. Esc clears it, and it says what is looked for when typing pauses.
+
+    Signals:
+        searched: The text, 150 ms after the last key, at once on Enter and on clearing.
+    """
+
+    searched = Signal(str)
+    _PAUSE_MS = 150
+
+    def __init__(self, placeholder: str, *, key: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "search")
+        self.setFont(theme.font("body"))
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(f"Search: {placeholder}")
+        self._hint = Label(native_key(key).replace("+", " ") if key else "", "tiny", "text3")
+        self._wipe = IconButton("x", "Clear")
+        self._wipe.setFixedSize(24, 24)
+        self._wipe.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._wipe.hide()
+        glass = IconLabel("magnifying-glass", "text3")
+        self.setLayout(row(glass, STRETCH, self._hint, self._wipe, margins=(11, 0, 8, 0), gap=6))
+        self.setTextMargins(24, 0, max(self._hint.sizeHint().width(), 24) + 4, 0)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(self._PAUSE_MS)
+        self._pause.timeout.connect(self._say)
+        self._said = ""
+        self.textChanged.connect(self._changed)
+        self.returnPressed.connect(self._say)
+        self._wipe.clicked.connect(self.clear)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self.text():
+            self.clear()
+            event.accept()
+            return
+        super().keyPressEvent(event)
+
+    @Slot(str)
+    def _changed(self, text: str) -> None:
+        self._hint.setVisible(not text)
+        self._wipe.setVisible(bool(text))
+        if text:
+            self._pause.start()
+        else:
+            self._say()
+
+    @Slot()
+    def _say(self) -> None:
+        self._pause.stop()
+        if self.text() != self._said:
+            self._said = self.text()
+            self.searched.emit(self._said)
+
+
+class Field(QWidget):
+    """A control with its label above; a fault stands below it as a sentence, with a red edge.
+
+    Attributes:
+        control: The widget given.
+    """
+
+    def __init__(
+        self, label: str, control: QWidget, *, note: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.control = control
+        self._note, self._error = note, ""
+        self._note_tone: Tone = "text3"
+        self._label = Label(label, "small", "text2", elide="right")
+        self._below = Label("", "tiny", "text3", wrap=True)
+        if not control.accessibleName():
+            control.setAccessibleName(label)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(LABEL_GAP)
+        box.addWidget(self._label)
+        box.addWidget(control)
+        box.addWidget(self._below)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self._show()
+
+    def error(self) -> str:
+        return self._error
+
+    def set_error(self, sentence: str) -> None:
+        """What is wrong, "" for nothing."""
+        if sentence == self._error:
+            return
+        self._error = sentence
+        self.control.setProperty("bad", "true" if sentence else "false")
+        repolish(self.control)
+        self._show()
+
+    def set_note(self, note: str, tone: Tone = "text3") -> None:
+        """What helps to fill it in; hidden while there is a fault."""
+        self._note, self._note_tone = note, tone
+        self._show()
+
+    def set_label(self, label: str) -> None:
+        self._label.setText(label)
+        self.control.setAccessibleName(label)
+
+    def _show(self) -> None:
+        text = self._error or self._note
+        self._below.setText(text)
+        self._below.set_tone("bad" if self._error else self._note_tone)
+        self._below.setVisible(bool(text))
+        self.control.setAccessibleDescription(text)
+
+
+def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
+    box.setFont(theme.font("body"))
+    box.setAccessibleName(name)
+    box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    box.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+    if unit and isinstance(box, QSpinBox | QDoubleSpinBox):
+        box.setSuffix(f" {unit}")
+
+
+def _wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:
+    """A page that scrolls under the pointer must not change what it scrolls over."""
+    if box.hasFocus():
+        scroll(event)
+    else:
+        event.ignore()

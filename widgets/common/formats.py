@@ -1,0 +1,334 @@
+"""How numbers, sizes and times are written, everywhere in the window.
+
+No Qt.  Whatever comes in, something fit to be read comes out: a run that diverges brings NaN and
+1e30 to every place that shows a figure.  No line breaks inside a figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
+
+THIN = "\u202f"
+"""Between thousands: narrow, and no line breaks at it."""
+GAP = "\u00a0"
+"""Before a unit: no line breaks at it either."""
+NONE = "–"
+"""Stands where there is no value."""
+
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def count(value: int) -> str:
+    """``12 480``: a whole number."""
+    return f"{value:,}".replace(",", THIN)
+
+
+def of(value: int, total: int) -> str:
+    """``12 480 of 19 500``."""
+    return f"{count(value)} of {count(total)}"
+
+
+def plural(value: int, one: str, many: str = "") -> str:
+    """``1 job``, ``3 jobs``."""
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+
+
+def metric(value: float | None) -> str:
+    """``0.371``: three significant digits, never fewer digits than the whole part has.
+
+    Below a ten-thousandth and from a million on in powers of ten: ``3.20e-5``.
+    """
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NONE
+    if value == 0:
+        return "0"
+    size = abs(float(f"{value:.2e}"))
+    if size < 1e-4 or size >= 1e6:
+        return _scientific(f"{value:.2e}")
+    if size >= 100:
+        return count(round(value))
+    return f"{value:.{2 - math.floor(math.log10(size))}f}"
+
+
+def setting(value: float | None) -> str:
+    """``0.04``, ``1e-5``, ``12 000``: a number a person typed, with no digit added or lost."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NONE
+    text = repr(float(value))
+    if "e" in text:
+        return _scientific(text)
+    whole, _, rest = text.partition(".")
+    figure = count(int(whole)) if whole != "-0" else whole
+    return figure if rest in ("", "0") else f"{figure}.{rest}"
+
+
+def tick(value: float) -> str:
+    """``2k``, ``0.5``, ``10⁻³``: a label on an axis."""
+    special = _special(value)
+    if special is not None:
+        return special
+    size = abs(value)
+    if size >= 1e9 or 0 < size < 1e-3:
+        mantissa, _, power = f"{value:.3e}".partition("e")
+        head = f"{float(mantissa):g}"
+        tail = f"10{str(int(power)).translate(_POWERS)}"
+        if head in ("1", "-1"):
+            return tail if head == "1" else f"-{tail}"
+        return f"{head}×{tail}"
+    if size >= 1e6:
+        return f"{value / 1e6:.6g}M"
+    if size >= 1e3:
+        return f"{value / 1e3:.6g}k"
+    return f"{value:.6g}"
+
+
+def percent(share: float | None) -> str:
+    """``64 %``: a share from 0 to 1, rounded."""
+    special = _special(share)
+    if special is not None or share is None:
+        return special or NONE
+    return f"{round(share * 100)}{GAP}%"
+
+
+def progress(share: float) -> str:
+    """``99 %``: progress is rounded down, so that 100 % is said only when it is true."""
+    return f"{progress_figure(share)}{GAP}%"
+
+
+def progress_figure(share: float) -> str:
+    """``99``: the figure of `progress` alone."""
+    if not math.isfinite(share):
+        return "0"
+    # 0.29 * 100 is 28.999…: what is true to a millionth of a percent is true.
+    return str(min(max(math.floor(share * 100 + 1e-6), 0), 100))
+
+
+def disk(size_bytes: float | None) -> str:
+    """``19.3 GB``: on a disk, in powers of 1000."""
+    return _size(size_bytes, 1000, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def memory(size_bytes: float | None) -> str:
+    """``31 GiB``: in memory, in powers of 1024."""
+    return _size(size_bytes, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+
+
+def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
+    """``61 of 80 GiB``: a GPU's memory, always in GiB so that cards compare."""
+    if used_bytes is None or total_bytes is None:
+        return NONE
+    return f"{_gib(used_bytes)} of {_gib(total_bytes)}{GAP}GiB"
+
+
+def duration(seconds: float | None) -> str:
+    """``2 min 17 s``, ``1 h 55``, ``3 d 4 h``: at most two units."""
+    special = _special(seconds)
+    if special is not None or seconds is None:
+        return special or NONE
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}{GAP}ms" if seconds >= 0.0005 else f"0{GAP}s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}{GAP}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{GAP}s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes}{GAP}min" + (f" {rest}{GAP}s" if rest else "")
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
+    hours = round(seconds / 3600)
+    days, rest = divmod(hours, 24)
+    return f"{count(days)}{GAP}d" + (f" {rest}{GAP}h" if rest and days < 100 else "")
+
+
+def rough(seconds: float | None) -> str:
+    """``41 min``, ``12 h``, ``2 s``: one unit, for what is only guessed or need not be exact."""
+    special = _special(seconds)
+    if special is not None or seconds is None:
+        return special or NONE
+    seconds = max(seconds, 0.0)
+    if round(seconds) < 60:
+        return f"{round(seconds)}{GAP}s"
+    if round(seconds / 60) < 60:
+        return f"{round(seconds / 60)}{GAP}min"
+    if round(seconds / 3600) < 48:
+        return f"{round(seconds / 3600)}{GAP}h"
+    return f"{count(round(seconds / 86400))}{GAP}d"
+
+
+def time_left(seconds: float | None) -> str:
+    """``41 min left``, ``1 h 55 left``; nothing more precise than a minute is known."""
+    special = _special(seconds)
+    if special is not None or seconds is None:
+        return ""
+    if seconds < 60:
+        return "under a minute left"
+    if round(seconds / 60) < 60:
+        return f"{rough(seconds)} left"
+    return f"{duration(seconds)} left"
+
+
+def ago(seconds: float | None) -> str:
+    """``2 s ago``, ``4 min ago``, ``12 h ago``."""
+    text = rough(seconds)
+    return text if text == NONE else f"{text} ago"
+
+
+def clock(when: datetime | float) -> str:
+    """``14:02``."""
+    return f"{_local(when):%H:%M}"
+
+
+def clock_s(when: datetime | float) -> str:
+    """``14:02:11``: in lists of events."""
+    return f"{_local(when):%H:%M:%S}"
+
+
+def moment(when: datetime | float | None, now: datetime | float) -> str:
+    """``14:02`` when today, else ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
+    if when is None:
+        return NONE
+    at, today = _local(when), _local(now).date()
+    return f"{at:%H:%M}" if at.date() == today else _day(at.date(), today)
+
+
+def moment_long(when: datetime | float | None, now: datetime | float) -> str:
+    """``14:02`` when today, else with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
+    if when is None:
+        return NONE
+    at, today = _local(when), _local(now).date()
+    time_of_day = f"{at:%H:%M}"
+    return time_of_day if at.date() == today else f"{_day(at.date(), today)} {time_of_day}"
+
+
+def about(when: datetime | float | None, now: datetime | float) -> str:
+    """``≈ 15:56``: a moment that is foreseen, not known."""
+    return NONE if when is None else f"≈{GAP}{moment_long(when, now)}"
+
+
+def exact(when: datetime | float | None) -> str:
+    """``Wed 3 Nov 2025, 14:02:11``: for tool tips."""
+    if when is None:
+        return NONE
+    at = _local(when)
+    return f"{_DAYS[at.weekday()]} {_date(at.date())} {at.year}, {at:%H:%M:%S}"
+
+
+def version(name: str, number: int) -> str:
+    """``coco @ 2``."""
+    return f"{name} @ {number}"
+
+
+def per_second(value: float | None, unit: str) -> str:
+    """``551 img/s``."""
+    return NONE if value is None else f"{metric(value)}{GAP}{unit}/s"
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """``91 °C``, ``372 W``, ``6.1 kWh``: whole from 10 on, one decimal below."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NONE
+    figure = count(round(value)) if abs(value) >= 9.95 or value == int(value) else f"{value:.1f}"
+    return f"{figure}{GAP}{unit}"
+
+
+def celsius(value: float | None) -> str:
+    """``91 °C``."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NONE
+    return f"{round(value)}{GAP}°C"
+
+
+def milliseconds(value_ms: float | None) -> str:
+    """``352 ms``: the time of a step, always in one unit so that ranks compare."""
+    special = _special(value_ms)
+    if special is not None or value_ms is None:
+        return special or NONE
+    figure = count(round(value_ms)) if abs(value_ms) >= 9.95 else f"{value_ms:.1f}"
+    return f"{figure}{GAP}ms"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """``1 × 28 × 28``."""
+    return " × ".join(str(size) for size in sizes) if sizes else "one number"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0, 8–15``: whole numbers, neighbours joined."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(
+        str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in parts
+    )
+
+
+def _special(value: float | None) -> str | None:
+    """What is no number, in words; None for a number."""
+    if value is None:
+        return NONE
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return None
+
+
+def _scientific(text: str) -> str:
+    mantissa, _, power = text.partition("e")
+    return f"{mantissa}e{int(power)}"
+
+
+def _size(size_bytes: float | None, base: int, units: tuple[str, ...]) -> str:
+    special = _special(size_bytes)
+    if special is not None or size_bytes is None:
+        return special or NONE
+    value, index = float(size_bytes), 0
+    # Half a unit below the next one it is that one: 999.96 kB would read 1000.0 kB.
+    while abs(value) >= base - 0.5 and index < len(units) - 1:
+        value /= base
+        index += 1
+    figure = f"{value:.0f}" if index == 0 or abs(value) >= 99.95 else f"{value:.1f}"
+    if index == len(units) - 1 and abs(value) >= 1000:
+        figure = count(round(value))
+    return f"{figure}{GAP}{units[index]}"
+
+
+def _gib(size_bytes: float) -> str:
+    value = size_bytes / 2**30
+    if not math.isfinite(value):
+        return NONE
+    return f"{value:.1f}" if 0 < value < 9.95 and f"{value:.1f}"[-1] != "0" else f"{value:.0f}"
+
+
+def _local(when: datetime | float) -> datetime:
+    if isinstance(when, datetime):
+        return when.astimezone()
+    return datetime.fromtimestamp(when).astimezone()
+
+
+def _day(day: date, today: date) -> str:
+    if day == today - timedelta(days=1):
+        return "yesterday"
+    if timedelta(0) < today - day < timedelta(days=7):
+        return _DAYS[day.weekday()]
+    return _date(day) if day.year == today.year else f"{_date(day)} {day.year}"
+
+
+def _date(day: date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]}"

@@ -1,0 +1,59 @@
+"""Phosphor icons in the colours of the theme.
+
+Names are Phosphor's, without a prefix: ``icon("play")``, ``icon("warning-fill", "warn")``.
+"""
+
+from __future__ import annotations
+
+import qtawesome
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QIcon, QPainter, QPixmap
+
+from widgets.common import theme
+
+HEALTH: dict[str, str] = {
+    "good": "check-circle-fill",
+    "warn": "warning-fill",
+    "bad": "x-circle-fill",
+    "live": "info-fill",
+    "idle": "info-fill",
+    "rest": "info-fill",
+}
+"""The icon that stands beside a sentence of a family."""
+
+GAP_RIGHT = 4
+"""Pixels that an icon beside a button's text has free on its right."""
+
+
+def icon(name: str, tone: str = "text", *, beside_text: bool = False) -> QIcon:
+    """An icon in the colour of a token of the theme, grey where its control is off.
+
+    With `beside_text` it is made for `beside_text_size()`: Qt's own gap between the icon and the
+    text of a button is too small and cannot be set in a style sheet.
+    """
+    t = theme.current()
+    options: dict[str, object] = {"color": t.hex(tone), "color_disabled": t.text3}
+    if beside_text:
+        width = theme.ICON + GAP_RIGHT
+        options["offset"] = (-GAP_RIGHT / 2 / width, 0.0)
+    made = qtawesome.icon(f"ph.{name}", **options)
+    assert isinstance(made, QIcon)
+    return made
+
+
+def beside_text_size() -> QSize:
+    """The icon size of a button that has text."""
+    return QSize(theme.ICON + GAP_RIGHT, theme.ICON)
+
+
+def pixmap(name: str, tone: str = "text", size: int = theme.ICON, ratio: float = 1.0) -> QPixmap:
+    """An icon as a picture, sharp on a screen with `ratio` device pixels per pixel."""
+    return icon(name, tone).pixmap(QSize(size, size), ratio)
+
+
+def paint_icon(painter: QPainter, rect: QRectF, name: str, tone: str = "text") -> None:
+    """Paint an icon into the middle of `rect`, as large as fits."""
+    side = int(min(rect.width(), rect.height()))
+    target = QRectF(0, 0, side, side)
+    target.moveCenter(rect.center())
+    icon(name, tone).paint(painter, target.toRect())

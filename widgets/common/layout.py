@@ -1,0 +1,81 @@
+"""Rows and columns of widgets, so that a screen reads like its picture.
+
+``row(Label("Jobs", "title"), STRETCH, Button("New job"))`` is a `QHBoxLayout`: widgets and
+layouts in order, a number is so many pixels of space, `STRETCH` takes what is left,
+``(widget, 1)`` gives a widget a share of it, and `None` is left out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal, TypeAlias, TypeVar
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+from widgets.common.theme import S2
+
+
+class _Stretch(Enum):
+    STRETCH = "stretch"
+
+
+STRETCH: Final = _Stretch.STRETCH
+
+Item: TypeAlias = (
+    QWidget | QLayout | int | Literal[_Stretch.STRETCH] | tuple[QWidget | QLayout, int] | None
+)
+Margins: TypeAlias = tuple[int, int, int, int]
+NO_MARGINS: Margins = (0, 0, 0, 0)
+
+_Box = TypeVar("_Box", bound=QBoxLayout)
+
+
+def row(
+    *items: Item, gap: int = S2, margins: Margins = NO_MARGINS, top: bool = False
+) -> QHBoxLayout:
+    """Side by side. With `top`, all start at the upper edge instead of the middle."""
+    box = _filled(QHBoxLayout(), items, gap, margins)
+    if top:
+        for index in range(box.count()):
+            item = box.itemAt(index)
+            if item is not None:
+                item.setAlignment(Qt.AlignmentFlag.AlignTop)
+    return box
+
+
+def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayout:
+    """One below the other."""
+    return _filled(QVBoxLayout(), items, gap, margins)
+
+
+def clear(layout: QLayout) -> None:
+    """Take everything out of a layout and delete the widgets that were in it."""
+    while (item := layout.takeAt(0)) is not None:
+        widget, inner = item.widget(), item.layout()
+        if widget is not None:
+            widget.hide()
+            widget.deleteLater()
+        elif inner is not None:
+            clear(inner)
+
+
+def _filled(box: _Box, items: tuple[Item, ...], gap: int, margins: Margins) -> _Box:
+    box.setContentsMargins(*margins)
+    box.setSpacing(gap)
+    for item in items:
+        if isinstance(item, tuple):
+            part, share = item
+            if isinstance(part, QWidget):
+                box.addWidget(part, share)
+            else:
+                box.addLayout(part, share)
+        elif isinstance(item, int):
+            box.addSpacing(item)
+        elif isinstance(item, QWidget):
+            box.addWidget(item)
+        elif isinstance(item, QLayout):
+            box.addLayout(item)
+        elif item is STRETCH:
+            box.addStretch(1)
+    return box

@@ -1,0 +1,147 @@
+"""Chooses between light and dark, and tells Qt when it changes.
+
+The one object of the application that changes its looks.  It is made once, in the bootstrap,
+after the `QApplication`, and kept as long as that.  Widgets do not need it: see `theme`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QApplication, QStyleFactory
+
+from widgets.common import style, theme
+
+
+class ThemeChoice(Enum):
+    """What a person chose. The value is what settings hold."""
+
+    SYSTEM = "system"
+    LIGHT = "light"
+    DARK = "dark"
+
+
+class Look(QObject):
+    """Dresses the application, and again whenever the system or the person changes their mind.
+
+    Signals:
+        changed: Theme, contrast or motion is another now. Everything was repainted already;
+            connect only what *shows* the choice, as the button with moon or sun.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        app: QApplication,
+        choice: ThemeChoice = ThemeChoice.SYSTEM,
+        reduced_motion: bool = False,
+    ) -> None:
+        super().__init__()
+        self._app = app
+        self._choice = choice
+        self._reduced_motion = reduced_motion
+        self._hints = app.styleHints()
+        # Fusion is the one style that looks the same everywhere, so what the sheet leaves alone
+        # looks the same too.
+        app.setStyle(QStyleFactory.create("Fusion"))
+        app.setFont(theme.font("body"))
+        self._dress()
+        self._hints.colorSchemeChanged.connect(self._system_changed)
+        self._accessibility = getattr(self._hints, "accessibility", lambda: None)()
+        if self._accessibility is not None:  # Qt 6.10 and newer
+            self._accessibility.contrastPreferenceChanged.connect(self._system_changed)
+            self._dress()
+
+    @property
+    def choice(self) -> ThemeChoice:
+        """What the person chose; the application remembers it."""
+        return self._choice
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether the window is dark now, whoever decided it."""
+        return theme.current().name == "dark"
+
+    @property
+    def reduced_motion(self) -> bool:
+        return self._reduced_motion
+
+    def choose(self, choice: ThemeChoice) -> None:
+        """Follow the system, or not."""
+        self._choice = choice
+        self._refresh()
+
+    @Slot()
+    def toggle(self) -> None:
+        """From dark to light and back: what the button in the side bar does."""
+        self.choose(ThemeChoice.LIGHT if self.is_dark else ThemeChoice.DARK)
+
+    def reduce_motion(self, reduced: bool) -> None:
+        """Let nothing turn or slide."""
+        self._reduced_motion = reduced
+        self._refresh()
+
+    @Slot()
+    def _system_changed(self) -> None:
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._dress():
+            self.changed.emit()
+
+    def _wanted(self) -> theme.Theme:
+        dark = self._choice is ThemeChoice.DARK or (
+            self._choice is ThemeChoice.SYSTEM and self._hints.colorScheme() is Qt.ColorScheme.Dark
+        )
+        wanted = theme.DARK if dark else theme.LIGHT
+        hints = getattr(self, "_accessibility", None)
+        if hints is not None and hints.contrastPreference() is Qt.ContrastPreference.HighContrast:
+            return wanted.contrasted()
+        return wanted
+
+    def _dress(self) -> bool:
+        wanted, still = self._wanted(), self._reduced_motion
+        dressed = bool(self._app.styleSheet())
+        if dressed and wanted == theme.current() and still == theme.motion_reduced():
+            return False
+        theme.use(wanted)
+        theme.reduce_motion(still)
+        self._app.setPalette(palette(wanted))
+        self._app.setStyleSheet(style.sheet(wanted))
+        return True
+
+
+def palette(t: theme.Theme) -> QPalette:
+    """For what no style sheet reaches: placeholders, selections, links, disabled text."""
+    result = QPalette()
+    role = QPalette.ColorRole
+    for where, token in (
+        (role.Window, "canvas"),
+        (role.Base, "surface"),
+        (role.AlternateBase, "hover"),
+        (role.Button, "surface"),
+        (role.WindowText, "text"),
+        (role.Text, "text"),
+        (role.ButtonText, "text"),
+        (role.BrightText, "bad"),
+        (role.PlaceholderText, "text3"),
+        (role.ToolTipBase, "ink"),
+        (role.ToolTipText, "on_ink"),
+        (role.Highlight, "selected"),
+        (role.HighlightedText, "text"),
+        (role.Link, "live"),
+        (role.LinkVisited, "live"),
+        (role.Light, "line"),
+        (role.Midlight, "line"),
+        (role.Mid, "line"),
+        (role.Dark, "line_strong"),
+        (role.Shadow, "shadow"),
+        (role.Accent, "ink"),
+    ):
+        result.setColor(where, t.q(token))
+    for where in (role.WindowText, role.Text, role.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, where, t.q("text3"))
+    return result

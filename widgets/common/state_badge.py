@@ -1,0 +1,456 @@
+"""The ring: every state, every progress and every rank is one drawing.
+
+An allreduce is a ring of ranks, so the one ornament of the program is a ring that carries data:
+twelve small outlines for the states of a job, which differ without their colour, and the rank
+ring, whose inner arc is the progress and whose outer segments are one rank each.  All `paint_`
+functions are for delegates too.  The words and families of the states are `JobState`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from math import cos, radians, sin
+from typing import Literal
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Slot
+from PySide6.QtGui import (
+    QHideEvent,
+    QPainter,
+    QPainterPath,
+    QPainterPathStroker,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+    QShowEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.state import JobState
+from widgets.common import theme
+from widgets.common.formats import progress_figure
+from widgets.common.layout import row
+from widgets.common.paint import round_pen, text_width
+from widgets.common.text import Label, plain_tip
+from widgets.common.theme import ICON_NAV, TURN_MS, Role, Tone
+
+Mark = Literal["", "warn", "bad", "idle"]
+"""How a rank is: "" is well."""
+
+GpuUse = Literal["free", "ours", "other", "chosen", "gone"]
+"""Whose a GPU is: ours = a job of Ringmaster, other = somebody else, gone = its node is offline."""
+
+MOST_SEGMENTS = 64
+_FRAME_MS = 33
+_TURNING = frozenset({JobState.STARTING, JobState.SETUP})
+
+FAMILY_TONES: dict[str, Tone] = {
+    "idle": "idle",
+    "live": "live",
+    "warn": "warn",
+    "rest": "rest",
+    "good": "good",
+    "bad": "bad",
+}
+"""The tone in which the word of a family is written."""
+
+
+def state_tone(state: JobState) -> Tone:
+    """The tone of a state's word."""
+    return FAMILY_TONES[state.family]
+
+
+def turns(state: JobState) -> bool:
+    """Whether the glyph of `state` moves now, so that a view has to repaint its row."""
+    return state in _TURNING and not theme.motion_reduced()
+
+
+def turn_now() -> float:
+    """Where a turning arc is, as a share of a turn. One clock, so that all turn together."""
+    if theme.motion_reduced():
+        return 0.0
+    return time.monotonic() * 1000 % TURN_MS / TURN_MS
+
+
+def paint_state(
+    painter: QPainter, square: QRectF, state: JobState, progress: float = 0.0, turn: float = 0.0
+) -> None:
+    """Paint the glyph of a state into a square of 16 to 40 px.
+
+    Args:
+        progress: From 0 to 1; drawn by the states that have one.
+        turn: Where the arc of Starting and Setting up is, `turn_now()`.
+    """
+    family = state.family
+    colour = theme.current().q(family)
+    k = square.width() / 20
+    width = 2.2 * k
+    ring = square.adjusted(width, width, -width, -width)
+    centre = square.center()
+
+    def at(dx: float, dy: float) -> QPointF:
+        return QPointF(centre.x() + dx * k, centre.y() + dy * k)
+
+    def arcs(*parts: tuple[float, float]) -> None:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(round_pen(theme.current().q(family, 0.28), width))
+        painter.drawEllipse(ring)
+        painter.setPen(round_pen(colour, width))
+        for start, share in parts:
+            painter.drawArc(ring, int((90 - start * 360) * 16), int(-share * 360 * 16))
+
+    def solid() -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    so_far = (0.0, min(max(progress, 0.03), 1.0))
+    if state is JobState.CREATED:
+        solid()
+        for i in range(8):
+            a = radians(i * 45)
+            painter.drawEllipse(at(7.4 * cos(a), 7.4 * sin(a)), 1.25 * k, 1.25 * k)
+    elif state is JobState.QUEUED:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(round_pen(colour, width * 0.85))
+        painter.drawEllipse(ring)
+        painter.drawPolyline(QPolygonF([at(0, -4), at(0, 0.4), at(3, 2)]))
+    elif state is JobState.STARTING:
+        arcs((turn, 0.22))
+    elif state is JobState.SETUP:
+        arcs((turn, 0.22), (turn + 0.5, 0.22))
+    elif state is JobState.TRAINING:
+        arcs(so_far)
+    elif state is JobState.EVALUATING:
+        arcs(so_far)
+        solid()
+        painter.drawEllipse(centre, 3 * k, 3 * k)
+    elif state is JobState.SAVING:
+        arcs(so_far)
+        painter.setPen(round_pen(colour, 1.9 * k))
+        painter.drawLine(at(0, -3.6), at(0, 3))
+        painter.drawPolyline(QPolygonF([at(-2.8, 0.6), at(0, 3.4), at(2.8, 0.6)]))
+    elif state is JobState.STOPPING:
+        arcs(so_far)
+        solid()
+        painter.drawRoundedRect(QRectF(at(-2.8, -2.8), at(2.8, 2.8)), k, k)
+    elif state is JobState.INTERRUPTED:
+        arcs(so_far)
+        painter.setPen(round_pen(colour, 2.1 * k))
+        painter.drawLine(at(-1.9, -2.6), at(-1.9, 2.6))
+        painter.drawLine(at(1.9, -2.6), at(1.9, 2.6))
+    elif state is JobState.FINISHED:
+        disc = QPainterPath()
+        disc.addEllipse(square.adjusted(k, k, -k, -k))
+        tick = QPainterPath(at(-3.7, 0.2))
+        tick.lineTo(at(-1.1, 2.9))
+        tick.lineTo(at(3.9, -2.9))
+        painter.fillPath(disc - _stroke(tick, width), colour)
+    elif state is JobState.ERROR:  # solid like Finished, but with corners
+        corners = [radians(22.5 + 45 * i) for i in range(8)]
+        octagon = QPainterPath()
+        octagon.addPolygon(QPolygonF([at(9.4 * cos(a), 9.4 * sin(a)) for a in corners]))
+        octagon.closeSubpath()
+        cross = QPainterPath(at(-3, -3))
+        cross.lineTo(at(3, 3))
+        other = QPainterPath(at(3, -3))
+        other.lineTo(at(-3, 3))
+        painter.fillPath(octagon - _stroke(cross, width) - _stroke(other, width), colour)
+    else:
+        pen = round_pen(colour, width)
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+        pen.setDashPattern([1.7, 1.35])
+        painter.setPen(pen)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawEllipse(ring)
+        hook = QPainterPath(at(-2.2, -2))
+        hook.cubicTo(at(-2.2, -5.2), at(2.6, -5.2), at(2.4, -1.8))
+        hook.cubicTo(at(2.2, 0), at(0, 0), at(0, 1.8))
+        painter.setPen(round_pen(colour, 1.8 * k))
+        painter.drawPath(hook)
+        solid()
+        painter.drawEllipse(at(0, 4.6), 1.15 * k, 1.15 * k)
+    painter.restore()
+
+
+def _stroke(path: QPainterPath, width: float) -> QPainterPath:
+    stroker = QPainterPathStroker()
+    stroker.setWidth(width)
+    stroker.setCapStyle(Qt.PenCapStyle.RoundCap)
+    stroker.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+    return stroker.createStroke(path)
+
+
+def paint_rank_ring(
+    painter: QPainter,
+    square: QRectF,
+    state: JobState,
+    progress: float,
+    ranks: Sequence[Mark] = (),
+    width: float = 7.0,
+) -> None:
+    """Inner arc: progress. Outer segments: one rank each, thick when unwell, none without ranks.
+
+    Above `MOST_SEGMENTS` ranks, give one mark per node.
+    """
+    t = theme.current()
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    inner = square
+    if ranks:
+        count = len(ranks)
+        gap = min(6.0, 100 / count) if count > 1 else 0.0
+        span = 360 / count
+        outer = square.adjusted(2.5, 2.5, -2.5, -2.5)
+        # The unwell last, so that no neighbour covers their ends.
+        for i, mark in sorted(enumerate(ranks), key=lambda item: bool(item[1])):
+            colour = t.fill(mark) if mark else t.q("line_strong")
+            pen = QPen(colour, 5.0 if mark else 3.0)
+            pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+            painter.setPen(pen)
+            start = 90 - i * span - gap / 2
+            painter.drawArc(outer, int(start * 16), int(-(span - gap) * 16))
+        inner = square.adjusted(8, 8, -8, -8)
+    half = width / 2
+    ring = inner.adjusted(half, half, -half, -half)
+    painter.setPen(QPen(t.q(state.family, 0.16), width))
+    painter.drawEllipse(ring)
+    if progress > 0:
+        painter.setPen(round_pen(t.q(state.family), width))
+        painter.drawArc(ring, 90 * 16, int(-min(progress, 1.0) * 360 * 16))
+    painter.restore()
+
+
+def paint_gpu_cell(
+    painter: QPainter,
+    rect: QRectF,
+    use: GpuUse,
+    *,
+    unwell: bool = False,
+    share: float = 1.0,
+    radius: float = 3.0,
+) -> None:
+    """A GPU as a cell that reads in grey.
+
+    Ours solid (as high as `share`), somebody else's hatched, free outlined, chosen ink, unwell
+    solid with a hole, gone dotted.
+    """
+    t = theme.current()
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    edge = rect.adjusted(0.5, 0.5, -0.5, -0.5)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    if use == "gone":
+        painter.setPen(QPen(t.q("bad"), 1, Qt.PenStyle.DotLine))
+        painter.drawRoundedRect(edge, radius, radius)
+    elif unwell:
+        path = QPainterPath()
+        path.addRoundedRect(rect, radius, radius)
+        hole = QPainterPath()
+        radius_of_hole = min(rect.height(), rect.width()) * 0.27
+        hole.addEllipse(rect.center(), radius_of_hole, radius_of_hole)
+        painter.fillPath(path - hole, t.q("warn_fill"))
+        painter.fillPath(hole, t.q("surface"))
+    elif use == "free":
+        painter.setPen(QPen(t.q("line_strong"), 1))
+        painter.setBrush(t.q("surface"))
+        painter.drawRoundedRect(edge, radius, radius)
+    elif use == "other":
+        path = QPainterPath()
+        path.addRoundedRect(edge, radius, radius)
+        painter.fillPath(path, t.q("idle_tint"))
+        painter.save()
+        painter.setClipPath(path)
+        paint_hatch(painter, rect, 1.3, 4.5)
+        painter.restore()
+        painter.setPen(QPen(t.q("line_strong"), 1))
+        painter.drawPath(path)
+    else:
+        path = QPainterPath()
+        path.addRoundedRect(rect, radius, radius)
+        painter.setClipPath(path)
+        chosen = use == "chosen"
+        painter.fillRect(rect, t.q("ink" if chosen else "live_tint"))
+        tall = 0.0 if chosen else rect.height() * min(max(share, 0.0), 1.0)
+        level = QRectF(rect.left(), rect.bottom() - tall, rect.width(), tall)
+        painter.fillRect(level, t.q("live"))
+    painter.restore()
+
+
+def paint_hatch(painter: QPainter, rect: QRectF, width: float, step: float) -> None:
+    """The stripes of what is somebody else's, clipped by the caller."""
+    painter.setPen(QPen(theme.current().q("line_strong"), width))
+    x = rect.left() - rect.height()
+    while x < rect.right():
+        painter.drawLine(QPointF(x, rect.bottom()), QPointF(x + rect.height(), rect.top()))
+        x += step
+
+
+class StateGlyph(QWidget):
+    """The glyph of a state; turns by itself while it is on the screen."""
+
+    def __init__(
+        self,
+        state: JobState = JobState.CREATED,
+        progress: float = 0.0,
+        size: int = 20,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._state, self._progress = state, progress
+        self.setFixedSize(size, size)
+        self._frames = QTimer(self)
+        self._frames.setInterval(_FRAME_MS)
+        self._frames.timeout.connect(self._next_frame)
+        self.set_state(state, progress)
+
+    def set_state(self, state: JobState, progress: float = 0.0) -> None:
+        self._state, self._progress = state, progress
+        self.setAccessibleName(state.word)
+        self.setToolTip(state.explanation)
+        self._watch()
+        self.update()
+
+    def is_turning(self) -> bool:
+        return self._frames.isActive()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._watch()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._frames.stop()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        paint_state(painter, QRectF(self.rect()), self._state, self._progress, turn_now())
+
+    def _watch(self) -> None:
+        if self.isVisible() and turns(self._state):
+            self._frames.start()
+        else:
+            self._frames.stop()
+
+    @Slot()
+    def _next_frame(self) -> None:
+        self._watch()
+        self.update()
+
+
+class StateBadge(QWidget):
+    """Glyph, word and a sentence: "Training  on gpu06, gpu07 · started 14:02 by mai"."""
+
+    def __init__(
+        self,
+        state: JobState = JobState.CREATED,
+        progress: float = 0.0,
+        sentence: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._glyph = StateGlyph(state, progress, ICON_NAV)
+        self._word = Label(state.word, "strong", state_tone(state))
+        self._sentence = Label(sentence, "body", "text2", elide="right")
+        self.setLayout(row(self._glyph, self._word, (self._sentence, 1), gap=6))
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.set_state(state, progress, sentence)
+
+    def set_state(self, state: JobState, progress: float = 0.0, sentence: str = "") -> None:
+        self._glyph.set_state(state, progress)
+        self._word.setText(state.word)
+        self._word.set_tone(state_tone(state))
+        self._word.set_tip(state.explanation)
+        self._sentence.setText(sentence)
+        self.setAccessibleName(f"{state.word} {sentence}".strip())
+
+
+class RankRing(QWidget):
+    """The ring of a job with its percent in the middle."""
+
+    def __init__(
+        self,
+        size: int = 96,
+        *,
+        role: Role = "ring",
+        width: float = 7.0,
+        with_figure: bool = True,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._state, self._progress = JobState.CREATED, 0.0
+        self._ranks: tuple[Mark, ...] = ()
+        self._role: Role = role
+        self._width = width
+        self._with_figure = with_figure
+        self.setFixedSize(size, size)
+        self.set_progress(JobState.CREATED, 0.0)
+
+    def set_progress(self, state: JobState, progress: float, ranks: Sequence[Mark] = ()) -> None:
+        """State, progress from 0 to 1 and how each rank is; without ranks only the inner ring."""
+        new = (state, progress, tuple(ranks))
+        if new == (self._state, self._progress, self._ranks) and self.accessibleName():
+            return
+        self._state, self._progress, self._ranks = new
+        unwell = sum(1 for mark in ranks if mark)
+        name = f"{state.word}, {progress_figure(progress)} percent"
+        if unwell:
+            name += f", {unwell} of {len(ranks)} ranks unwell"
+        self.setAccessibleName(name)
+        self.setToolTip(plain_tip(name))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return self.size()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        whole = QRectF(self.rect())
+        paint_rank_ring(painter, whole, self._state, self._progress, self._ranks, self._width)
+        if not self._with_figure:
+            return
+        figure = progress_figure(self._progress)
+        unit = "%" if self.width() >= 88 else ""
+        role: Role = "title" if figure == "100" and self._role == "ring" else self._role
+        figure_w = text_width(figure, role)
+        unit_w = text_width(unit, "small_strong") + 2 if unit else 0
+        x = (self.width() - figure_w - unit_w) / 2
+        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.setFont(theme.font(role))
+        painter.setPen(theme.current().q("text"))
+        painter.drawText(QRectF(x, 0, figure_w + 2, self.height()), left, figure)
+        if unit:
+            painter.setFont(theme.font("small_strong"))
+            painter.setPen(theme.current().q("text2"))
+            room = QRectF(x + figure_w + 2, 4, unit_w + 4, self.height())
+            painter.drawText(room, left, unit)
+
+
+def paint_logo(painter: QPainter, square: QRectF) -> None:
+    """Eight ranks in a ring, one of them passing the word on."""
+    t = theme.current()
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    half, centre = square.width() / 2, square.center()
+    for i in range(8):
+        a = radians(i * 45 - 90)
+        first = i == 1
+        painter.setBrush(t.q("live" if first else "text"))
+        size = square.width() * (0.105 if first else 0.075)
+        at = QPointF(centre.x() + half * 0.78 * cos(a), centre.y() + half * 0.78 * sin(a))
+        painter.drawEllipse(at, size, size)
+    painter.restore()
+
+
+class Logo(QWidget):
+    """The mark of the program."""
+
+    def __init__(self, size: int = 26, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedSize(size, size)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        paint_logo(QPainter(self), QRectF(self.rect()))

@@ -1,0 +1,233 @@
+"""The style sheet of the window, generated from the tokens.
+
+The sheet knows roles, never screens: what a widget is, its dynamic property ``kind`` (buttons),
+``tone`` (labels), ``tint`` (frames on a family's pale ground), ``bad`` (a field at fault) and a
+few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this package set.  Fonts
+are not in it, because a style sheet's font drops the tabular figures.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.theme import (
+    BIG_H,
+    CONTROL_H,
+    FAMILIES,
+    FOCUS_W,
+    R_CARD,
+    R_CELL,
+    R_CONTROL,
+    TABLE_ROW_H,
+    TARGET_MIN,
+    Theme,
+    Tone,
+)
+
+
+def repolish(widget: QWidget) -> None:
+    """Let the sheet look again at a widget after one of its dynamic properties changed."""
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+    widget.update()
+
+
+def sheet(t: Theme) -> str:
+    """The style sheet of the whole application."""
+    return "\n".join(
+        (_grounds(t), _labels(t), _buttons(t), _fields(t), _views(t), _bars(t), _popups(t))
+    )
+
+
+def _grounds(t: Theme) -> str:
+    edge = f"{FOCUS_W}px solid" if t.high_contrast else "0px solid"
+    tints = "\n".join(
+        f'QFrame[tint="{family}"] {{ background: {t.hex(family + "_tint")};'
+        f" border: {edge} {t.hex(family)}; border-radius: {R_CARD}px; }}"
+        for family in FAMILIES
+    )
+    return f"""
+* {{ outline: 0; }}
+QWidget {{ color: {t.text}; background: transparent; }}
+QMainWindow, QDialog, QWidget#window, QWidget#page {{ background: {t.canvas}; }}
+QWidget#sidebar {{ background: {t.canvas}; border-right: 1px solid {t.line}; }}
+QFrame#card {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: {R_CARD}px; }}
+QFrame#card[edge="warn"] {{ border: 2px solid {t.warn_fill}; }}
+QFrame#card[edge="bad"] {{ border: 2px solid {t.bad}; }}
+QFrame#card[edge="focus"] {{ border: {FOCUS_W}px solid {t.focus}; }}
+QFrame#pane {{ background: {t.surface}; border: 0; border-left: 1px solid {t.line}; }}
+QFrame#sunken {{ background: {t.sunken}; border: 0; border-radius: {R_CONTROL}px; }}
+QFrame#dialog {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: {R_CARD}px; }}
+QFrame#drop {{ border: 1px dashed {t.line_strong}; border-radius: {R_CARD}px; }}
+QFrame#drop[edge="focus"] {{ border: {FOCUS_W}px solid {t.focus}; }}
+QFrame#rule {{ background: {t.line}; border: 0; }}
+QFrame#toast {{ background: {t.ink}; border: 0; border-radius: {R_CONTROL}px; }}
+QFrame#chip {{ border-radius: {R_CELL}px; }}
+{tints}
+QFrame#chip[tint] {{ border-radius: {R_CELL}px; }}
+QScrollArea, QStackedWidget {{ border: 0; background: transparent; }}
+QSplitter::handle {{ background: {t.line}; }}
+QSplitter::handle:horizontal {{ width: 1px; }}
+QSplitter::handle:vertical {{ height: 1px; }}
+QSplitter::handle:hover {{ background: {t.line_strong}; }}
+"""
+
+
+def _labels(t: Theme) -> str:
+    return "\n".join(
+        f'QLabel[tone="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(Tone)
+    )
+
+
+def _buttons(t: Theme) -> str:
+    def focus(side: int, height: int) -> str:
+        # The ring is one pixel thicker than the edge; what it takes, padding and height give.
+        return (
+            f"border: {FOCUS_W}px solid {t.focus}; padding: 0 {side - 1}px;"
+            f" min-height: {height - 4}px; max-height: {height - 4}px;"
+        )
+
+    return f"""
+QPushButton {{ min-height: {CONTROL_H - 2}px; max-height: {CONTROL_H - 2}px; padding: 0 12px;
+  border: 1px solid {t.line}; border-radius: {R_CONTROL}px; background: {t.surface};
+  color: {t.text}; }}
+QPushButton:hover {{ background: {t.hover}; }}
+QPushButton:pressed, QPushButton:checked {{ background: {t.selected}; }}
+QPushButton:focus {{ {focus(12, CONTROL_H)} }}
+
+QPushButton[kind="primary"] {{ background: {t.ink}; color: {t.on_ink}; border-color: {t.ink};
+  padding: 0 14px; }}
+QPushButton[kind="big"] {{ background: {t.ink}; color: {t.on_ink}; border-color: {t.ink};
+  min-height: {BIG_H - 2}px; max-height: {BIG_H - 2}px; padding: 0 18px; }}
+QPushButton[kind="primary"]:hover, QPushButton[kind="big"]:hover {{ background: {t.ink_hover}; }}
+QPushButton[kind="primary"]:pressed, QPushButton[kind="big"]:pressed {{
+  background: {t.text2}; }}
+QPushButton[kind="primary"]:focus {{ {focus(14, CONTROL_H)} }}
+QPushButton[kind="big"]:focus {{ {focus(18, BIG_H)} }}
+
+QPushButton[kind="danger"] {{ color: {t.bad}; border-color: {t.bad}; }}
+QPushButton[kind="danger"]:hover {{ background: {t.bad_tint}; }}
+
+QPushButton[kind="quiet"] {{ background: transparent; border-color: transparent;
+  color: {t.text2}; padding: 0 8px; }}
+QPushButton[kind="quiet"]:focus {{ {focus(8, CONTROL_H)} }}
+QPushButton[kind="toast"] {{ background: transparent; border-color: transparent;
+  color: {t.on_ink}; padding: 0 8px; text-decoration: underline; }}
+QPushButton[kind="toast"]:hover {{ background: {t.ink_hover}; }}
+QPushButton[kind="toast"]:focus {{ border: {FOCUS_W}px solid {t.on_ink}; padding: 0 7px;
+  min-height: {CONTROL_H - 4}px; max-height: {CONTROL_H - 4}px; }}
+QPushButton[kind="icon"] {{ background: transparent; border-color: transparent; padding: 0;
+  min-width: {CONTROL_H - 2}px; max-width: {CONTROL_H - 2}px; }}
+QPushButton[kind="icon"]:focus {{ {focus(1, CONTROL_H)}
+  min-width: {CONTROL_H - 4}px; max-width: {CONTROL_H - 4}px; }}
+QPushButton[kind="quiet"]:hover, QPushButton[kind="icon"]:hover {{ background: {t.selected}; }}
+
+QPushButton:disabled {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
+QPushButton[kind="primary"]:disabled, QPushButton[kind="big"]:disabled {{
+  background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
+QPushButton[kind="quiet"]:disabled, QPushButton[kind="icon"]:disabled {{
+  background: transparent; color: {t.text3}; border-color: transparent; }}
+QPushButton::menu-indicator {{ image: none; width: 0; }}
+QToolButton {{ border: 0; border-radius: {R_CONTROL}px; padding: 4px;
+  min-height: {TARGET_MIN - 8}px; min-width: {TARGET_MIN - 8}px; }}
+QToolButton:hover {{ background: {t.selected}; }}
+QToolButton:focus {{ border: {FOCUS_W}px solid {t.focus}; padding: 2px; }}
+"""
+
+
+def _fields(t: Theme) -> str:
+    kinds = ("QLineEdit", "QAbstractSpinBox", "QComboBox")
+    every = ", ".join(kinds)
+
+    def each(suffix: str) -> str:
+        return ", ".join(kind + suffix for kind in kinds)
+
+    thick = f"padding: 0 9px; min-height: {CONTROL_H - 4}px; max-height: {CONTROL_H - 4}px;"
+    return f"""
+{every} {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line_strong};
+  border-radius: {R_CONTROL}px; padding: 0 10px; min-height: {CONTROL_H - 2}px;
+  max-height: {CONTROL_H - 2}px; selection-background-color: {t.live_tint};
+  selection-color: {t.text}; }}
+QLineEdit[kind="search"] {{ border-color: {t.line}; }}
+{each(":read-only")} {{ background: {t.canvas}; }}
+QComboBox:!editable {{ background: {t.surface}; }}
+{each(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
+{each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
+{each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
+QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
+  padding: 0; min-height: 0; }}
+QComboBox::drop-down {{ border: 0; width: 24px; }}
+QComboBox::down-arrow {{ image: none; }}
+QTextEdit, QPlainTextEdit {{ background: {t.surface}; color: {t.text};
+  border: 1px solid {t.line_strong}; border-radius: {R_CONTROL}px; padding: 6px;
+  selection-background-color: {t.live_tint}; selection-color: {t.text}; }}
+QTextEdit:focus, QPlainTextEdit:focus {{ border: {FOCUS_W}px solid {t.focus}; padding: 5px; }}
+QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; padding: 5px; }}
+QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};
+  border-color: {t.sunken}; }}
+QCheckBox, QRadioButton {{ spacing: 8px; min-height: {TARGET_MIN}px; }}
+"""
+
+
+def _views(t: Theme) -> str:
+    return f"""
+QAbstractItemView {{ background: transparent; border: 0; color: {t.text};
+  selection-background-color: {t.selected}; selection-color: {t.text};
+  alternate-background-color: transparent; gridline-color: {t.line}; }}
+QTableView::item, QTreeView::item {{ border-bottom: 1px solid {t.line}; padding: 0 8px; }}
+QTreeView::item {{ min-height: {TABLE_ROW_H - 1}px; }}
+QListView::item {{ border-radius: {R_CONTROL}px; padding: 0 8px; }}
+QAbstractItemView::item:hover {{ background: {t.hover}; }}
+QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }}
+QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
+  border-radius: {R_CONTROL}px; }}
+QHeaderView {{ background: transparent; border: 0; }}
+QHeaderView::section {{ background: transparent; color: {t.text3}; border: 0;
+  border-bottom: 1px solid {t.line}; padding: 0 8px; min-height: {TABLE_ROW_H - 4}px; }}
+QHeaderView::section:hover {{ color: {t.text}; }}
+QTableCornerButton::section {{ background: transparent; border: 0; }}
+"""
+
+
+def _bars(t: Theme) -> str:
+    underline = f"border-bottom: {FOCUS_W}px solid"
+    return f"""
+QScrollBar:vertical {{ width: 12px; background: transparent; margin: 0; }}
+QScrollBar:horizontal {{ height: 12px; background: transparent; margin: 0; }}
+QScrollBar::handle {{ background: {t.line_strong}; border-radius: 2px; }}
+QScrollBar::handle:vertical {{ min-height: 32px; margin: 2px 4px; }}
+QScrollBar::handle:horizontal {{ min-width: 32px; margin: 4px 2px; }}
+QScrollBar::handle:hover {{ background: {t.text3}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+QAbstractScrollArea::corner {{ background: transparent; }}
+QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px; min-height: 6px;
+  max-height: 6px; }}
+QProgressBar::chunk {{ background: {t.live}; border-radius: 3px; }}
+QTabWidget::pane {{ border: 0; border-top: 1px solid {t.line}; }}
+QTabBar {{ background: transparent; }}
+QTabBar::tab {{ background: transparent; color: {t.text2}; border: 0; padding: 8px 0;
+  margin-right: 24px; {underline} transparent; }}
+QTabBar::tab:selected {{ color: {t.text}; {underline} {t.text}; }}
+QTabBar::tab:hover {{ color: {t.text}; }}
+QTabBar::tab:focus {{ {underline} {t.focus}; }}
+"""
+
+
+def _popups(t: Theme) -> str:
+    return f"""
+QToolTip {{ background: {t.ink}; color: {t.on_ink}; border: 0; padding: 6px 8px; }}
+QMenu {{ background: {t.raised}; color: {t.text}; border: 1px solid {t.line_strong};
+  padding: 4px; }}
+QMenu::item {{ padding: 7px 24px 7px 12px; border-radius: {R_CELL}px; }}
+QMenu::icon {{ padding-left: 8px; }}
+QMenu::item:selected {{ background: {t.selected}; }}
+QMenu::item:disabled {{ color: {t.text3}; }}
+QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
+QComboBox QAbstractItemView {{ background: {t.raised}; border: 1px solid {t.line_strong};
+  padding: 4px; }}
+QComboBox QAbstractItemView::item {{ min-height: {TARGET_MIN}px; padding: 0 8px;
+  border-radius: {R_CELL}px; }}
+"""

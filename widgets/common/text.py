@@ -1,0 +1,212 @@
+"""Text on the window: labels that show what a person typed exactly as it was typed.
+
+Qt takes any string that looks like HTML for HTML, in labels and in tool tips. Names, notes and
+log lines are other people's text, so here nothing is ever read as markup.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Literal
+
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QFontMetrics, QKeySequence, QResizeEvent
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from widgets.common import icons, theme
+from widgets.common.layout import row
+from widgets.common.style import repolish
+from widgets.common.theme import ICON, Role, Tone
+
+_TIP_WRAPS_FROM = 60
+
+
+def plain_tip(text: str, key: str = "") -> str:
+    """A tool tip that shows `text` as it is, with the key that does the same behind it.
+
+    Also for ``ToolTipRole`` of models.
+    """
+    if key:
+        text = f"{text} ({native_key(key)})"
+    if len(text) > _TIP_WRAPS_FROM or "<" in text or "&" in text:
+        # Only rich text wraps in a tool tip; "<b>" and "&lt;" would be read as markup.
+        return f'<p style="white-space: pre-wrap">{html.escape(text)}</p>'
+    return text
+
+
+def native_key(key: str) -> str:
+    """A key as this system writes it: ``Ctrl+N``, or ⌘N on a Mac."""
+    return QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)
+
+
+def literal(text: str) -> str:
+    """`text` for buttons and menus, which else swallow an ``&`` as the mark of a key."""
+    return text.replace("&", "&&")
+
+
+class Label(QLabel):
+    """Plain text in a role and a tone.
+
+    With `elide` it gives way when room is short, ends in "…" and has its whole in the tool tip;
+    ``"middle"`` is for paths. `text()` is always the whole.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        role: Role = "body",
+        tone: Tone = "text",
+        *,
+        wrap: bool = False,
+        elide: Literal["", "right", "middle"] = "",
+        align: Literal["left", "right", "center"] = "left",
+        selectable: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._whole = text
+        self._elide = elide
+        self._tip = ""
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setFont(theme.font(role))
+        self.setProperty("tone", tone)
+        self.setWordWrap(wrap)
+        sides = {
+            "left": Qt.AlignmentFlag.AlignLeft,
+            "right": Qt.AlignmentFlag.AlignRight,
+            "center": Qt.AlignmentFlag.AlignHCenter,
+        }
+        upright = Qt.AlignmentFlag.AlignTop if wrap else Qt.AlignmentFlag.AlignVCenter
+        self.setAlignment(sides[align] | upright)
+        if selectable:
+            self.setTextInteractionFlags(
+                Qt.TextInteractionFlag.TextSelectableByMouse
+                | Qt.TextInteractionFlag.TextSelectableByKeyboard
+            )
+        if elide:
+            self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        elif wrap:
+            policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+            policy.setHeightForWidth(True)
+            self.setSizePolicy(policy)
+        self._show()
+
+    def text(self) -> str:
+        return self._whole
+
+    def setText(self, text: str) -> None:
+        if text != self._whole:
+            self._whole = text
+            self._show()
+            if self._elide:
+                self.updateGeometry()
+
+    def set_tip(self, text: str, key: str = "") -> None:
+        """The tool tip; an elided label shows its whole text above it."""
+        self._tip = plain_tip(text, key) if text else ""
+        self._show()
+
+    def tone(self) -> str:
+        return str(self.property("tone"))
+
+    def set_tone(self, tone: Tone) -> None:
+        if tone != self.tone():
+            self.setProperty("tone", tone)
+            repolish(self)
+
+    def set_role(self, role: Role) -> None:
+        self.setFont(theme.font(role))
+        self._show()
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        hint = super().sizeHint()
+        if self._elide:
+            hint.setWidth(self._metrics().horizontalAdvance(self._whole) + 2)
+        return hint
+
+    def minimumSizeHint(self) -> QSize:
+        hint = super().minimumSizeHint()
+        if self._elide:
+            few = self._metrics().horizontalAdvance(self._whole[:3] + "…")
+            hint.setWidth(min(few, self.sizeHint().width()))
+        return hint
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._elide:
+            self._show()
+
+    def _metrics(self) -> QFontMetrics:
+        return QFontMetrics(self.font())
+
+    def _show(self) -> None:
+        shown = self._whole
+        if self._elide and self.width() > 0:
+            mode = (
+                Qt.TextElideMode.ElideMiddle
+                if self._elide == "middle"
+                else Qt.TextElideMode.ElideRight
+            )
+            shown = self._metrics().elidedText(self._whole, mode, self.width())
+        if shown != super().text():
+            super().setText(shown)
+        self.setAccessibleName(self._whole)
+        whole = plain_tip(self._whole) if shown != self._whole else ""
+        self.setToolTip(self._tip or whole)
+
+
+class IconLabel(QLabel):
+    """An icon that cannot be pressed. Without `name_for_ears` it is decoration and stays silent."""
+
+    def __init__(
+        self,
+        name: str,
+        tone: str = "text2",
+        size: int = ICON,
+        *,
+        name_for_ears: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._name, self._tone, self._size = name, tone, size
+        self.setFixedSize(size, size)
+        if name_for_ears:
+            self.setAccessibleName(name_for_ears)
+            self.setToolTip(plain_tip(name_for_ears))
+        self._draw()
+
+    def set_icon(self, name: str, tone: str) -> None:
+        self._name, self._tone = name, tone
+        self._draw()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._draw()
+
+    def _draw(self) -> None:
+        ratio = self.devicePixelRatioF()
+        self.setPixmap(icons.pixmap(self._name, self._tone, self._size, ratio))
+
+
+class Note(QWidget):
+    """A health icon and a sentence: "gpu07 slowed by heat" with its first words in bold."""
+
+    def __init__(
+        self,
+        icon: str,
+        tone: Tone,
+        strong: str,
+        rest: str = "",
+        *,
+        role: Role = "small",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._strong = Label(strong, "strong", tone)
+        self._rest = Label(rest, role, "text2", elide="right")
+        self.setLayout(
+            row(IconLabel(icon, tone, theme.ICON_NAV), self._strong, (self._rest, 1), gap=6)
+        )
+        self.setAccessibleName(f"{strong} {rest}".strip())

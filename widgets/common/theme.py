@@ -1,0 +1,348 @@
+"""The one table of colours, sizes and type of the window. Nothing visible has a number of its own.
+
+How the theme reaches a widget: code that paints asks `current()` each time it paints, and holds
+no colour.  When the theme changes, `look.Look` swaps the table and sets palette and style sheet
+of the application, and Qt itself sends every widget a repaint and a ``StyleChange`` event; so a
+widget that keeps something coloured (an icon, a pen) makes it anew in ``changeEvent``, and nobody
+has to be handed a theme or to connect to a signal.  A theme passed down through every
+constructor was the other way; it makes each delegate and paint function longer for one value
+that is the same everywhere in the process.
+
+Ratios and distances of these colours are claims, kept by ``tests/widgets/test_colours.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+from PySide6.QtGui import QColor, QFont, QFontDatabase
+
+Family = Literal["idle", "live", "warn", "rest", "good", "bad"]
+"""The six meanings a colour can have; every job state belongs to one (`JobState.family`)."""
+
+Tone = Literal[
+    "text", "text2", "text3", "live", "good", "rest", "warn", "bad", "idle", "on_ink", "ink"
+]
+"""What the colour of a text or an icon may be."""
+
+Role = Literal[
+    "wall",
+    "far_large",
+    "far",
+    "ring",
+    "title",
+    "number",
+    "name",
+    "heading",
+    "lead",
+    "strong",
+    "medium",
+    "body",
+    "small",
+    "small_strong",
+    "tiny",
+    "mono",
+]
+"""What a text is for; decides its size and weight."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """One set of colours, as ``#RRGGBB``.
+
+    Attributes:
+        name: ``light`` or ``dark``.
+        curves: Colours of curves in order of use, from the fifth on drawn dashed.
+        high_contrast: Dividers are as dark as edges, and tints are replaced by a 2 px edge.
+    """
+
+    name: Literal["light", "dark"]
+    canvas: str
+    surface: str
+    sunken: str
+    raised: str
+    hover: str
+    selected: str
+    line: str
+    line_strong: str
+    grid: str
+    text: str
+    text2: str
+    text3: str
+    ink: str
+    ink_hover: str
+    on_ink: str
+    focus: str
+    live: str
+    live_tint: str
+    good: str
+    good_tint: str
+    rest: str
+    rest_tint: str
+    warn: str
+    warn_fill: str
+    warn_tint: str
+    bad: str
+    bad_tint: str
+    idle: str
+    idle_tint: str
+    gpu_other: str
+    gpu_other_text: str
+    shadow: str
+    curves: tuple[str, ...]
+    high_contrast: bool = False
+
+    def hex(self, token: str) -> str:
+        """The colour of a token as ``#RRGGBB``; an unknown token is a bug and raises."""
+        value = getattr(self, token)
+        if not isinstance(value, str) or not value.startswith("#"):
+            raise ValueError(f"{token} is not a colour")
+        return value
+
+    def q(self, token: str, alpha: float = 1.0) -> QColor:
+        """The colour of a token, translucent when `alpha` is below 1."""
+        colour = QColor(self.hex(token))
+        if alpha < 1.0:
+            colour.setAlphaF(alpha)
+        return colour
+
+    def fill(self, family: str) -> QColor:
+        """The colour of a *graphic* of a family: amber is lighter there than in text."""
+        return self.q("warn_fill" if family == "warn" else family)
+
+    def tint(self, family: str) -> QColor:
+        """The pale ground of a family."""
+        return self.q(f"{family}_tint")
+
+    def curve(self, index: int, alpha: float = 1.0) -> QColor:
+        """The colour of the n-th curve; from the ninth on grey."""
+        colour = self.curves[index] if 0 <= index < len(self.curves) else self.line_strong
+        result = QColor(colour)
+        if alpha < 1.0:
+            result.setAlphaF(alpha)
+        return result
+
+    def contrasted(self) -> Theme:
+        """This theme for people who ask their system for more contrast."""
+        ground = self.surface
+        return replace(
+            self,
+            line=self.line_strong,
+            grid=self.line_strong,
+            text2=self.text,
+            text3=self.text2,
+            live_tint=ground,
+            good_tint=ground,
+            rest_tint=ground,
+            warn_tint=ground,
+            bad_tint=ground,
+            idle_tint=ground,
+            high_contrast=True,
+        )
+
+
+FAMILIES: tuple[Family, ...] = ("idle", "live", "warn", "rest", "good", "bad")
+
+LIGHT = Theme(
+    name="light",
+    canvas="#F4F3F0",
+    surface="#FFFFFF",
+    sunken="#EAE8E3",
+    raised="#FFFFFF",
+    hover="#F0EEEA",
+    selected="#E9E6E0",
+    line="#E1DED8",
+    line_strong="#85807A",
+    grid="#ECEAE5",
+    text="#1B1A18",
+    text2="#524E48",
+    text3="#67635C",
+    ink="#1B1A18",
+    ink_hover="#3A3732",
+    on_ink="#FFFFFF",
+    focus="#1F5FD6",
+    live="#1F5FD6",
+    live_tint="#E5EDFC",
+    good="#1A7547",
+    good_tint="#E2F3E9",
+    rest="#6A4CB8",
+    rest_tint="#EEE9FA",
+    warn="#8F5600",
+    warn_fill="#BC7405",
+    warn_tint="#FCF0DA",
+    bad="#BD2A22",
+    bad_tint="#FCE8E6",
+    idle="#67635C",
+    idle_tint="#EAE8E3",
+    gpu_other="#CFCBC3",
+    gpu_other_text="#3B3833",
+    shadow="#1B1A18",
+    curves=(
+        "#2B59DC",
+        "#CF7434",
+        "#076245",
+        "#C7227B",
+        "#5F6B02",
+        "#AB6CF2",
+        "#760710",
+        "#2C85A1",
+    ),
+)
+DARK = Theme(
+    name="dark",
+    canvas="#131211",
+    surface="#1B1A18",
+    sunken="#0D0C0B",
+    raised="#24221F",
+    hover="#23211E",
+    selected="#2C2A26",
+    line="#2E2B27",
+    line_strong="#7B756C",
+    grid="#262420",
+    text="#F0EEEA",
+    text2="#B9B4AB",
+    text3="#9A958C",
+    ink="#F0EEEA",
+    ink_hover="#D6D2CA",
+    on_ink="#131211",
+    focus="#7FABFF",
+    live="#7FABFF",
+    live_tint="#18233A",
+    good="#5CC98D",
+    good_tint="#12301F",
+    rest="#B7A3F7",
+    rest_tint="#2A2245",
+    warn="#F2B84B",
+    warn_fill="#F2B84B",
+    warn_tint="#2F230C",
+    bad="#FF8077",
+    bad_tint="#361818",
+    idle="#9A958C",
+    idle_tint="#2A2824",
+    gpu_other="#48443D",
+    gpu_other_text="#DDD9D2",
+    shadow="#000000",
+    curves=(
+        "#7291FE",
+        "#FFBC89",
+        "#13A174",
+        "#FE7FB9",
+        "#96B82D",
+        "#A672B8",
+        "#DB5951",
+        "#76CDF6",
+    ),
+)
+CURVE_NAMES = ("blue", "orange", "teal", "pink", "olive", "violet", "red", "sky")
+SOLID_CURVES = 4
+"""Curves after these are dashed: their lightness repeats, and a print is grey."""
+CURVE_DASH = (6.0, 3.0)
+
+# Space: a grid of 4 px.
+S1, S2, S3, S4, S5, S6, S8 = 4, 8, 12, 16, 20, 24, 32
+PAGE_MARGIN = S6
+CARD_PADDING = S4
+CARD_GAP = S3
+LABEL_GAP = S1
+
+# Corners.
+R_CELL, R_CONTROL, R_CARD = 4, 6, 10
+
+# Heights of what can be pressed, and of rows.
+CONTROL_H, SEGMENTED_H, SEGMENTED_SMALL_H, BIG_H, TARGET_MIN = 32, 28, 26, 42, 28
+ROW_H, ROW_COMPACT_H, TABLE_ROW_H, TABLE_ROW_COMPACT_H, RACK_ROW_H = 52, 36, 36, 30, 54
+HEADER_H, TABS_H = 60, 36
+
+# Icons, and the frame of the window.
+ICON, ICON_NAV, ICON_SMALL, ICON_LARGE = 16, 18, 14, 24
+SIDEBAR_W, SIDEBAR_WIDE_W, RAIL_W = 264, 320, 72
+LIST_W, LIST_NARROW_W, LIST_WIDE_W, LIBRARY_LIST_W = 372, 324, 440, 308
+FORM_MAX_W, TEXT_MAX_CHARS = 860, 90
+RAIL_BELOW_W, ONE_PANE_BELOW_W, WIDE_FROM_W = 1180, 1000, 2400
+FOCUS_W = 2
+
+# What moves, moves this long, and nothing moves longer.
+PANE_MS, TURN_MS, TOAST_MS = 120, 1200, 6000
+
+TYPE: dict[str, tuple[int, int]] = {
+    "wall": (96, 600),
+    "far_large": (40, 600),
+    "far": (32, 600),
+    "ring": (28, 600),
+    "title": (20, 600),
+    "number": (20, 600),
+    "name": (17, 600),
+    "heading": (15, 600),
+    "lead": (15, 400),
+    "strong": (13, 600),
+    "medium": (13, 500),
+    "body": (13, 400),
+    "small": (12, 400),
+    "small_strong": (12, 600),
+    "tiny": (11, 500),
+    "mono": (12, 400),
+}
+"""Role -> pixel size and weight."""
+
+_current: Theme = LIGHT
+_still: bool = False
+
+
+def current() -> Theme:
+    """The theme now. Ask at paint time; do not keep it."""
+    return _current
+
+
+def use(theme: Theme) -> None:
+    """Make `theme` the current one. The running window is changed through `look.Look`."""
+    global _current
+    _current = theme
+
+
+def motion_reduced() -> bool:
+    """Whether nothing may turn or slide: the system's wish or the person's own."""
+    return _still
+
+
+def reduce_motion(reduced: bool) -> None:
+    """Set what `motion_reduced` answers. The running window is changed through `look.Look`."""
+    global _still
+    _still = reduced
+
+
+@cache
+def family(kind: Literal["text", "mono"] = "text") -> str:
+    """The font family: Inter and JetBrains Mono when installed, else the system's own."""
+    installed = set(QFontDatabase.families())
+    wanted: tuple[str, ...]
+    if kind == "mono":
+        wanted = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+        system = QFontDatabase.SystemFont.FixedFont
+    else:
+        wanted = ("Inter",)
+        system = QFontDatabase.SystemFont.GeneralFont
+    own = QFontDatabase.systemFont(system).family()
+    return next((name for name in wanted if name in installed), own)
+
+
+@cache
+def _font(role: str) -> QFont:
+    size, weight = TYPE[role]
+    font = QFont(family("mono" if role == "mono" else "text"))
+    font.setPixelSize(size)
+    font.setWeight(QFont.Weight(weight))
+    if role != "mono":
+        # Figures must not dance while they count; a name looks as typed (Inter's calt turns 2x
+        # into 2×); cv05 gives l a tail, so that l, I and 1 differ in names of nodes and files.
+        for tag, value in (("tnum", 1), ("calt", 0), ("cv05", 1)):
+            font.setFeature(QFont.Tag(tag), value)
+        if size >= 20:
+            font.setLetterSpacing(QFont.SpacingType.PercentageSpacing, 98)
+    return font
+
+
+def font(role: Role = "body") -> QFont:
+    """The font of a role. Set it on widgets, never in the style sheet: a sheet drops `tnum`."""
+    return QFont(_font(role))

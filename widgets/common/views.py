@@ -1,0 +1,57 @@
+"""The looks of tables, trees and lists that a style sheet cannot give."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QListView,
+    QTableView,
+    QTreeView,
+)
+
+from widgets.common import theme
+from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
+
+
+def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
+    """Dress a table, tree or list as all of them are here: rows, no grid, calm header.
+
+    Args:
+        name: What it lists, for those who hear it.
+    """
+    view.setFont(theme.font("body"))
+    view.setAccessibleName(name)
+    view.setFrameShape(QFrame.Shape.NoFrame)
+    view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    view.setMouseTracking(True)
+    if isinstance(view, QTableView):
+        view.setShowGrid(False)
+        view.setWordWrap(False)
+        view.setCornerButtonEnabled(False)
+        view.setTabKeyNavigation(False)  # Tab leaves a table, arrows walk in it
+        view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        view.verticalHeader().hide()
+        view.verticalHeader().setMinimumSectionSize(TARGET_MIN)
+        view.verticalHeader().setDefaultSectionSize(row_h)
+        # Fixed, or a table of 100,000 rows measures each of them.
+        view.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        _dress_header(view.horizontalHeader())
+    elif isinstance(view, QTreeView):
+        view.setUniformRowHeights(True)
+        view.setAllColumnsShowFocus(True)
+        _dress_header(view.header())
+    elif isinstance(view, QListView):
+        view.setUniformItemSizes(True)
+
+
+def _dress_header(header: QHeaderView) -> None:
+    header.setFont(theme.font("small"))
+    header.setHighlightSections(False)
+    header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    header.setStretchLastSection(True)
+    header.setMinimumHeight(TARGET_MIN)
