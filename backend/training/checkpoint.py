@@ -285,11 +285,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def fault_of(path: Path) -> str:
     """Why the checkpoint is not the file that was written, or "". Executes nothing."""
+    if not path.exists():
+        return "the file is missing"
     try:
         record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
     except FileNotFoundError:
-        missing = path if not path.exists() else sidecar_of(path)
-        return f"{missing.name} is missing"
+        return f"its record {sidecar_of(path).name} is missing"
     except (OSError, ValueError) as error:
         return f"its record {sidecar_of(path).name} cannot be read ({error})"
     try:
