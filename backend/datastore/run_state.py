@@ -9,6 +9,7 @@ clocks are compared, and a file that cannot be read changes no state, it only ca
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from enum import Enum
 
 from backend.errors import BackendError
 from backend.node import identity, sweep
+from backend.node.guard import shared_memory_folder
 from backend.node.supervise import final_status
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
@@ -257,7 +259,9 @@ class RunStateReader:
     def _close(self, evidence: Evidence, found: RunState) -> RunState:
         """Write down the end of a run that nobody else will write down, and clear up here."""
         attempt = self._folder.attempt(evidence.run)
-        leftovers = sweep.end_tagged(run_tag(self._folder.job_id, evidence.run), 1.0)
+        tag = run_tag(self._folder.job_id, evidence.run)
+        leftovers = sweep.end_tagged(tag, 1.0)
+        shutil.rmtree(shared_memory_folder(tag), ignore_errors=True)
         launch = self._launch(evidence.run)
         record = run_exit(
             Found(

@@ -23,12 +23,13 @@ from pathlib import Path
 
 from backend.node import linux, sweep
 from backend.node.identity import process, send_signal
+from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
 from backend.records.beat import BEAT_BYTES, BEAT_VARIABLE, Beat, Phase
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.launch import Launch, RankPlan
-from backend.records.layout import JobFolder
+from backend.records.layout import JobFolder, run_tag
 from backend.records.status import RankError, RankExit
 from backend.records.stop import wish_to_stop
 
@@ -46,6 +47,7 @@ _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
 _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
+_WRITE_LIMIT_S = 60.0
 _LOG_TAIL_BYTES = 16_384
 
 
@@ -63,8 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
-    replace_json(folder.attempt(options.run).rank_exit(rank), record.to_dict())
+    insist(folder.attempt(options.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
+
+
+def shared_memory_folder(tag: str) -> Path:
+    """Where the ranks of a run on one node keep what they exchange."""
+    return Path("/dev/shm") / f"ringmaster-{tag.replace('/', '-')}"
 
 
 class Guard:
@@ -93,6 +100,7 @@ class Guard:
         self._log_fd = os.open(
             folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
+        self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._log_begin = 0
         self._next_look_at_lock = 0.0
         self._child = 0
@@ -116,6 +124,7 @@ class Guard:
             self._ask_where()
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         sweep.end(lambda: sweep.descendants(os.getpid()), grace_s, self._reap)
+        self._free_shared_memory()
         error, secondary = self._error_of_rank()
         dump = self._dump()
         if dump:
@@ -193,6 +202,12 @@ class Guard:
             if not users:
                 del environment["TMPDIR"]
         environment.update(self._launch.config.environment)
+        with suppress(OSError):
+            self._shared_memory.mkdir(mode=0o700, exist_ok=True)
+            # Open MPI 5.0 knows the first name, 4.1 the second.
+            for name in ("sm", "vader"):
+                variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
@@ -268,6 +283,13 @@ class Guard:
     def _dump(self) -> str:
         size = os.fstat(self._dump_fd).st_size
         return os.pread(self._dump_fd, min(size, 200_000), 0).decode("utf-8", "replace")
+
+    def _free_shared_memory(self) -> None:
+        """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
+        with suppress(OSError):
+            for segment in self._shared_memory.glob(f"*_segment.*.{self._plan.rank}"):
+                segment.unlink(missing_ok=True)
+            self._shared_memory.rmdir()  # by the last guard of this node; the others fail here
 
     def _error_of_rank(self) -> tuple[RankError | None, bool]:
         try:

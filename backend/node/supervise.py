@@ -16,14 +16,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import identity, linux, sweep, words
-from backend.node.guard import TMPDIR_VARIABLE
+from backend.node import identity, linux, mpi, sweep, words
+from backend.node.guard import TMPDIR_VARIABLE, shared_memory_folder
+from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
@@ -119,7 +120,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                launcher=Path(launch.argv[0]).name if len(launch.ranks) > 1 else "the rank's guard",
+                launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
                 launcher_log=_text_from(self._folder.mpirun_log, log_begin),
@@ -293,6 +294,8 @@ class Supervisor:
         leftovers = sweep.end_tagged(self._tag, 1.0, self._reap)
         # What dropped its environment fell to this process, as the nearest subreaper.
         leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
+        # The guards remove it; one that was killed could not.
+        shutil.rmtree(shared_memory_folder(self._tag), ignore_errors=True)
         self._collect(launch)
         return tuple(dict.fromkeys(leftovers))
 
@@ -304,9 +307,9 @@ class Supervisor:
         status: RunStatus | None = None,
     ) -> RunExit:
         record = run_exit(found, leftovers, _now())
-        _insist(lambda: replace_json(self._attempt.exit, record.to_dict()))
+        insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
-        _insist(lambda: replace_json(self._folder.status, last.to_dict()))
+        insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
         return record
 
 
@@ -331,32 +334,13 @@ def final_status(
 
 
 def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
-    # A window that itself runs under mpirun must not make ours believe it were a rank.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
-    }
+    environment = mpi.environment()
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
     # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
     environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
     environment["TMPDIR"] = str(temporary)
-    if os.geteuid() == 0:
-        for name in ("OMPI", "PRTE"):
-            environment[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
-            environment[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return environment
-
-
-def _insist(write: Callable[[], None]) -> None:
-    """Write the last words of a run, also when the share comes back only after a while."""
-    deadline = time.monotonic() + _WRITE_LIMIT_S
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            return write()
-        time.sleep(1.0)
-    return write()
 
 
 def _last_status(folder: JobFolder) -> RunStatus | None:
@@ -364,6 +348,12 @@ def _last_status(folder: JobFolder) -> RunStatus | None:
         return RunStatus.from_dict(read_json(folder.status))
     except (OSError, ValueError):
         return None
+
+
+def _launcher_name(launch: Launch) -> str:
+    if launch.config.strategy.name == "alone":
+        return "The guard of the rank"
+    return Path(launch.argv[0]).name
 
 
 def _has_begun(status: RunStatus | None) -> bool:
