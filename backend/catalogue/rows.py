@@ -60,7 +60,7 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "error": "" if view.error is None else _json(view.error.to_dict()),
             "notes": view.notes,
             "tags": _json(list(view.tags)),
-            "config": _json(view.config.to_dict()),
+            "config": _json(_without_secrets(view.config)),
             "pins": _json({key: asdict(pin) for key, pin in view.pins.items()}),
             "search": "\n".join((view.id, view.name, view.notes, *view.tags)).casefold(),
         }
@@ -95,6 +95,14 @@ def row_to_job(row: RowMapping) -> JobView | None:
         tags=tuple(json.loads(row["tags"])),
         pins={key: Pin(**pin) for key, pin in json.loads(row["pins"]).items()},
     )
+
+
+def _without_secrets(config: JobConfig) -> dict[str, Any]:
+    """A variable may hold a token: only its name is worth an index."""
+    raw = config.to_dict()
+    if config.environment:
+        raw["environment"] = dict.fromkeys(config.environment, "")
+    return raw
 
 
 @lru_cache(maxsize=4096)

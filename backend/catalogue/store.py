@@ -94,8 +94,15 @@ class Catalogue:
 
     def put_item(self, item: LibraryItem, trusted: str = "") -> None:
         """Add or replace one version. ``trusted``: see `trusted`; "" keeps what was known."""
-        with self._writing() as session:
-            _put_item(session, item, trusted)
+        wanted = {**item_to_row(item), **({"trusted": trusted} if trusted else {})}
+        query = select(*LibraryItemRow.__table__.columns).where(
+            *_is_item(item.kind, item.name, item.version)
+        )
+        with self._reading() as session:
+            known = session.execute(query).mappings().one_or_none()
+        if known is None or any(known[key] != value for key, value in wanted.items()):
+            with self._writing() as session:
+                _put_item(session, item, trusted)
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Every version, by name, newest first."""

@@ -100,3 +100,26 @@ def split_reference(reference: str) -> tuple[str, int | None]:
     if not version.isdecimal() or int(version) < 1:
         raise ValueError(f"“{reference}” should be NAME or NAME@VERSION, such as digits@2")
     return name, int(version)
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of a version. ``path`` is relative, with ``/`` between its parts."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RescanReport:
+    """What a rescan found in the data root, and what it could not read, a sentence each."""
+
+    datasets: int = 0
+    models: int = 0
+    loaders: int = 0
+    jobs: int = 0
+    forgotten: tuple[str, ...] = ()
+    """What the catalogue knew and the data root no longer holds (``dataset digits@2``)."""
+    swept: tuple[str, ...] = ()
+    """Imports that had not come to their end and were cleared away, by name."""
+    problems: tuple[str, ...] = ()

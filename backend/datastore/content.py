@@ -1,0 +1,123 @@
+"""What proves that files are the ones that were imported.
+
+Beside its files each version keeps ``files.sha256``: one line per file, sorted by the bytes of its
+path, just as ``sha256sum`` prints them. The hash of a version is the SHA-256 of that list, so a
+person needs no Ringmaster to verify it::
+
+    cd datasets/digits/v1/files && sha256sum --quiet -c ../files.sha256
+    sha256sum ../files.sha256
+
+Empty folders are kept and not hashed. Hashing gigabytes at every start would cost minutes, so a
+version that was found right once is believed as long as no name, size or time of its files changed
+(`fingerprint`), as git and make believe theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from backend.errors import BackendError
+from backend.records.values import printable
+
+MANIFEST = "files.sha256"
+CHUNK_BYTES = 1 << 20
+_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
+
+
+def manifest(hashes: Mapping[str, str]) -> bytes:
+    """The list of files, from their hashes by path."""
+    lines = []
+    for path, digest in sorted((os.fsencode(path), digest) for path, digest in hashes.items()):
+        # sha256sum marks a line in whose path it had to escape something.
+        mark = b"\\" if b"\\" in path else b""
+        lines.append(mark + digest.encode() + b"  " + path.replace(b"\\", b"\\\\") + b"\n")
+    return b"".join(lines)
+
+
+def read_manifest(content: bytes) -> dict[str, str]:
+    """The hashes by path.
+
+    Raises:
+        ValueError: It is no such list.
+    """
+    hashes = {}
+    for line in content.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError("a line of it is no hash and name")
+        mark, digest, path = match.groups()
+        hashes[os.fsdecode(path.replace(b"\\\\", b"\\") if mark else path)] = digest.decode()
+    return hashes
+
+
+def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Path and status of each file below, in no order; links are not followed."""
+    waiting = [("", os.fspath(folder))]
+    while waiting:
+        prefix, place = waiting.pop()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((path + "/", entry.path))
+                else:
+                    yield path, entry.stat(follow_symlinks=False)
+
+
+def fingerprint(folder: Path) -> str:
+    """A hash of the files' names, sizes and times: it changes whenever one is written to."""
+    seen = hashlib.sha256()
+    for path, status in sorted(walk(folder), key=lambda found: found[0]):
+        seen.update(os.fsencode(path))
+        seen.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
+    return seen.hexdigest()
+
+
+def hash_file(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(CHUNK_BYTES))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+            on_bytes(count)
+    return digest.hexdigest()
+
+
+def compare(
+    what: str,
+    folder: Path,
+    wanted: Mapping[str, str],
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Hash every file in ``folder`` and hold it against ``wanted``; ``what`` begins the sentences.
+
+    Raises:
+        BackendError: A file changed, is missing, or came in addition; it is named.
+    """
+    found = {path for path, _ in walk(folder)}
+    for sentence, paths in (
+        ("is missing {}, which it had when it was imported", wanted.keys() - found),
+        ("holds {}, which was not in it when it was imported", found - wanted.keys()),
+    ):
+        if paths:
+            raise changed(what, sentence.format(in_words(min(paths), len(paths))))
+    for path in sorted(wanted):
+        if hash_file(folder / path, on_bytes) != wanted[path]:
+            raise changed(what, f"was changed after it was imported: {in_words(path)} differs")
+
+
+def changed(what: str, sentence: str) -> BackendError:
+    return BackendError(
+        f"{what} {sentence}.",
+        "Put the file back as it was, or import the folder again as a new version.",
+    )
+
+
+def in_words(path: str, count: int = 1) -> str:
+    """A file's path for a sentence, and how many more there are."""
+    shown = f"“{printable(path, 120)}”"
+    return shown if count == 1 else f"{shown} and {count - 1} more"

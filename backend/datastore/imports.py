@@ -1,0 +1,220 @@
+"""Bringing a folder, a zip file or one file of code into the data root, whole or not at all.
+
+First everything is looked at and refused if need be; then it is copied into a hidden folder, hashed
+on the way, written through to the disk, and renamed to its version. Killed at any moment it leaves
+a hidden folder that no list shows and that the next import of that name clears away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from datetime import UTC, datetime
+from pathlib import Path
+
+from backend.datastore import library_files
+from backend.datastore.content import MANIFEST, fingerprint, manifest
+from backend.datastore.library_files import VersionFolder, kind_folder
+from backend.datastore.sources import Source, SourceFile, look_at_file, look_at_folder
+from backend.datastore.staging import make_staging, stagings, sweep
+from backend.datastore.zip_source import look_at_zip
+from backend.errors import BackendError, Cancelled
+from backend.progress import Progress
+from backend.records.files import FILE_MODE, replace_bytes
+from backend.records.layout import DataRoot
+from backend.records.library import Kind, LibraryItem
+from backend.records.values import name_fault
+
+_SPARE_BYTES = 64_000_000
+_LOOK_S = 0.1
+_MANY = 64
+_FOLDER_MODE = 0o755
+
+
+def import_version(
+    root: DataRoot,
+    kind: Kind,
+    source: Path,
+    name: str,
+    progress: Progress,
+    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+) -> tuple[LibraryItem, str]:
+    """Import ``source`` as the next version of ``name``.
+
+    Args:
+        same: Asked with the hash when all is copied; the version it names is taken instead.
+
+    Returns:
+        The new version and the fingerprint of its files.
+
+    Raises:
+        BackendError: It cannot be imported; nothing was changed.
+        Cancelled: So wished; nothing was changed.
+    """
+    fault = name_fault(name)
+    if fault:
+        raise BackendError(fault)
+    content = _look(kind, source, progress)
+    folder = kind_folder(root, kind)
+    for left in stagings(folder):
+        if left.name == name and left.is_left_over:
+            sweep(left)
+    with _world(root):
+        _refuse_full_disk(root, content.bytes)
+        staging = make_staging(folder, name)
+        try:
+            staging.chmod(_FOLDER_MODE)
+            copy = _Copy(content, staging / kind.content, progress)
+            hashes = copy.run()
+            progress.step(content.bytes, content.bytes, "Writing to the disk")
+            listing = manifest(hashes)
+            replace_bytes(staging / MANIFEST, listing)
+            if copy.syncs_at_end:
+                sync_file_system(staging)
+            for part in (staging / kind.content, staging):
+                library_files.sync_folder(part)
+            item = LibraryItem(
+                kind=kind,
+                name=name,
+                version=0,
+                sha256=hashlib.sha256(listing).hexdigest(),
+                bytes=content.bytes,
+                files=len(content.files),
+                created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                source=os.fsencode(source.absolute()).decode("utf-8", "replace"),
+            )
+            known = same(item.sha256)
+            if known is not None:
+                shutil.rmtree(staging)
+                return known, ""
+            # From here on it cannot be cancelled: the version is about to be seen.
+            progress.step(content.bytes, content.bytes, "Writing to the disk")
+            item = library_files.claim(staging, root, item)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+    return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
+
+
+def _look(kind: Kind, source: Path, progress: Progress) -> Source:
+    if source.is_dir():
+        return look_at_folder(kind, source, progress)
+    if not source.exists():
+        raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
+    if not source.is_file():
+        raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
+    if source.suffix == ".zip" or zipfile.is_zipfile(source):
+        return look_at_zip(kind, source, progress)
+    return look_at_file(kind, source)
+
+
+class _Copy:
+    """All files of a source on their way into a folder, some of them at once."""
+
+    def __init__(self, source: Source, target: Path, progress: Progress) -> None:
+        self._source = source
+        self._target = target
+        self._progress = progress
+        self._given_up = threading.Event()
+        self._done = 0
+        # One call for a whole disk waits for what others write there too, and is still far
+        # quicker than one for each of thousands of files.
+        self.syncs_at_end = sys.platform == "linux" and len(source.files) > _MANY
+        self._lock = threading.Lock()
+
+    def run(self) -> dict[str, str]:
+        """Copy and return each file's hash by path."""
+        self._target.mkdir(mode=_FOLDER_MODE)
+        for folder in self._source.folders:
+            (self._target / folder).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        workers = min(4, os.cpu_count() or 1)
+        todo = iter(self._source.files)
+        with ThreadPoolExecutor(workers) as pool:
+            tasks = [pool.submit(self._copy, todo) for _ in range(workers)]
+            try:
+                self._watch(tasks)
+            except BaseException:
+                self._given_up.set()
+                raise
+        hashes: dict[str, str] = {}
+        for task in tasks:
+            hashes.update(task.result())
+        return hashes
+
+    def _watch(self, tasks: Sequence[Future[dict[str, str]]]) -> None:
+        """Tell how far it is until all is done; the first failure ends the others."""
+        running: set[Future[dict[str, str]]] = set(tasks)
+        while running:
+            done, running = wait(running, _LOOK_S, FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            self._progress.step(self._done, self._source.bytes, "Copying files")
+
+    def _copy(self, todo: Iterator[SourceFile]) -> dict[str, str]:
+        """Copy what no other thread has taken yet."""
+        hashes = {}
+        target = os.fspath(self._target) + os.sep
+        for file in todo:
+            mode = FILE_MODE | 0o111 if file.is_executable else FILE_MODE
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(target + file.path, flags, mode)
+            try:
+                hashes[file.path] = self._source.copy(file, descriptor, self._count)
+                if not self.syncs_at_end:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return hashes
+
+    def _count(self, count: int) -> None:
+        if self._given_up.is_set():
+            raise Cancelled
+        with self._lock:
+            self._done += count
+
+
+def sync_file_system(path: Path) -> None:
+    """Bring all that was written to the file system of ``path`` to its disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _world(root: DataRoot) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise BackendError(
+                f"The disk of the data root {root.path} became full; nothing was imported.",
+                "Make room there and import again.",
+            ) from error
+        raise BackendError(
+            f"The data root {root.path} cannot be written to: {error.strerror or error}.",
+            "Nothing was imported; check that it is mounted and that you may write there.",
+        ) from error
+
+
+def _refuse_full_disk(root: DataRoot, needed: int) -> None:
+    free = shutil.disk_usage(root.path).free
+    if free < needed + _SPARE_BYTES:
+        raise BackendError(
+            f"It needs {needed / 1e9:.2f} GB, and the data root {root.path} has "
+            f"{free / 1e9:.2f} GB left.",
+            "Make room there; nothing was imported.",
+        )

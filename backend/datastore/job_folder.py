@@ -1,0 +1,74 @@
+"""Jobs as a rescan finds them: every folder that can be read, a sentence for each that cannot."""
+
+from __future__ import annotations
+
+import os
+
+from backend.datastore.job_files import read_job
+from backend.errors import BackendError
+from backend.records.files import read_json
+from backend.records.job_view import JobView
+from backend.records.layout import DataRoot
+from backend.records.state import JobState
+from backend.records.status import RunExit, RunStatus
+
+
+class JobFolderReader:
+    """Reads jobs from their folders alone."""
+
+    def __init__(self, root: DataRoot) -> None:
+        self._root = root
+
+    def ids(self) -> list[str]:
+        """Names of the folders of jobs, oldest first.
+
+        Raises:
+            FileNotFoundError: No job was made yet, or the data root is not mounted.
+        """
+        return sorted(name for name in os.listdir(self._root.jobs) if not name.startswith("."))
+
+    def read(self, job_id: str) -> JobView:
+        """What the folder says, without a look at processes: a live job may be gone already.
+
+        Raises:
+            BackendError: The folder is none of a job, or cannot be read.
+        """
+        folder = self._root.job(job_id)
+        file = read_job(folder)
+        status = RunStatus(JobState.CREATED)
+        try:
+            status = RunStatus.from_dict(read_json(folder.status))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            raise BackendError(f"The status of the job {job_id} cannot be read: {error}.") from (
+                error
+            )
+        state, message, failure, ended = status.state, status.message, status.error, ""
+        try:
+            end = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
+            state, message, failure, ended = end.state, end.message, end.error, end.ended
+        except (OSError, ValueError, KeyError, TypeError):
+            # The run goes on, or nobody could write how it ended; the status is what there is.
+            pass
+        return JobView(
+            id=file.id,
+            name=file.name,
+            state=state,
+            config=file.config,
+            created=file.created,
+            run=status.run,
+            epoch=status.epoch,
+            step=status.step,
+            total_steps=status.total_steps,
+            steps_per_epoch=status.steps_per_epoch,
+            metrics=status.metrics,
+            message=message,
+            error=failure,
+            started=status.started,
+            ended=ended,
+            user=file.user,
+            notes=file.notes,
+            tags=file.tags,
+            pins=file.pins,
+        )

@@ -1,0 +1,270 @@
+"""What is to be imported, looked at as a whole before the first byte is written.
+
+A source lists its files and refuses, with the name of the entry, whatever could not be stored, read
+back or shown on every computer that shares the data root. The zip has a module of its own
+(`zip_source`); here are a folder and a single file of code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from backend.datastore.content import CHUNK_BYTES, in_words
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.library import Kind
+
+_NAME_BYTES = 255
+# What tools leave in folders of source code; it would change the hash at each import.
+_LEFT_OUT_OF_SOURCE = frozenset({"__pycache__", ".git", ".hg", ".svn", ".ipynb_checkpoints"})
+_LOOK_EVERY = 2000
+# Below this a thread of its own costs more than it brings.
+_LARGE_BYTES = 8 * CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file to be imported, at ``path`` in its new home; ``key`` is where it comes from."""
+
+    path: str
+    bytes: int
+    key: object
+    is_executable: bool = False
+
+
+class Source(ABC):
+    """What was found fit to import."""
+
+    def __init__(self, files: Sequence[SourceFile], folders: Iterable[str]) -> None:
+        self.files = files
+        self.folders = sorted(folders)
+        """Every folder that is needed, parents first."""
+        self.bytes = sum(file.bytes for file in files)
+
+    @abstractmethod
+    def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
+        """Write the file to a descriptor and return its SHA-256.
+
+        ``on_bytes`` is told of every piece, from any thread; what it raises ends the copy.
+        """
+
+
+class FolderSource(Source):
+    """A folder, or one file of code."""
+
+    def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
+        assert isinstance(file.key, str)
+        try:
+            origin = os.open(file.key, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise BackendError(
+                f"{in_words(file.path)} cannot be read: {error.strerror or error}.",
+                "Nothing was imported.",
+            ) from error
+        try:
+            before = os.fstat(origin)
+            if before.st_size >= _LARGE_BYTES and hasattr(os, "sendfile"):
+                digest, count = _copy_beside_hashing(origin, target, on_bytes)
+            else:
+                digest, count = _copy_plainly(origin, target, on_bytes)
+            after = os.fstat(origin)
+            if (count, before.st_mtime_ns) != (file.bytes, after.st_mtime_ns):
+                raise BackendError(
+                    f"{in_words(file.path)} was written to while it was imported.",
+                    "Import again when nothing writes to the folder.",
+                )
+            return digest
+        finally:
+            os.close(origin)
+
+
+def _copy_plainly(origin: int, target: int, on_bytes: Callable[[int], None]) -> tuple[str, int]:
+    digest, total = hashlib.sha256(), 0
+    while piece := os.read(origin, CHUNK_BYTES):
+        digest.update(piece)
+        write_all(target, piece)
+        total += len(piece)
+        on_bytes(len(piece))
+    return digest.hexdigest(), total
+
+
+def _copy_beside_hashing(
+    origin: int, target: int, on_bytes: Callable[[int], None]
+) -> tuple[str, int]:
+    """Let the kernel copy while a thread hashes: both read the same pages of its cache."""
+    digest, hashed = hashlib.sha256(), 0
+    given_up = threading.Event()
+
+    def hash_all() -> None:
+        nonlocal hashed
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        while not given_up.is_set() and (count := os.preadv(origin, [buffer], hashed)):
+            digest.update(buffer[:count])
+            hashed += count
+
+    with ThreadPoolExecutor(1) as pool:
+        hashing = pool.submit(hash_all)
+        copied = 0
+        try:
+            while count := os.sendfile(target, origin, copied, _LARGE_BYTES):
+                copied += count
+                on_bytes(count)
+            hashing.result()
+        except BaseException:
+            given_up.set()
+            raise
+    return digest.hexdigest(), copied if copied == hashed else -1
+
+
+def write_all(target: int, piece: bytes) -> None:
+    """`os.write` may take only a part, when the disk is nearly full for one."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+def look_at_folder(kind: Kind, path: Path, progress: Progress) -> FolderSource:
+    """List a folder and refuse what cannot be imported; all of it before anything is written.
+
+    A link to a file within the folder is imported as that file: not every share has links.
+    """
+    top = path.resolve()
+    scan = _Scan(kind, top, progress)
+    scan.enter(top, "")
+    if not kind.entry_file:
+        return FolderSource(scan.files, scan.folders)
+    home = home_of(kind.entry_file, [file.path for file in scan.files])
+    files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
+    if kind.entry_file not in {file.path for file in files}:
+        raise no_entry_file(kind, f"The folder {path}")
+    folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
+    return FolderSource(files, filter(None, folders))
+
+
+def home_of(entry_file: str, paths: Collection[str]) -> str:
+    """``"project/src/"`` when all files are in there and the entry file is at its top, else ""."""
+    homes = (path.removesuffix(entry_file) for path in paths if Path(path).name == entry_file)
+    home = min(homes, key=len, default="")
+    return home if all(path.startswith(home) for path in paths) else ""
+
+
+def look_at_file(kind: Kind, path: Path) -> FolderSource:
+    """One file of code stands for a folder that holds just it."""
+    if not kind.entry_file or path.suffix != ".py":
+        raise BackendError(
+            f"{path} is neither a folder nor a zip file.", "Choose a folder or a zip file."
+        )
+    if not os.access(path, os.R_OK):
+        raise BackendError(f"{path} cannot be read.", "Ask its owner for the right to read it.")
+    return FolderSource([SourceFile(kind.entry_file, path.stat().st_size, str(path))], ())
+
+
+def no_entry_file(kind: Kind, where: str) -> BackendError:
+    return BackendError(
+        f"{where} has no {kind.entry_file}, which every {kind.value} needs at its top.",
+        f"Choose the folder or zip file that holds {kind.entry_file}.",
+    )
+
+
+def path_fault(path: str) -> str:
+    """Why a file of this relative path cannot be imported ("holds …"), or ""."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8"
+    if any(unicodedata.category(character) == "Cc" for character in path):
+        return "has a line break or another control character in its name"
+    if any(len(part.encode()) > _NAME_BYTES for part in path.split("/")):
+        return f"has a name of more than {_NAME_BYTES} bytes"
+    return ""
+
+
+class _Scan:
+    """Collects the files below ``top``."""
+
+    def __init__(self, kind: Kind, top: Path, progress: Progress) -> None:
+        self._kind = kind
+        self._top = top
+        self._progress = progress
+        self.files: list[SourceFile] = []
+        self.folders: list[str] = []
+
+    def enter(self, place: Path, prefix: str) -> None:
+        waiting = [(os.fspath(place), prefix)]
+        while waiting:
+            folder, prefix = waiting.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    waiting += [
+                        (entry.path, f"{prefix}{entry.name}/")
+                        for entry in entries
+                        if self._take(entry, prefix + entry.name)
+                    ]
+            except OSError as error:
+                raise BackendError(
+                    f"The folder {in_words(prefix or folder)} cannot be read: "
+                    f"{error.strerror or error}.",
+                    "Ask its owner for the right to read it, or leave it out.",
+                ) from error
+
+    def _take(self, entry: os.DirEntry[str], path: str) -> bool:
+        """Take one entry; True when it is a folder to go on with."""
+        fault = path_fault(path)
+        if fault:
+            raise _refusal(path, fault, "Rename it")
+        if self._kind is not Kind.DATASET and entry.name in _LEFT_OUT_OF_SOURCE:
+            return False
+        if entry.is_dir(follow_symlinks=False):
+            self.folders.append(path)
+            return True
+        origin = entry.path
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            origin = self._behind(entry, path)
+            status = os.stat(origin)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Leave it out")
+        if not os.access(origin, os.R_OK):
+            raise _refusal(path, "cannot be read", "Ask its owner for the right to read it")
+        self.files.append(
+            SourceFile(path, status.st_size, origin, bool(status.st_mode & stat.S_IXUSR))
+        )
+        if len(self.files) % _LOOK_EVERY == 0:
+            self._progress.step(0, 0, f"Looking at {len(self.files)} files")
+        return False
+
+    def _behind(self, link: os.DirEntry[str], path: str) -> str:
+        try:
+            target = Path(link.path).resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise _refusal(path, "is a link that leads nowhere", "Remove the link") from error
+        if not target.is_relative_to(self._top):
+            raise _refusal(
+                path, f"is a link out of the folder, to {target}", "Put the file itself there"
+            )
+        if target.is_dir():
+            raise _refusal(
+                path, "is a link to a folder", "Put the folder itself there, or leave it out"
+            )
+        return str(target)
+
+
+def _refusal(path: str, fault: str, remedy: str) -> BackendError:
+    return BackendError(f"{in_words(path)} {fault}.", f"{remedy}; nothing was imported.")
+
+
+def _thing(mode: int) -> str:
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a device" if stat.S_ISBLK(mode) or stat.S_ISCHR(mode) else "something unknown"

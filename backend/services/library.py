@@ -1,0 +1,401 @@
+"""Datasets, models and loaders: imported, listed, verified, looked into, removed.
+
+The folders in the data root are the truth. The catalogue answers a list at once, after a look at
+the names of the folders that costs no file a read: so what another desktop imported a moment ago
+is there, and while the data root is away the list still is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from backend.catalogue.store import Catalogue
+from backend.datastore import content, library_files, staging
+from backend.datastore.imports import import_version
+from backend.datastore.job_folder import JobFolderReader
+from backend.datastore.library_files import VersionFolder
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.files import read_json, replace_json
+from backend.records.job_view import JobView
+from backend.records.layout import DataRoot
+from backend.records.library import (
+    FileEntry,
+    Kind,
+    LibraryItem,
+    Pin,
+    RescanReport,
+    split_reference,
+)
+from backend.records.preview import ModelCheck, Preview
+from backend.records.values import nearest, printable
+from backend.services import tool_process
+
+
+class _Found(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+T = TypeVar("T", bound=_Found)
+_KEPT_BYTES = 64_000_000
+_PINNED_AS = {
+    Kind.DATASET: ("dataset", "validation_dataset"),
+    Kind.LOADER: ("loader", "validation_loader"),
+    Kind.MODEL: ("model",),
+}
+
+
+class LibraryService:
+    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread.
+
+    ``see_job`` says how a job is now; left out, its folder is believed. ``cache`` is a folder on
+    this computer for what previews and checks found.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        catalogue: Catalogue,
+        cache: Path,
+        see_job: Callable[[str], JobView] | None = None,
+    ) -> None:
+        self._root = root
+        self._catalogue = catalogue
+        self._cache = cache
+        self._jobs = JobFolderReader(root)
+        self.see_job = see_job or self._jobs.read
+
+    def import_item(
+        self,
+        kind: Kind,
+        source: Path,
+        name: str,
+        progress: Progress | None = None,
+        *,
+        reuse_same: bool = False,
+    ) -> LibraryItem:
+        """Import a folder, a zip file or (as a model or loader) one ``.py`` as the next version.
+
+        The same files again are a version of their own: whoever imports asks for one. With
+        ``reuse_same`` the newest version with just these files is taken instead.
+        """
+        same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
+        item, trusted = import_version(self._root, kind, source, name, progress or Progress(), same)
+        self._catalogue.put_item(item, trusted)
+        return item
+
+    def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
+        """Every version, by name, newest first."""
+        self._notice(kind)
+        return self._catalogue.items(kind)
+
+    def show(self, kind: Kind, reference: str) -> LibraryItem:
+        """One version; ``reference`` is a name (its newest version) or ``name@version``."""
+        item = library_files.read_item(self._folder(kind, reference))
+        self._catalogue.put_item(item)
+        return item
+
+    def content(self, kind: Kind, reference: str) -> Path:
+        """The folder with the user's files."""
+        folder = self._folder(kind, reference)
+        library_files.read_item(folder)
+        return folder.content
+
+    def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
+        return library_files.list_files(self._folder(kind, reference))
+
+    def text(self, kind: Kind, reference: str, path: str) -> str:
+        """One of the user's files, to be shown; at most a megabyte of it."""
+        return library_files.read_text(self._folder(kind, reference), path)
+
+    def pin(self, kind: Kind, reference: str) -> Pin:
+        """The exact version that is meant now."""
+        item = library_files.read_item(self._folder(kind, reference))
+        return Pin(item.name, item.version, item.sha256)
+
+    def verify(
+        self,
+        kind: Kind,
+        pin: Pin,
+        progress: Progress | None = None,
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """See that the files are those that were pinned.
+
+        They are hashed when that was never done here, or when a name, size or time among them
+        changed since; with ``thorough`` always, which finds what a failing disk did as well.
+
+        Raises:
+            BackendError: They are not; the first file that differs is named.
+        """
+        folder = VersionFolder(self._root, kind, pin.name, pin.version)
+        item = library_files.read_item(folder)
+        listing, hashes = library_files.read_hashes(folder)
+        what = f"The {folder.words}"
+        if hashlib.sha256(listing).hexdigest() != pin.sha256:
+            raise content.changed(what, "is not the one that was pinned: its files are others")
+        with _world(f"{what} cannot be verified"):
+            before = content.fingerprint(folder.content)
+            known = self._catalogue.trusted(kind, pin.name, pin.version)
+            if before != known or thorough:
+                tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
+                content.compare(what, folder.content, hashes, tell)
+                self._catalogue.put_item(item, before)
+
+    def remove(self, kind: Kind, reference: str) -> LibraryItem:
+        """Move a version to the trash of the data root; refused while a live job uses it."""
+        folder = self._folder(kind, reference)
+        item = library_files.read_item(folder)
+        for view in self._pinned_by(kind, item):
+            if view.state.is_live:
+                raise BackendError(
+                    f"The {folder.words} is in use by the job “{printable(view.name)}” "
+                    f"({view.id}), which is {view.state.word.lower()}.",
+                    "Stop the job first.",
+                )
+        today = datetime.now(UTC)
+        record = {"removed": today.isoformat(timespec="seconds"), "item": item.to_dict()}
+        place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
+        with _world(f"The {folder.words} cannot be moved to the trash"):
+            library_files.move_to_trash(folder, record, place)
+        self._catalogue.forget_item(kind, item.name, item.version)
+        return item
+
+    def preview(
+        self,
+        dataset: str,
+        loader: str,
+        split: str = "training",
+        progress: Progress | None = None,
+    ) -> Preview:
+        """Look at a dataset through a loader, in a process of its own; known results are kept."""
+        data = self.show(Kind.DATASET, dataset)
+        code = self.show(Kind.LOADER, loader)
+        found = self._kept(
+            ("preview", data.sha256, code.sha256, split),
+            Preview.from_dict,
+            lambda: tool_process.preview(
+                self.content(Kind.LOADER, code.reference),
+                self.content(Kind.DATASET, data.reference),
+                split,
+                progress=progress,
+            ),
+        )
+        if split == "training":
+            warning = next((fault.sentence for fault in found.faults), "")
+            facts: dict[str, Any] = {"items": found.count, "seen_through": code.reference}
+            if found.classes and found.is_complete:
+                facts["classes"] = len(found.classes)
+            self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
+        return found
+
+    def check_model(
+        self,
+        model: str,
+        dataset: str = "",
+        loader: str = "",
+        progress: Progress | None = None,
+    ) -> ModelCheck:
+        """Build a model, and try a batch where data is given, in a process of its own."""
+        item = self.show(Kind.MODEL, model)
+        code = self.show(Kind.LOADER, loader) if loader else None
+        data = self.show(Kind.DATASET, dataset) if dataset else None
+        found = self._kept(
+            (
+                "check",
+                item.sha256,
+                code.sha256 if code else "",
+                data.sha256 if data else "",
+            ),
+            ModelCheck.from_dict,
+            lambda: tool_process.check_model(
+                self.content(Kind.MODEL, item.reference),
+                self.content(Kind.LOADER, code.reference) if code else None,
+                self.content(Kind.DATASET, data.reference) if data else None,
+                progress=progress,
+            ),
+        )
+        facts = {
+            "parameters": found.parameters,
+            "trainable_parameters": found.trainable_parameters,
+            "parameter_bytes": found.parameter_bytes,
+        }
+        self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
+        return found
+
+    def rescan(self, progress: Progress | None = None) -> RescanReport:
+        """Read the whole data root into the catalogue, whatever the catalogue held before."""
+        progress = progress or Progress()
+        counts: dict[str, int] = {}
+        forgotten: list[str] = []
+        swept: list[str] = []
+        problems: list[str] = []
+        for kind in Kind:
+            items = []
+            for folder in self._versions(kind):
+                progress.step(0, 0, f"Reading {kind.folder}")
+                try:
+                    items.append(library_files.read_item(folder))
+                except BackendError as error:
+                    problems.append(error.sentence)
+            for left in staging.stagings(library_files.kind_folder(self._root, kind)):
+                if left.is_left_over:
+                    staging.sweep(left)
+                    swept.append(f"{kind.value} {left.name}")
+            gone = {(i.name, i.version) for i in self._catalogue.items(kind)}
+            gone -= {(item.name, item.version) for item in items}
+            forgotten += [f"{kind.value} {name}@{version}" for name, version in sorted(gone)]
+            self._catalogue.sync_items(kind, items, gone)
+            counts[kind.folder] = len(items)
+        views = []
+        ids = self._job_ids()
+        for number, job_id in enumerate(ids):
+            progress.step(number, len(ids), "Reading jobs")
+            try:
+                views.append(self._jobs.read(job_id))
+            except BackendError as error:
+                problems.append(error.sentence)
+        lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
+        self._catalogue.put_jobs(views)
+        self._catalogue.forget_jobs(lost)
+        return RescanReport(
+            **counts,
+            jobs=len(views),
+            forgotten=(*forgotten, *(f"job {job_id}" for job_id in lost)),
+            swept=tuple(swept),
+            problems=tuple(problems),
+        )
+
+    def _folder(self, kind: Kind, reference: str) -> VersionFolder:
+        """The folder that a reference means; of a name alone, the newest version's."""
+        try:
+            name, version = split_reference(reference)
+        except ValueError as error:
+            raise BackendError(f"{error}.") from error
+        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+            try:
+                names = library_files.names(self._root, kind)
+            except FileNotFoundError:
+                names = []
+            found = library_files.versions(self._root, kind, name) if name in names else []
+        if version is not None and name in names:
+            return VersionFolder(self._root, kind, name, version)
+        if not found:
+            near = nearest(name, tuple(names))
+            raise BackendError(
+                f"There is no {kind.value} “{printable(reference)}”.",
+                f"Did you mean “{near}”?"
+                if near and near != name
+                else f"Import it first, or see the list of {kind.folder}.",
+            )
+        return VersionFolder(self._root, kind, name, found[0])
+
+    def _notice(self, kind: Kind) -> None:
+        """Take into the catalogue what another desktop imported or removed meanwhile."""
+        folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
+        if not folders and not library_files.kind_folder(self._root, kind).is_dir():
+            # Nothing was imported yet, or the data root is not mounted just now.
+            return
+        known = {(item.name, item.version) for item in self._catalogue.items(kind)}
+        fresh = []
+        for key in folders.keys() - known:
+            # A folder that cannot be read is told by a rescan; a list shows what can be used.
+            with contextlib.suppress(BackendError):
+                fresh.append(library_files.read_item(folders[key]))
+        gone = known - folders.keys()
+        if fresh or gone:
+            self._catalogue.sync_items(kind, fresh, gone)
+
+    def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
+        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+            try:
+                return tuple(library_files.found(self._root, kind))
+            except FileNotFoundError:
+                return ()
+
+    def _job_ids(self) -> Sequence[str]:
+        with _world(f"The jobs in {self._root.path} cannot be listed"):
+            try:
+                return self._jobs.ids()
+            except FileNotFoundError:
+                return ()
+
+    def _with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
+        for version in library_files.versions(self._root, kind, name):
+            with contextlib.suppress(BackendError):
+                item = library_files.read_item(VersionFolder(self._root, kind, name, version))
+                if item.sha256 == sha256:
+                    return item
+        return None
+
+    def _pinned_by(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
+        """Every job that uses a version, as it is now."""
+        for job_id in self._job_ids():
+            try:
+                pins = self._jobs.read(job_id).pins
+            except BackendError:
+                # What cannot be read cannot train either.
+                continue
+            used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
+            if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
+                yield self.see_job(job_id)
+
+    def _kept(
+        self,
+        key: tuple[str, ...],
+        read: Callable[[dict[str, Any]], T],
+        find: Callable[[], T],
+    ) -> T:
+        """A result of a tool, kept by the hashes of all that went into it."""
+        place = self._cache / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
+        with contextlib.suppress(OSError, ValueError):
+            return read(read_json(place, _KEPT_BYTES))
+        found = find()
+        # A full disk here costs only that it is found out again.
+        with contextlib.suppress(OSError):
+            self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_json(place, found.to_dict(), mode=0o600)
+        return found
+
+    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> None:
+        merged = {**item.facts, **facts, "warning": warning}
+        if not warning:
+            del merged["warning"]
+        if merged == item.facts:
+            return
+        known = replace(item, facts=merged)
+        # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
+        with contextlib.suppress(OSError):
+            library_files.write_item(
+                VersionFolder(self._root, item.kind, item.name, item.version).path, known
+            )
+        self._catalogue.put_item(known)
+
+
+class _Bytes:
+    """Adds up bytes for a `Progress`."""
+
+    def __init__(self, progress: Progress, total: int, what: str) -> None:
+        self._progress, self._total, self._what = progress, total, what
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._progress.step(self._done, self._total, self._what)
+
+
+@contextlib.contextmanager
+def _world(what: str) -> Iterator[None]:
+    """Put an error of the file system into words; ``what`` begins the sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{what}: {error.strerror or error}.") from error
