@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, this_computer
-from backend.node import check
+from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
 from backend.records.job import THIS_COMPUTER
@@ -56,11 +56,11 @@ class NodeService:
                 f"There is no node “{printable(name)}”.",
                 f"Did you mean “{near}”?" if near else f"There is {', '.join(known)}.",
             )
-        return check.findings(self._places(), smoke=True)
+        return findings(self._places(), smoke=True)
 
     def doctor(self) -> tuple[Finding, ...]:
         """What is installed, what is missing, and what mends it."""
-        return check.findings(self._places())
+        return findings(self._places())
 
     def rooms(self) -> tuple[NodeRoom, ...]:
         """What the nodes offer a job."""
@@ -83,5 +83,5 @@ class NodeService:
             )
         return self._mpirun
 
-    def _places(self) -> check.Places:
-        return check.Places(self._root.path, self._catalogue, self._python)
+    def _places(self) -> Places:
+        return Places(self._root.path, self._catalogue, self._python)

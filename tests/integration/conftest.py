@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from backend.services.workplace import Services, open_services
 
 from backend.node import sweep
 from backend.records.job_view import JobView
 from backend.records.layout import run_tag
 from backend.records.library import Kind
 from backend.records.state import JobState
+from backend.services.workplace import Services, open_services
 from tests.integration.tiny import write_sources
-
 
 WORKING = (JobState.TRAINING, JobState.EVALUATING, JobState.SAVING)
 

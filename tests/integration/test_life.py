@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from backend.services.workplace import Services
 
 from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError
@@ -24,6 +23,7 @@ from backend.records.job_view import JobView
 from backend.records.layout import JobFolder
 from backend.records.library import Kind
 from backend.records.state import JobState
+from backend.services.workplace import Services
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import LOADER, MODEL, raw_job
 
