@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.datastore.content import hash_file, manifest
-from backend.datastore.sources import look_at_folder
 from backend.progress import Progress
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services
@@ -26,20 +23,11 @@ def create_example(
     """Import the example, unless just that is there, and make a job of it; starts nothing."""
     raw = services.jobs.read_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-        item = _imported(services, kind, progress or Progress())
+        # A user may have versions of that name that are not the example's.
+        item = services.library.import_item(
+            kind, EXAMPLE / kind.value, NAME, progress, reuse_same=True
+        )
         raw[kind.value] = item.reference
     raw["name"] = f"digits, {workers} {'worker' if workers == 1 else 'workers'}"
     raw["placement"] = [{"node": THIS_COMPUTER, "processes": workers}]
     return services.jobs.create(raw, progress)
-
-
-def _imported(services: Services, kind: Kind, progress: Progress) -> LibraryItem:
-    """The version that is the example's; a user may have versions of that name that are not."""
-    source = EXAMPLE / kind.value
-    listed = look_at_folder(kind, source, progress).files
-    hashes = {file.path: hash_file(source / file.path) for file in listed}
-    wanted = hashlib.sha256(manifest(hashes)).hexdigest()
-    for item in services.library.list(kind):
-        if (item.name, item.sha256) == (NAME, wanted):
-            return item
-    return services.library.import_item(kind, source, NAME, progress=progress)

@@ -44,6 +44,7 @@ from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import JobChecker, check_size, rates, read_job_file
 from backend.services.run_start import RunStarter
+from backend.services.tool_process import ToolError
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -132,7 +133,9 @@ class JobService:
         """
         checked = self._checker.check(raw)
         if checked.config is not None and not checked.faults:
-            check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
+            # A loader may need what only the job gives it; then the ranks will say what is wrong.
+            with contextlib.suppress(ToolError):
+                check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
         if checked.faults or checked.config is None:
             raise BackendError(
                 " ".join(fault.sentence for fault in checked.faults),

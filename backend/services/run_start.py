@@ -57,7 +57,8 @@ class RunStarter:
         """Start run ``run``; False when another desktop, or a second click, was first.
 
         ``run`` is the number after the run that was seen to be over: counting anew here could
-        begin one beside a run that another desktop has started since. A run that resumes nothing begins with empty folders: what earlier runs left is moved.
+        begin one beside a run that another desktop has started since. A run that resumes nothing
+        begins with empty folders: what earlier runs left is moved.
 
         Raises:
             BackendError: The job cannot run as it was made, or its supervisor did not start.
@@ -83,15 +84,16 @@ class RunStarter:
         """What the supervisor will execute, and which rank runs where."""
         rooms = self._nodes.rooms()
         ranks = rank_plans(config, rooms)
-        launcher = self._nodes.launcher()
+        # One process by itself needs no mpirun, so it runs where there is none.
+        found = None if config.strategy.name == "alone" else self._nodes.mpirun()
         argv = mpirun.command(
             config,
             ranks,
             job_folder=str(self._root.job(job_id).path.absolute()),
             run=run,
             python=self._python,
-            mpirun=launcher.path,
-            version=launcher.major,
+            mpirun=found.path if found is not None else "",
+            version=found.major if found is not None else 5,
             cores={room.node: room.cores for room in rooms},
         )
         return argv, ranks

@@ -11,8 +11,11 @@ from backend.node import sweep
 from backend.records.job_view import JobView
 from backend.records.layout import run_tag
 from backend.records.library import Kind
+from backend.records.state import JobState
 from backend.services.workplace import Services, open_services
 from tests.integration.tiny import write_sources
+
+WORKING = (JobState.TRAINING, JobState.EVALUATING, JobState.SAVING)
 
 
 @pytest.fixture
@@ -44,8 +47,8 @@ def services(tmp_path: Path, opened: Callable[[], Services]) -> Services:
 
 
 def is_training(view: JobView) -> bool:
-    """Steps were made; or it is over, and the test shall say why."""
-    return view.step > 0 or not view.state.is_live
+    """Steps are made; or it is over, and the test shall say why."""
+    return view.state in WORKING or not view.state.is_live
 
 
 def leftovers(view: JobView) -> list[int]:
