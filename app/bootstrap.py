@@ -7,6 +7,7 @@ appears whole in two.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from functools import partial
@@ -42,10 +43,21 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 _HEARTBEAT_MS = 200
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
 def main(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
-    """Open the window and stay until it is closed; returns the exit code."""
+    """Open the window and stay until it is closed; returns the exit code.
+
+    Raises:
+        BackendError: There is no display to open it on.
+    """
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
+        # Qt itself would abort the process, with words for programmers.
+        raise BackendError(
+            "There is no display here to open the window on.",
+            "Use a subcommand (main.py --help), or start it where a screen is.",
+        )
     app = QApplication(sys.argv[:1])
     app.setApplicationName("Ringmaster")
     app.setDesktopFileName("ringmaster")

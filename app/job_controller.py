@@ -26,7 +26,6 @@ from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 
 _NEW_JOB: Mapping[str, Any] = {
-    "name": "",
     "epochs": 10,
     "batch_size": 32,
     "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
@@ -160,8 +159,16 @@ class JobController(QObject):
 
     @Slot()
     def new_job(self) -> None:
-        self._form.show_draft(JobDraft(_NEW_JOB))
+        self._form.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
         self.form_wished.emit()
+
+    def _free_name(self) -> str:
+        """A name nobody has to think of: "job 7"."""
+        taken = {view.name for view in self._page.model.views()}
+        number = len(taken) + 1
+        while f"job {number}" in taken:
+            number += 1
+        return f"job {number}"
 
     def new_job_with(self, kind: Kind, reference: str) -> None:
         """A new job with this dataset, model or loader; its namesakes are chosen beside it."""

@@ -59,6 +59,9 @@ class MainWindow(QMainWindow):
         content.setObjectName("window")
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
         self.setCentralWidget(content)
+        # Else the first button would have the focus, and its ring, before anybody pressed a key.
+        content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        content.setFocus()
         self.toast = Toast(self._stack)
         self._past: list[str] = []
         self._future: list[str] = []

@@ -302,6 +302,8 @@ class SideBar(QWidget):
         rest = len(views) - _RUNNING_SHOWN
         self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
+        for rule in self._rules:
+            rule.setVisible(not self._narrow or bool(views))
 
     def show_reading(self, reading: NodeReading) -> None:
         state = health(reading)

@@ -53,7 +53,8 @@ class CheckpointModel(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return self._metric if section == 3 and self._metric else _TITLES[section]
+            metric = self._metric.removeprefix("validation/")
+            return metric[:1].upper() + metric[1:] if section == 3 and metric else _TITLES[section]
         return None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -80,7 +81,7 @@ class CheckpointModel(QAbstractTableModel):
             formats.disk(one.bytes),
             formats.moment_long(moment_of(one.created), now),
             ", ".join(marks),
-            one.sha256[:12],
+            one.sha256[:8],
         )[index.column()]
 
 
@@ -105,7 +106,6 @@ class CheckpointsTab(QWidget):
         dress(self._table, "Checkpoints")
         header = self._table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(6, QHeaderView.ResizeMode.Stretch)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from it", icon="play")
         self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))

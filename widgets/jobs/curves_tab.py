@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from backend.records.job_view import JobView
@@ -31,8 +32,18 @@ _TITLES = {
     "gradient_norm": "Gradient norm",
     "samples_per_second": "Samples per second",
 }
-_SMALL_COLUMNS = 3
+_SMALL_LEAST_W = 210
 _LARGE_H, _SMALL_H = 260, 150
+
+
+class _LargePlot(CurvePanel):
+    """As high as the small ones below leave room, and never lower than can be read."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(2 * _LARGE_H, _LARGE_H)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LARGE_H, 200)
 
 
 class _SmallPlot(Card):
@@ -68,6 +79,7 @@ class CurvesTab(QWidget):
         self._data: dict[str, CurveData] = {}
         self._small: dict[str, _SmallPlot] = {}
         self._axis = XAxis.STEP
+        self._columns = 0
         self._starts: dict[int, RunStart] = {}
         self._failed_step: int | None = None
         self._smoothing = Slider(smoothing, name="Smoothing")
@@ -83,8 +95,7 @@ class CurvesTab(QWidget):
         menu.addAction("This plot as PNG", self._save_png)
         menu.addAction("This plot as SVG", self._save_svg)
         save.setMenu(menu)
-        self._loss = CurvePanel("Loss", link=self._link)
-        self._loss.setMinimumHeight(_LARGE_H)
+        self._loss = _LargePlot("Loss", link=self._link)
         self._loss.set_empty_text("The first points come with the first steps")
         head = row(
             Label("Loss", "heading"),
@@ -169,7 +180,7 @@ class CurvesTab(QWidget):
         if failed != self._failed_step:
             self._failed_step = failed
             self._mark()
-        self.ranks.show_ranks(view.rank_step_ms)
+        self.ranks.show_ranks(view.rank_step_ms if view.state.is_live else ())
 
     def toggle_log(self) -> None:
         self._log.toggle()
@@ -192,7 +203,7 @@ class CurvesTab(QWidget):
             base = name.removeprefix("validation/")
             plot = self._small.get(base)
             if plot is None:
-                plot = _SmallPlot(_TITLES.get(base, base), self._link)
+                plot = _SmallPlot(_title(base), self._link)
                 plot.panel.set_axis(self._axis)
                 plot.panel.set_smoothing(self._smoothing.share())
                 self._small[base] = plot
@@ -211,8 +222,15 @@ class CurvesTab(QWidget):
     def _lay_out(self) -> None:
         """What the user measured comes before what is measured always."""
         order = sorted(self._small, key=lambda name: (name in _OWN, name))
+        columns = max(1, min(3, self.width() // _SMALL_LEAST_W))
+        self._columns = columns
         for index, name in enumerate(order):
-            self._grid.addWidget(self._small[name], index // _SMALL_COLUMNS, index % _SMALL_COLUMNS)
+            self._grid.addWidget(self._small[name], index // columns, index % columns)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if max(1, min(3, self.width() // _SMALL_LEAST_W)) != self._columns:
+            self._lay_out()
 
     def _panels(self) -> list[CurvePanel]:
         return [self._loss, *(plot.panel for plot in self._small.values())]
@@ -275,7 +293,7 @@ class CurvesTab(QWidget):
         plots = [("Loss", "train", "loss"), ("Loss", "validation", "validation/loss")]
         curves = [(plot, name, self._data[key]) for plot, name, key in plots if key in self._data]
         curves += [
-            (_TITLES.get(base, base), key, self._data[key])
+            (_title(base), key, self._data[key])
             for base in self._small
             for key in (base, f"validation/{base}")
             if key in self._data
@@ -289,3 +307,8 @@ class CurvesTab(QWidget):
     @Slot()
     def _save_svg(self) -> None:
         self.save_requested.emit(f"{self._name}.svg", self._loss.svg())
+
+
+def _title(name: str) -> str:
+    """A metric as a heading; the user's own names keep their letters after the first."""
+    return _TITLES.get(name, name[:1].upper() + name[1:])

@@ -30,7 +30,16 @@ from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.state_badge import turns
 from widgets.common.text import Label
-from widgets.common.theme import HEADER_H, LIST_NARROW_W, LIST_W, ONE_PANE_BELOW_W, S2, S3, S4
+from widgets.common.theme import (
+    HEADER_H,
+    LIST_NARROW_W,
+    LIST_W,
+    ONE_PANE_BELOW_W,
+    RAIL_W,
+    S2,
+    S3,
+    S4,
+)
 from widgets.common.views import dress
 from widgets.jobs.first_start import FirstStart
 from widgets.jobs.job_delegate import JobDelegate
@@ -245,7 +254,7 @@ class JobsPage(QWidget):
         return super().eventFilter(watched, event)
 
     def _fit(self) -> None:
-        narrow = self.width() < ONE_PANE_BELOW_W - 264
+        narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_narrow(narrow)
         has_open = bool(self._open_id) and not self._wants_list
         self._list_pane.setVisible(not narrow or not has_open)

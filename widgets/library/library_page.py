@@ -27,6 +27,7 @@ from widgets.common.theme import (
     LIBRARY_LIST_W,
     ONE_PANE_BELOW_W,
     PAGE_MARGIN,
+    RAIL_W,
     S1,
     S2,
     S3,
@@ -349,7 +350,7 @@ class LibraryPage(QWidget):
 
     def _fit(self) -> None:
         """Below the width for both there is the list or the detail."""
-        narrow = self.width() < ONE_PANE_BELOW_W - 250
+        narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self._back_button.setVisible(narrow)
         opened = self._entry is not None and not self._wants_list
         self._list_pane.setVisible(not narrow or not opened)
