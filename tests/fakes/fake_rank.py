@@ -147,6 +147,8 @@ def main() -> None:
     if os.environ.get("FAKE_MPI"):
         library = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
         assert library.MPI_Init(None, None) == 0
+    if doing == "slow":
+        time.sleep(7)
     if doing == "setup":
         while True:
             beat.beat(Phase.SETUP)
