@@ -69,12 +69,20 @@ class Source:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
+        self._owned: dict[str, bool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _register, (self.folder, self.name)
 
     def owns(self, top: str) -> bool:
         """Whether ``import top`` in a file of this folder means a file or package of it."""
+        # Remembered, because an import may stand in __getitem__ and run for every item.
+        known = self._owned.get(top)
+        if known is None:
+            known = self._owned[top] = self._look_for(top)
+        return known
+
+    def _look_for(self, top: str) -> bool:
         spec = PathFinder.find_spec(top, [str(self.folder)])
         if spec is None:
             return False
@@ -122,7 +130,9 @@ class Source:
                     del sys.modules[name]
 
     def _holds(self, module: ModuleType) -> bool:
-        places = [getattr(module, "__file__", None), *getattr(module, "__path__", [])]
+        # Not getattr: modules such as torch.classes answer to every name.
+        known = vars(module)
+        places = [known.get("__file__"), *known.get("__path__", ())]
         inside = f"{self.folder}{os.sep}"
         return any(isinstance(place, str) and place.startswith(inside) for place in places)
 
@@ -284,6 +294,10 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
             model(data)
     finally:
         model.train(training)
+    # Keras makes a layer's container of parameters when they are asked for, and with it new keys
+    # of the state; asked for here, the keys are the same in every process.
+    for module in list(model.modules()):
+        list(module.parameters(recurse=False))
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:
@@ -498,6 +512,13 @@ class UserLoader:
                 f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, no class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
+        import torch
+
+        if issubclass(made_by, torch.utils.data.IterableDataset):
+            raise UserCodeError(
+                f"{class_name} is an IterableDataset, which cannot be shared out among processes.",
+                "Give it the methods __getitem__ and __len__ of a torch.utils.data.Dataset.",
+            )
         for method, does in (("__getitem__", "gives one item"), ("__len__", "counts them")):
             if not callable(getattr(made_by, method, None)):
                 raise UserCodeError(
@@ -505,8 +526,9 @@ class UserLoader:
                     f"Add {method} to {class_name}; a dataset without an end cannot be "
                     "shared out among processes.",
                 )
+        make: Any = made_by
         with self._source.loading(), calling(f"{class_name}()", self._source):
-            dataset = made_by(str(files))
+            dataset = make(str(files))
         return UserData(self._source, class_name, dataset)
 
 
@@ -599,15 +621,18 @@ def calling(what: str, source: Source | None = None) -> Iterator[None]:
     except (BackendError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         raise explain(error, what, source) from error
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the computer or of a GPU was too small."""
     import torch
 
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in _text(error)
+    return isinstance(
+        error, (MemoryError, torch.OutOfMemoryError)
+    ) or "DefaultCPUAllocator" in _text(error)
 
 
 _PIP_NAMES = {

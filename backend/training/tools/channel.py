@@ -1,0 +1,167 @@
+"""How a tool gets its request, tells how far it is, and hands its result back.
+
+A user's code runs in the same process and may print anything, close standard output, leave
+processes behind or end Python. So the result is a file of its own, written whole; progress is
+another; and standard input is a rope to the desktop: when it breaks, the desktop is gone and the
+tool ends with everything it started.
+
+``python -m backend.training.tools.NAME REQUEST RESULT PROGRESS``, three paths. Exit code 0: the
+result stands in RESULT; 1: an error stands there. No RESULT: the process was ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from backend.errors import BackendError
+from backend.records.files import replace_json
+from backend.training.user_code import UserCodeError, is_out_of_memory
+
+_PR_SET_CHILD_SUBREAPER = 36
+_REPORT_INTERVAL_S = 0.1
+_KILL_S = 3.0
+"""A killed process is gone in milliseconds, or stands in a share that hangs and stays."""
+
+
+class Report:
+    """Where the tool is now; what the desktop shows, and names when the tool is ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self._said = ""
+        self._said_at = 0.0
+
+    def __call__(self, what: str, done: float = 0, total: float = 0) -> None:
+        now = time.monotonic()
+        if what == self._said and now - self._said_at < _REPORT_INTERVAL_S:
+            return
+        self._said, self._said_at = what, now
+        self._file.write(json.dumps({"what": what, "done": done, "total": total}) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class OutOfTime(BaseException):
+    """The time for one piece of a user's work is over. No Exception: user code must not eat it."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Break off what runs inside after this time. It cannot break off a call into C."""
+
+    def ring(number: int, frame: object) -> None:
+        raise OutOfTime
+
+    begin = time.monotonic()
+    before = signal.signal(signal.SIGALRM, ring)
+    # Another alarm may be under way (a user's, a test's) and rings afterwards as it would have.
+    other_s, every_s = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if other_s:
+            left_s = max(other_s - (time.monotonic() - begin), 0.001)
+            signal.setitimer(signal.ITIMER_REAL, left_s, every_s)
+
+
+def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoReturn:
+    """Do the work of the request named on the command line, and end the process."""
+    request, result, progress = (Path(path) for path in sys.argv[1:4])
+    _settle()
+    asked = json.loads(request.read_bytes())
+    # Where the code stands when the time is nearly over, even if it stands in a call into C.
+    faulthandler.dump_traceback_later(max(0.9 * float(asked["time_limit_s"]), 0.1))
+    try:
+        with contextlib.closing(Report(progress)) as report:
+            answer: dict[str, Any] = {"ok": True, "result": dict(work(asked, report))}
+    except BackendError as error:
+        answer = _refusal(error)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        answer = _refusal(
+            BackendError(
+                "This computer has too little memory for it.",
+                "Try it with smaller data or a smaller model, or on a node with more memory.",
+            )
+        )
+    replace_json(result, answer)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    _end_descendants()
+    # Threads and exit handlers of a user's code would keep the process for ever.
+    os._exit(0 if answer["ok"] else 1)
+
+
+def _refusal(error: BackendError) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "error": {
+            "sentence": error.sentence,
+            "remedy": error.remedy,
+            "traceback": error.traceback if isinstance(error, UserCodeError) else "",
+        },
+    }
+
+
+def _settle() -> None:
+    """Arrange for an end that leaves nothing behind, before any code of a user runs."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):
+        # When memory runs out, this process goes before the desktop does.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    rope = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_hold, args=(rope,), daemon=True).start()
+
+
+def _hold(rope: int) -> None:
+    while os.read(rope, 1):
+        pass
+    _end_descendants()
+    os._exit(1)
+
+
+def _end_descendants() -> None:
+    """Kill what a user's code left running: all of it falls to this subreaper, layer by layer."""
+    deadline = time.monotonic() + _KILL_S
+    while (children := _children()) and time.monotonic() < deadline:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    """Direct children that live, from ``/proc``: its ``children`` file is not in every kernel."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name before the last bracket may hold anything.
+            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
+            if int(parent) == os.getpid() and state not in (b"Z", b"X"):
+                found.append(int(stat.parent.name))
+    return found

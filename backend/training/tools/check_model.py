@@ -1,0 +1,192 @@
+"""Whether a model can be trained: imported, built, and one step on one batch.
+
+A check that passes a model which fails in its first step is worse than none, so the step is made
+the way a rank makes it: the loader's batch, forward, loss, backward, metrics.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from backend.records.preview import LayerRow, ModelCheck
+from backend.training.tools import channel
+from backend.training.user_code import (
+    calling,
+    compute_loss,
+    compute_metrics,
+    compute_output,
+    load_loader,
+    load_model,
+    materialize,
+    needs_first_batch,
+    shape_of,
+    split_batch,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_LAYERS = 500
+
+
+class _Counts(TypedDict):
+    parameters: int
+    trainable_parameters: int
+    parameter_bytes: int
+
+
+def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+    """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
+    report("PyTorch is loaded")
+    import torch
+
+    torch.manual_seed(1)
+    report("The model is imported and built")
+    model = load_model(Path(request["model"]))
+    has_metrics = callable(getattr(model, "metrics", None))
+    if not request.get("loader"):
+        warnings = ["No loader was given, so no step was tried."]
+        if needs_first_batch(model):
+            warnings.append("Layers that take their size from the first batch are not counted.")
+        return ModelCheck(
+            **_counts(_known_parameters(model)),
+            layers=tuple(_layer_rows(model, {})),
+            has_metrics=has_metrics,
+            warnings=tuple(warnings),
+        ).to_dict()
+    report("A batch is loaded")
+    data, target = _batch(request)
+    if needs_first_batch(model):
+        report("The model sees its first batch")
+        materialize(model, data)
+    return _step(model, data, target, has_metrics, report).to_dict()
+
+
+def _batch(request: Mapping[str, Any]) -> tuple[Any, Any]:
+    dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
+    size = min(len(dataset), int(request.get("batch_size", 4)))
+    return split_batch(dataset.collate([dataset[index] for index in range(size)]))
+
+
+def _step(
+    model: torch.nn.Module, data: Any, target: Any, has_metrics: bool, report: channel.Report
+) -> ModelCheck:
+    import torch
+
+    model.train()
+    outputs: dict[str, str] = {}
+    hooks = [
+        module.register_forward_hook(_noter(outputs, name))
+        for name, module in list(model.named_modules())[:_MOST_LAYERS]
+        # Compiled to TorchScript, a module takes no hooks.
+        if name and not isinstance(module, torch.jit.ScriptModule)
+    ]
+    report("The model's forward runs")
+    begin = time.perf_counter()
+    output = compute_output(model, data)
+    for hook in hooks:
+        hook.remove()
+    report("The model's loss is computed")
+    loss = compute_loss(model, output, target)
+    forward_ms = (time.perf_counter() - begin) * 1000
+    report("The model's backward runs")
+    begin = time.perf_counter()
+    with calling("The backward of the model's loss"):
+        torch.autograd.backward(loss)
+    backward_ms = (time.perf_counter() - begin) * 1000
+    report("The model's metrics are computed")
+    metrics = compute_metrics(model, output, target)
+    return ModelCheck(
+        **_counts(model.parameters()),
+        layers=tuple(_layer_rows(model, outputs)),
+        loss=loss.item() if math.isfinite(loss.item()) else None,
+        metrics=metrics,
+        batch=shape_of((data, target)),
+        output_shape=shape_of(output),
+        forward_ms=forward_ms,
+        backward_ms=backward_ms,
+        has_metrics=has_metrics,
+        warnings=tuple(_warnings(model, loss, metrics)),
+    )
+
+
+def _noter(outputs: dict[str, str], name: str) -> Any:
+    def note(module: object, inputs: object, output: object) -> None:
+        outputs[name] = shape_of(output)
+
+    return note
+
+
+def _warnings(
+    model: torch.nn.Module, loss: torch.Tensor, metrics: Mapping[str, float]
+) -> Iterator[str]:
+    import torch
+
+    if not math.isfinite(loss.item()):
+        yield f"The loss of the first batch is {loss.item()}; look at the data and the loss."
+    idle = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        yield (
+            f"{len(idle)} parameters got no gradient ({', '.join(idle[:3])}"
+            f"{', …' if len(idle) > 3 else ''}); training will not change them."
+        )
+    bad = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and not torch.isfinite(parameter.grad).all()
+    ]
+    if bad and math.isfinite(loss.item()):
+        yield f"The gradient of {bad[0]} holds values that are no numbers."
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            yield f"The metric “{name}” is {value} for the first batch."
+
+
+def _known_parameters(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    from torch.nn.parameter import is_lazy
+
+    return (parameter for parameter in model.parameters() if not is_lazy(parameter))
+
+
+def _counts(parameters: Iterable[torch.nn.Parameter]) -> _Counts:
+    counted = list(parameters)
+    return {
+        "parameters": sum(p.numel() for p in counted),
+        "trainable_parameters": sum(p.numel() for p in counted if p.requires_grad),
+        "parameter_bytes": sum(p.numel() * p.element_size() for p in counted),
+    }
+
+
+def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[LayerRow]:
+    """Modules that hold parameters themselves or have no parts. A parameter counts once."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    # Keras keeps each layer's parameters in such a container, and all of them once more on top.
+    containers = (torch.nn.ParameterDict, torch.nn.ParameterList)
+    modules = list(model.named_modules())
+    layers = [(name, module) for name, module in modules if not isinstance(module, containers)]
+    with_parts = {name.rpartition(".")[0] for name, _ in layers if name}
+    own: Counter[str] = Counter()
+    counted: set[int] = set()
+    for name, module in sorted(modules, key=lambda one: -one[0].count(".")):
+        layer = name.rpartition(".")[0] if isinstance(module, containers) else name
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) not in counted and not is_lazy(parameter):
+                counted.add(id(parameter))
+                own[layer] += parameter.numel()
+    rows = [
+        LayerRow(name or "(the model)", type(module).__name__, own[name], outputs.get(name, ""))
+        for name, module in layers
+        if own[name] or (name and name not in with_parts)
+    ]
+    yield from rows[:_MOST_LAYERS]
+
+
+if __name__ == "__main__":
+    channel.main(check_model)

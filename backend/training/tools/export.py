@@ -1,0 +1,399 @@
+"""A checkpoint as others can use it: a state dict, safetensors, ONNX, or a zip that needs no
+Ringmaster.
+
+The checkpoint is opened once, and hash and contents are read through that one handle: what the
+clean-up of old checkpoints removes meanwhile can still be read, and nobody can swap the file
+between the check and the loading. The result goes to the path ``partial``; who asked puts it in its
+place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from backend.errors import BackendError
+from backend.records.checkpoint import EXPORT_FORMATS, Checkpoint
+from backend.records.files import read_json
+from backend.records.layout import SIDECAR_SUFFIX
+from backend.training.tools import channel, history_table
+from backend.training.user_code import (
+    clean_traceback,
+    compute_output,
+    describe,
+    load_loader,
+    load_model,
+    materialize,
+    needs_first_batch,
+    split_batch,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+_READ_BYTES = 1 << 22
+_HERE = Path(__file__).parent
+
+
+def export(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+    """``format``, ``checkpoint``, ``partial`` (where to write) and ``model``; for ONNX also
+    ``loader`` and ``dataset``; for zip also ``files`` (name -> text) and ``history``."""
+    wanted = str(request["format"])
+    if wanted not in EXPORT_FORMATS:
+        raise BackendError(
+            f"“{wanted}” is no format of an export; choose one of {', '.join(EXPORT_FORMATS)}."
+        )
+    record, state = load_checkpoint(Path(request["checkpoint"]), report)
+    partial = Path(request["partial"])
+    notes: list[str] = []
+    report("The export is written")
+    try:
+        if wanted == "pt":
+            with partial.open("wb") as file:
+                _save(state, file)
+        elif wanted == "safetensors":
+            _save_safetensors(state, record, partial)
+        elif wanted == "onnx":
+            notes = _save_onnx(request, state, partial, report)
+        else:
+            _save_zip(request, state, record, partial, report)
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BackendError(
+            f"The export cannot be written to {partial.parent}: {error.strerror or error}.",
+            "Look at the space that is left there, or choose another folder.",
+        ) from error
+    return {"bytes": partial.stat().st_size, "notes": notes}
+
+
+# --- reading the checkpoint -------------------------------------------------------------------
+
+
+def load_checkpoint(path: Path, report: channel.Report) -> tuple[Checkpoint, dict[str, Any]]:
+    """The record beside a checkpoint and its model's state, after the hash was found right."""
+    import torch
+
+    try:
+        with path.open("rb") as file:
+            record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
+            if _sha256(file, record.bytes, report) != record.sha256:
+                raise BackendError(
+                    f"The checkpoint {record.name} was changed after it was written: "
+                    "its hash differs.",
+                    "Choose the checkpoint before it.",
+                )
+            file.seek(0)
+            report("The checkpoint is loaded")
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise BackendError(
+            f"The checkpoint {path.stem} is not there any more.", "Choose another one of the job."
+        ) from error
+    except OSError as error:
+        raise BackendError(f"The checkpoint {path.stem} cannot be read: {error}.") from error
+    except ValueError as error:
+        raise BackendError(
+            f"What stands beside the checkpoint {path.stem} cannot be used: {error}.",
+            "Choose the checkpoint before it.",
+        ) from error
+    except (RuntimeError, EOFError, KeyError, pickle.UnpicklingError) as error:
+        raise BackendError(
+            f"The checkpoint {path.stem} holds something that is no checkpoint; "
+            "nothing of it was run.",
+            "Choose the checkpoint before it.",
+        ) from error
+    state = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(state, dict):
+        raise BackendError(f"The checkpoint {path.stem} holds no model.")
+    return record, dict(state)
+
+
+def _sha256(file: IO[bytes], total: int, report: channel.Report) -> str:
+    hashed = hashlib.sha256()
+    done = 0
+    while piece := file.read(_READ_BYTES):
+        hashed.update(piece)
+        done += len(piece)
+        report("The checkpoint is checked", done, total)
+    return hashed.hexdigest()
+
+
+# --- the formats ------------------------------------------------------------------------------
+
+
+def _save(state: Any, file: IO[bytes]) -> None:
+    import torch
+
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        # What torch makes of a full disk.
+        raise OSError(describe(error)) from error
+
+
+def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) -> None:
+    import safetensors.torch
+    import torch
+
+    other = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
+    if other:
+        raise BackendError(
+            f"“{other[0]}” of the model's state is no tensor, and safetensors holds only tensors.",
+            "Export it as pt or zip.",
+        )
+    # Tied weights share memory, which the format has no word for.
+    tensors = {name: value.detach().clone().contiguous() for name, value in state.items()}
+    safetensors.torch.save_file(
+        tensors,
+        partial,
+        {"format": "pt", "epoch": str(record.epoch), "step": str(record.step)},
+    )
+
+
+def _save_onnx(
+    request: Mapping[str, Any], state: dict[str, Any], partial: Path, report: channel.Report
+) -> list[str]:
+    import onnx
+    import torch
+
+    if not request.get("loader"):
+        raise BackendError(
+            "ONNX needs one batch to follow through the model, and no loader was given.",
+            "Export it as pt, safetensors or zip.",
+        )
+    report("A batch is loaded")
+    data = _two_items(request)
+    report("The model is built")
+    model = load_model(Path(request["model"]))
+    if needs_first_batch(model):
+        materialize(model, data)
+    fit(model, state)
+    model.eval()
+    with torch.no_grad():
+        compute_output(model, data)
+    notes = _trace(model, data, partial, report)
+    report("The ONNX file is checked")
+    try:
+        onnx.checker.check_model(str(partial), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise BackendError(
+            f"The ONNX file is not valid: {describe(error)}.", "Export it as pt or zip."
+        ) from error
+    return notes
+
+
+def _two_items(request: Mapping[str, Any]) -> Any:
+    """The data of a batch of two: an exporter may take a size of one for a fact of the model."""
+    dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
+    data, _ = split_batch(dataset.collate([dataset[n] for n in range(min(2, len(dataset)))]))
+    return data
+
+
+def _trace(model: torch.nn.Module, data: Any, partial: Path, report: channel.Report) -> list[str]:
+    """Export with a free batch size; where the model does not allow that, with the size of 2."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    any_size = pytree.tree_map(
+        lambda value: (
+            {0: torch.export.Dim.DYNAMIC}
+            if isinstance(value, torch.Tensor) and value.ndim
+            else None
+        ),
+        data,
+    )
+    names = ["data"] if isinstance(data, torch.Tensor) else None
+
+    def trace(shapes: Any) -> None:
+        torch.onnx.export(
+            model,
+            (data,),
+            partial,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=names,
+            external_data=False,
+            verbose=False,
+        )
+
+    report("The model is traced")
+    try:
+        trace((any_size,))
+    except torch.onnx.errors.OnnxExporterError as error:
+        print_to_log(clean_traceback(error))
+        report("The model is traced with a fixed batch size")
+        try:
+            trace(None)
+        except torch.onnx.errors.OnnxExporterError as second:
+            reason = describe(_root(second)).splitlines()[0]
+            raise BackendError(
+                f"The model cannot be turned into ONNX: {reason}.",
+                "Export it as pt, safetensors or zip.",
+            ) from second
+        return ["The batch size is fixed at 2: traced, the model takes no other."]
+    return []
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def print_to_log(text: str) -> None:
+    """To the tool's output, which the desktop shows on request."""
+    os.write(2, text.encode("utf-8", "replace"))
+
+
+def fit(model: torch.nn.Module, state: dict[str, Any]) -> None:
+    """Load the state into the model, or say where they differ."""
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, KeyError) as error:
+        own = set(model.state_dict())
+        missing, unknown = sorted(own - set(state)), sorted(set(state) - own)
+        told = [
+            f"the model has {missing[0]} and the checkpoint has not" if missing else "",
+            f"the checkpoint has {unknown[0]} and the model has not" if unknown else "",
+        ]
+        reason = "; ".join(filter(None, told)) or describe(error)
+        raise BackendError(
+            f"The checkpoint does not fit the model: {reason}.",
+            "Use the version of the model that the job pinned.",
+        ) from error
+
+
+# --- the zip ----------------------------------------------------------------------------------
+
+
+def _save_zip(
+    request: Mapping[str, Any],
+    state: dict[str, Any],
+    record: Checkpoint,
+    partial: Path,
+    report: channel.Report,
+) -> None:
+    sums: dict[str, str] = {}
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        report("The weights are packed")
+        # torch seeks in what it writes, and an entry can only be appended to. The file has no
+        # name, so it is gone however this ends.
+        with tempfile.TemporaryFile(dir=partial.parent) as whole:
+            _save(state, whole)
+            whole.seek(0)
+            hashed = hashlib.sha256()
+            entry = _entry("weights.pt", zipfile.ZIP_STORED)
+            with archive.open(entry, "w", force_zip64=True) as packed:
+                while piece := whole.read(_READ_BYTES):
+                    hashed.update(piece)
+                    packed.write(piece)
+        sums["weights.pt"] = hashed.hexdigest()
+        report("The model's source is packed")
+        source = Path(request["model"])
+        for path in _files(source):
+            _add(
+                archive,
+                sums,
+                f"model_source/{path.relative_to(source).as_posix()}",
+                path.read_bytes(),
+            )
+        history = request.get("history")
+        if history and Path(history).is_file():
+            report("The history is packed")
+            blocks = b"".join(history_table.whole_blocks(Path(history)))
+            _add(archive, sums, "history.toml", blocks)
+            table = io.StringIO()
+            history_table.write_csv(history_table.rows(Path(history)), table)
+            _add(archive, sums, "history.csv", table.getvalue().encode())
+        example = _example(request)
+        if example is not None:
+            _add(archive, sums, "example.pt", example)
+        details = json.dumps(record.to_sidecar(), indent=1, sort_keys=True) + "\n"
+        _add(archive, sums, "checkpoint.json", details.encode())
+        for name, text in dict(request.get("files", {})).items():
+            _add(archive, sums, str(name), str(text).encode())
+        _add(archive, sums, "load.py", (_HERE / "export_load.py").read_bytes())
+        _add(archive, sums, "README.md", _readme(record, sums).encode())
+        lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
+        archive.writestr(_entry("SHA256SUMS"), lines)
+
+
+def _example(request: Mapping[str, Any]) -> bytes | None:
+    """What a model that takes its sizes from the first batch must see before its weights come.
+
+    Zeros in the shape of a batch: nobody's data leaves with the model.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if not request.get("loader") or not needs_first_batch(load_model(Path(request["model"]))):
+        return None
+    zeros = pytree.tree_map_only(torch.Tensor, torch.zeros_like, _two_items(request))
+    whole = io.BytesIO()
+    _save(zeros, whole)
+    return whole.getvalue()
+
+
+def _entry(name: str, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = method
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _add(archive: zipfile.ZipFile, sums: dict[str, str], name: str, content: bytes) -> None:
+    sums[name] = hashlib.sha256(content).hexdigest()
+    archive.writestr(_entry(name), content)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder).parts
+        if path.is_file() and not path.is_symlink() and "__pycache__" not in inside:
+            yield path
+
+
+def _readme(record: Checkpoint, sums: Mapping[str, str]) -> str:
+    about = {
+        "weights.pt": "the parameters (`torch.load` with `weights_only=True`)",
+        "model_source/": "the model's source, as it was trained",
+        "example.pt": "a batch of zeros, from which the model takes its sizes",
+        "load.py": "loads the model; needs PyTorch and what the model itself imports",
+        "job.toml": "how it was trained; environment variables are named without their values",
+        "history.csv": "every step's loss and metrics, for a spreadsheet",
+        "history.toml": "the same as it was written",
+        "checkpoint.json": "epoch, step, metrics and hash of the checkpoint",
+        "SHA256SUMS": "of every file here: `sha256sum -c SHA256SUMS`",
+    }
+    kept = [n for n in about if n in sums or n in ("model_source/", "SHA256SUMS")]
+    lines = [
+        f"# {record.name}",
+        "",
+        f"A model after epoch {record.epoch}, step {record.step}.",
+        "",
+        *(f"- `{name}` – {about[name]}" for name in kept),
+        "",
+        "Try it:",
+        "",
+        "    python load.py",
+        "",
+        "Use it:",
+        "",
+        "    from load import load_model",
+        "    model = load_model()",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    channel.main(export)

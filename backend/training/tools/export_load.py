@@ -1,0 +1,50 @@
+"""Loads the exported model. Needs PyTorch, and what the model itself imports.
+
+``python load.py`` checks every file against SHA256SUMS and counts the parameters. From a program of
+your own::
+
+    from load import load_model
+
+    model = load_model()
+"""
+
+import hashlib
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+
+
+def load_model() -> torch.nn.Module:
+    """The trained model, ready to be called."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    for folder in (HERE / "model_source", HERE):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    model: torch.nn.Module = importlib.import_module("model_source.bks_model").UserModel()
+    if (HERE / "example.pt").exists():
+        # This model takes its sizes from the first batch, as Keras does.
+        with torch.no_grad():
+            model.eval()(torch.load(HERE / "example.pt", weights_only=True))
+        for module in list(model.modules()):
+            list(module.parameters(recurse=False))
+    model.load_state_dict(torch.load(HERE / "weights.pt", map_location="cpu", weights_only=True))
+    return model.eval()
+
+
+def check_files() -> None:
+    """Raise when a file is not what was exported."""
+    for line in (HERE / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
+        expected, name = line.split("  ", 1)
+        if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != expected:
+            raise SystemExit(f"{name} was changed after the export.")
+
+
+if __name__ == "__main__":
+    check_files()
+    parameters = sum(parameter.numel() for parameter in load_model().parameters())
+    sys.stdout.write(f"All files are as they were exported. {parameters:,} parameters loaded.\n")

@@ -1,0 +1,346 @@
+"""A dataset as its loader gives it: samples, shapes, classes, ranges, and what is wrong with it.
+
+All items are read when the time allows. When it does not, those that were read lie evenly over the
+whole set, because many sets are sorted by class and their beginning would lie about the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from backend.records.preview import (
+    ChannelStatistics,
+    ClassCount,
+    ItemFault,
+    Preview,
+    Sample,
+    ShapeCount,
+)
+from backend.training.tools import channel
+from backend.training.tools.thumbnails import (
+    Array,
+    as_array,
+    in_words,
+    part,
+    parts_of,
+    picture_layout,
+    type_name,
+)
+from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
+
+_MOST_CLASSES = 1000
+_MOST_FAULTS = 20
+_MOST_CHANNELS = 64
+_MOST_SHAPES = 64
+
+
+def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+    """``loader``, ``dataset``; optional ``split``, ``samples`` (12), ``budget_s`` (20)."""
+    split = str(request.get("split", "training"))
+    report("The loader is opened")
+    loader = load_loader(Path(request["loader"]))
+    opened = loader.validation if split == "validation" else loader.training
+    data = opened(Path(request["dataset"]))
+    return Survey(data, split, report).take(
+        int(request.get("samples", 12)), float(request.get("budget_s", 20.0))
+    )
+
+
+class Survey:
+    """Goes through the items and adds up what they are."""
+
+    def __init__(self, data: UserData, split: str, report: channel.Report) -> None:
+        self._data = data
+        self._split = split
+        self._report = report
+        self._count = len(data)
+        self._names = _class_names(data.user_dataset)
+        self._samples: list[Sample] = []
+        self._kept: dict[int, Any] = {}
+        self._faults: list[ItemFault] = []
+        self._fault_count = 0
+        self._times_ms: list[float] = []
+        self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
+        self._classes: Counter[str | int] = Counter()
+        self._all_classes = True
+        self._sums: dict[tuple[str, int], _Sum] = {}
+        self._bad_items: list[int] = []
+
+    def take(self, samples: int, budget_s: float) -> dict[str, Any]:
+        shown = _evenly(self._count, min(samples, self._count))
+        deadline = time.monotonic() + budget_s
+        examined = 0
+        for index in _order(self._count, shown):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._report(f"Item {index:,} is read", examined, self._count)
+            if not self._examine(index, left, index in shown):
+                break
+            examined += 1
+        self._try_batch()
+        return Preview(
+            split=self._split,
+            class_name=self._data.class_name,
+            count=self._count,
+            examined=examined,
+            samples=tuple(sorted(self._samples, key=lambda sample: sample.index)),
+            shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_MOST_SHAPES)),
+            classes=self._class_counts(),
+            statistics=tuple(total.result(*key) for key, total in sorted(self._sums.items())),
+            item_time_ms=statistics.median(self._times_ms) if self._times_ms else 0.0,
+            fault_count=self._fault_count,
+            faults=tuple(
+                sorted(self._faults, key=lambda fault: (fault.index is None, fault.index or 0))
+            ),
+            warnings=tuple(self._warnings(examined)),
+        ).to_dict()
+
+    def _examine(self, index: int, left_s: float, is_shown: bool) -> bool:
+        """Look at one item; False when the time ran out in it."""
+        begin = time.perf_counter()
+        try:
+            with channel.at_most(left_s):
+                item = self._data.item(index)
+        except channel.OutOfTime:
+            waited = time.perf_counter() - begin
+            # With a second of patience and more, the item is to blame and not the clock.
+            if waited > 1:
+                self._fault(
+                    ItemFault(
+                        f"Item {index:,} of {self._data.class_name} did not come "
+                        f"within {waited:.0f} s.",
+                        "Look for a loop without an end or a download in __getitem__.",
+                        index,
+                    )
+                )
+            return False
+        except UserCodeError as error:
+            self._fault(ItemFault(error.sentence, error.remedy, index, error.traceback))
+            return True
+        time_ms = (time.perf_counter() - begin) * 1000
+        self._times_ms.append(time_ms)
+        leaves = parts_of(item)
+        is_bad = False
+        for path, value in leaves:
+            array = as_array(value)
+            shape = None if array is None else tuple(array.shape)
+            self._shapes[path, shape, type_name(value)] += 1
+            if array is not None and path.startswith(("data", "item")):
+                is_bad |= self._add(path, array)
+        if is_bad and len(self._bad_items) < _MOST_FAULTS:
+            self._bad_items.append(index)
+        target = item[1] if _is_pair(item) else None
+        self._count_class(target)
+        if is_shown:
+            self._kept[index] = item
+            self._samples.append(
+                Sample(
+                    index,
+                    tuple(part(path, value) for path, value in leaves),
+                    "" if target is None else in_words(target, self._names),
+                    time_ms,
+                )
+            )
+        return True
+
+    def _fault(self, fault: ItemFault) -> None:
+        self._fault_count += 1
+        self._faults.append(fault)
+        # The first ones by number, whichever came first in this order of looking.
+        self._faults.sort(key=lambda one: one.index or 0)
+        del self._faults[_MOST_FAULTS:]
+
+    def _add(self, path: str, array: Array) -> bool:
+        """Add to the statistics; True when a value is no number."""
+        values = numpy.abs(array) if array.dtype.kind == "c" else array
+        layout = picture_layout(tuple(values.shape))
+        if layout == "HWC":
+            values = values.transpose(2, 0, 1)
+        rows = (
+            values.reshape(len(values), -1) if layout in ("CHW", "HWC") else values.reshape(1, -1)
+        )
+        bad = False
+        for number, row in enumerate(rows[:_MOST_CHANNELS]):
+            bad |= self._sums.setdefault((path, number), _Sum()).add(row)
+        return bad
+
+    def _count_class(self, target: Any) -> None:
+        if not self._all_classes:
+            return
+        array = None if isinstance(target, str) else as_array(target)
+        if isinstance(target, str) and target:
+            self._classes[target] += 1
+        elif array is not None and array.size == 1 and array.dtype.kind in "biu":
+            self._classes[int(array.reshape(-1)[0])] += 1
+        else:
+            self._all_classes = False
+        if len(self._classes) > _MOST_CLASSES:
+            self._all_classes = False
+
+    def _class_counts(self) -> tuple[ClassCount, ...]:
+        if not self._all_classes:
+            return ()
+        ordered = sorted(self._classes.items(), key=lambda kv: (isinstance(kv[0], str), kv[0]))
+        return tuple(ClassCount(self._name(key), count) for key, count in ordered)
+
+    def _name(self, key: str | int) -> str:
+        if isinstance(key, int) and 0 <= key < len(self._names):
+            return self._names[key]
+        return str(key)
+
+    def _try_batch(self) -> None:
+        """Whether the first items make a batch, as training will make it."""
+        items = [self._kept[index] for index in sorted(self._kept)][:4]
+        if not items:
+            return
+        self._report("A batch is made")
+        try:
+            with channel.at_most(30):
+                split_batch(self._data.collate(items))
+        except channel.OutOfTime:
+            self._fault_count += 1
+            self._faults.append(ItemFault("A batch of 4 items was not made within 30 s."))
+            return
+        except UserCodeError as error:
+            self._fault_count += 1
+            self._faults.append(ItemFault(error.sentence, error.remedy, None, error.traceback))
+            return
+        if not callable(getattr(self._data.user_dataset, "collate", None)):
+            self._compare_shapes()
+
+    def _compare_shapes(self) -> None:
+        """Four items may agree by chance where the whole set does not."""
+        by_path: dict[str, list[tuple[int, ...] | None]] = {}
+        for path, shape, _ in self._shapes:
+            by_path.setdefault(path, []).append(shape)
+        for path, shapes in by_path.items():
+            if len(set(shapes)) > 1:
+                first, second = (_shape_words(shape) for shape in list(dict.fromkeys(shapes))[:2])
+                self._fault_count += 1
+                self._faults.append(
+                    ItemFault(
+                        f"Items of {self._data.class_name} have different shapes at {path}, so "
+                        f"they make no batch: {first} and {second}.",
+                        f"Bring them to one shape, or give {self._data.class_name} a method "
+                        "collate(self, items).",
+                    )
+                )
+                return
+
+    def _warnings(self, examined: int) -> Iterator[str]:
+        if examined < self._count:
+            yield (
+                f"The time was enough for {examined:,} of {self._count:,} items, spread evenly; "
+                "figures are of those."
+            )
+        if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
+            name = self._name(next(iter(self._classes)))
+            yield (
+                f"All {sum(self._classes.values()):,} items looked at are of one class ({name}); "
+                "a model learns nothing from that."
+            )
+        nan = sum(total.nan_count for total in self._sums.values())
+        inf = sum(total.inf_count for total in self._sums.values())
+        if nan or inf:
+            kinds = " and ".join(
+                f"{count:,} {word}" for count, word in ((nan, "NaN"), (inf, "infinite")) if count
+            )
+            yield (
+                f"The data holds values that are no numbers ({kinds}), first in item "
+                f"{min(self._bad_items):,}; the loss will be none either."
+            )
+
+
+class _Sum:
+    """Mean, deviation and range of many arrays, after Chan et al. 1979, which loses no digits."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._mean = 0.0
+        self._squares = 0.0
+        self._low = math.inf
+        self._high = -math.inf
+        self.nan_count = 0
+        self.inf_count = 0
+
+    def add(self, row: Array) -> bool:
+        """True when a value is no number."""
+        values = row.astype(numpy.float64)
+        bad = False
+        if row.dtype.kind in "fc":
+            finite = numpy.isfinite(values)
+            if not finite.all():
+                nan = int(numpy.isnan(values).sum())
+                self.nan_count += nan
+                self.inf_count += int(values.size - finite.sum()) - nan
+                values = values[finite]
+                bad = True
+        if values.size:
+            mean, n = float(values.mean()), self._n + values.size
+            apart = mean - self._mean
+            self._squares += (
+                float(((values - mean) ** 2).sum()) + apart * apart * self._n * values.size / n
+            )
+            self._mean += apart * values.size / n
+            self._n = n
+            self._low = min(self._low, float(values.min()))
+            self._high = max(self._high, float(values.max()))
+        return bad
+
+    def result(self, path: str, number: int) -> ChannelStatistics:
+        empty = ChannelStatistics(
+            path, number, None, None, None, None, self.nan_count, self.inf_count
+        )
+        if not self._n:
+            return empty
+        known = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
+        mean, std, low, high = (value if math.isfinite(value) else None for value in known)
+        return replace(empty, mean=mean, std=std, low=low, high=high)
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, (tuple, list)) and len(item) == 2
+
+
+def _shape_words(shape: tuple[int, ...] | None) -> str:
+    return "no array" if shape is None else str(list(shape))
+
+
+def _class_names(dataset: Any) -> list[str]:
+    """``dataset.classes``, by the custom of torchvision."""
+    names = getattr(dataset, "classes", None)
+    if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
+        return [name[:100] for name in names[:_MOST_CLASSES]]
+    return []
+
+
+def _evenly(count: int, wanted: int) -> list[int]:
+    return [number * count // wanted for number in range(wanted)]
+
+
+def _order(count: int, first: list[int]) -> Iterator[int]:
+    """Every index once: ``first``, then steps of the golden ratio, which fill the set evenly."""
+    yield from first
+    done = set(first)
+    step = max(1, int(count * 0.6180339887))
+    while math.gcd(step, count) != 1:
+        step += 1
+    index = 0
+    for _ in range(count):
+        if index not in done:
+            yield index
+        index = (index + step) % count
+
+
+if __name__ == "__main__":
+    channel.main(preview)

@@ -1,0 +1,170 @@
+"""Something of an item as a person can see it: a small picture, a curve, a few numbers.
+
+PNG is written here because its simplest form is three chunks and zlib does the rest; a library
+for it would have to be on every node.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+import numpy.typing
+
+from backend.records.preview import Part
+
+Array = numpy.typing.NDArray[Any]
+
+LARGEST_SIDE = 96
+_WAVE_POINTS = 256
+_VALUES = 16
+_ROWS = 8
+_TEXT = 200
+_PARTS = 32
+
+
+def parts_of(item: Any) -> list[tuple[str, Any]]:
+    """The leaves of an item with their paths; a pair is ``data`` and ``target``."""
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        leaves = [*_leaves("data", item[0]), *_leaves("target", item[1])]
+    else:
+        leaves = list(_leaves("item", item))
+    return leaves[:_PARTS]
+
+
+def _leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if depth < 8 and isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(f"{path}.{key}", part, depth + 1)
+    elif depth < 8 and isinstance(value, (tuple, list)) and 0 < len(value) <= _PARTS:
+        for number, part in enumerate(value):
+            yield from _leaves(f"{path}[{number}]", part, depth + 1)
+    else:
+        yield path, value
+
+
+def as_array(value: Any) -> Array | None:
+    """``value`` as an array of numbers, or None when it is none."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        if value.layout is not torch.strided:
+            value = value.to_dense()
+        if value.is_quantized:
+            value = value.dequantize()
+        if value.dtype is torch.bfloat16 or str(value.dtype).startswith("torch.float8"):
+            value = value.float()
+        return numpy.asarray(value.cpu().numpy())
+    if isinstance(value, (bool, int, float, numpy.ndarray, numpy.generic)):
+        try:
+            array = numpy.asarray(value)
+        except OverflowError:
+            return None
+        return array if array.dtype.kind in "biufc" else None
+    return None
+
+
+def type_name(value: Any) -> str:
+    kind = getattr(value, "dtype", None)
+    return type(value).__name__ if kind is None else str(kind).removeprefix("torch.")
+
+
+def picture_layout(shape: tuple[int, ...]) -> str:
+    """``CHW``, ``HWC``, ``HW`` or "" when it does not look like a picture."""
+    if len(shape) == 3 and min(shape) > 0:
+        if shape[0] in (1, 3, 4) and min(shape[1:]) >= 4:
+            return "CHW"
+        if shape[2] in (1, 3, 4) and min(shape[:2]) >= 4:
+            return "HWC"
+    return "HW" if len(shape) == 2 and min(shape) >= 16 else ""
+
+
+def part(path: str, value: Any) -> Part:
+    """One leaf, ready to be shown."""
+    array = as_array(value)
+    if array is None:
+        text = repr(value) if not isinstance(value, str) else value
+        return Part(path, None, type_name(value), "text", text=text[:_TEXT])
+    shape = tuple(array.shape)
+    kind = type_name(value)
+    if array.dtype.kind == "c":
+        array = numpy.abs(array)
+    layout = picture_layout(shape)
+    if layout:
+        return Part(path, shape, kind, "image", png=picture(array, layout))
+    if array.ndim == 0:
+        return Part(path, shape, kind, "values", values=_floats(array), text=str(array.item()))
+    if array.ndim == 1 and array.size > _VALUES:
+        return Part(path, shape, kind, "wave", values=_floats(_thin(array, _WAVE_POINTS)))
+    if array.ndim == 2 and shape[0] <= 2 and shape[1] > 4 * _VALUES:
+        return Part(path, shape, kind, "wave", values=_floats(_thin(array[0], _WAVE_POINTS)))
+    if array.ndim == 2:
+        rows = tuple(_floats(row[:_VALUES]) for row in array[:_ROWS])
+        return Part(path, shape, kind, "table", rows=rows)
+    return Part(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUES]))
+
+
+def in_words(value: Any, names: list[str]) -> str:
+    """A target as text; a class by its name where the dataset names them."""
+    array = as_array(value)
+    if array is not None and array.size == 1:
+        number = array.reshape(-1)[0].item()
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(names):
+            return names[number]
+        return f"{number:g}" if isinstance(number, float) else str(number)
+    if array is not None:
+        return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}: {in_words(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
+    if isinstance(value, (tuple, list)):
+        return ", ".join(in_words(v, []) for v in value[:8])[:_TEXT]
+    return str(value)[:_TEXT]
+
+
+def _thin(array: Array, points: int) -> Array:
+    return array[:: max(1, math.ceil(array.size / points))]
+
+
+def _floats(array: Array) -> tuple[float | None, ...]:
+    values = numpy.asarray(array, dtype=float).reshape(-1).tolist()
+    return tuple(value if math.isfinite(value) else None for value in values)
+
+
+def picture(array: Array, layout: str) -> str:
+    """A PNG in base64. What is no 0…255 or 0…1 is stretched from its lowest to its highest."""
+    if layout == "HW":
+        array = array[:, :, None]
+    elif layout == "CHW":
+        array = array.transpose(1, 2, 0)
+    step = max(1, math.ceil(max(array.shape[:2]) / LARGEST_SIDE))
+    array = array[::step, ::step]
+    if array.dtype != numpy.uint8:
+        values = array.astype(numpy.float64)
+        finite = values[numpy.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        if low >= 0 and high <= 1:
+            low, high = 0.0, 1.0
+        scaled = (numpy.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) * (
+            255 / ((high - low) or 1.0)
+        )
+        array = scaled.round().clip(0, 255).astype(numpy.uint8)
+    return base64.b64encode(png(array)).decode("ascii")
+
+
+def png(pixels: Array) -> bytes:
+    """Height × width × 1, 3 or 4 bytes as a PNG file."""
+    height, width, channels = pixels.shape
+    colour_type = {1: 0, 3: 2, 4: 6}[channels]
+    lines = b"".join(b"\0" + line.tobytes() for line in numpy.ascontiguousarray(pixels))
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
