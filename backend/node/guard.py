@@ -207,10 +207,12 @@ class Guard:
         environment.update(self._launch.config.environment)
         with suppress(OSError):
             self._shared_memory.mkdir(mode=0o700, exist_ok=True)
-            # Open MPI 5.0 knows the first name, 4.1 the second.
-            for name in ("sm", "vader"):
-                variable = f"OMPI_MCA_btl_{name}_backing_directory"
-                environment[variable] = str(self._shared_memory)
+            # /dev/shm is everybody's: a folder of that name may be another user's.
+            if self._shared_memory.lstat().st_uid == os.geteuid():
+                # Open MPI 5.0 knows the first name, 4.1 the second.
+                for name in ("sm", "vader"):
+                    variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                    environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
