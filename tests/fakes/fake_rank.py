@@ -78,7 +78,8 @@ def train() -> None:
         misbehave("loader")
         beat.beat(Phase.COMPUTING)
         time.sleep(0.01)
-        misbehave("model")
+        if step == 1:
+            misbehave("model")
         status(JobState.TRAINING, step)
         if folder.lock.exists():
             everyone("stop")
