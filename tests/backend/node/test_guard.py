@@ -76,6 +76,14 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     assert run.exit_of(0).signal == "SIGKILL"
 
 
+def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run, guard: LoneGuard) -> None:
+    rank, watcher = run.find("rank_start.py"), run.find("backend.node.guard")
+    identity.send_signal(rank, signal.SIGTERM)
+    identity.send_signal(watcher, signal.SIGTERM)
+    assert guard.parent.wait(20) == 1
+    assert run.exit_of(0).secondary
+
+
 def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
     run: Run, guard: LoneGuard
 ) -> None:
