@@ -26,6 +26,7 @@ from backend.node.identity import process, send_signal
 from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
+from backend.node.traces import make_own, shared_memory_folder
 from backend.records.beat import BEAT_BYTES, BEAT_VARIABLE, Beat, Phase
 from backend.records.files import read_json
 from backend.records.launch import Launch, RankPlan
@@ -39,6 +40,8 @@ TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
+_BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
+_SETUP_LIMIT_S = 120.0
 _LOCK_S = 1.0
 _TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
@@ -67,11 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = guard.watch()
     insist(folder.attempt(options.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
-
-
-def shared_memory_folder(tag: str) -> Path:
-    """Where the ranks of a run on one node keep what they exchange."""
-    return Path("/dev/shm") / f"ringmaster-{tag.replace('/', '-')}"
 
 
 class Guard:
@@ -103,6 +101,7 @@ class Guard:
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._log_begin = 0
         self._next_look_at_lock = 0.0
+        self._has_begun = False
         self._child = 0
         self._status: int | None = None
         self._out_of_memory = _oom_kills()
@@ -202,8 +201,7 @@ class Guard:
             if not users:
                 del environment["TMPDIR"]
         environment.update(self._launch.config.environment)
-        with suppress(OSError):
-            self._shared_memory.mkdir(mode=0o700, exist_ok=True)
+        if make_own(self._shared_memory):
             # Open MPI 5.0 knows the first name, 4.1 the second.
             for name in ("sm", "vader"):
                 variable = f"OMPI_MCA_btl_{name}_backing_directory"
@@ -226,10 +224,14 @@ class Guard:
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
             self._reap()
+            told_to_end = taken is not None and taken.si_signo != signal.SIGCHLD
+            if self._status == signal.SIGTERM and not told_to_end:
+                # A sweep asks guard and rank at the same time, and the rank may be gone first.
+                told_to_end = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
+            if told_to_end and self._status in (None, signal.SIGTERM):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             if self._status is not None:
                 return EndedBy.ITSELF, 0.0, stop_seen is not None
-            if taken is not None and taken.si_signo != signal.SIGCHLD:
-                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             now = time.monotonic()
             beat = self._beat.read()
             if beat != seen:
@@ -259,6 +261,10 @@ class Guard:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):
             return _EXIT_S
         limit = self._launch.config.stall_limit_s
+        self._has_begun |= phase not in _BEFORE_TRAINING
+        if not self._has_begun:
+            # A first import over NFS reads 500 MB; a limit meant for steps says nothing about it.
+            limit = max(limit, _SETUP_LIMIT_S)
         if phase is Phase.WAITING_FOR_OTHERS:
             # The rank that is waited for stands still as long, and its own guard shall speak first.
             return limit + max(3.0, 0.1 * limit)

@@ -221,6 +221,11 @@ def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
     assert "in loop" in run.log(1)
 
 
+def test_a_slow_setup_is_no_stall_whatever_the_limit_for_steps(make_run: MakeRun) -> None:
+    record = make_run({0: "slow", 1: "slow"}, stall_limit_s=5.0).start().end()
+    assert record.state is JobState.FINISHED
+
+
 def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -> None:
     record = make_run({0: "worker"}, stall_limit_s=5.0).start().end()
     assert record.message.startswith(
@@ -379,10 +384,7 @@ def test_a_run_whose_every_process_was_killed_leaves_no_folder_and_no_memory(
     endless: Run,
 ) -> None:
     assert len(list(endless.shared_memory.iterdir())) == 2
-    environment = Path(f"/proc/{endless.find(' --map-by ').pid}/environ").read_bytes().split(b"\0")
-    folder = next(e for e in environment if e.startswith(b"TMPDIR="))[7:]
-    assert Path(folder.decode()).is_dir()
+    assert list(endless.session.iterdir())
     for guard in [endless.find("backend.node.guard", rank) for rank in (0, 1)]:
         identity.send_signal(guard, signal.SIGKILL)
-    endless.end()
-    assert not Path(folder.decode()).exists()
+    endless.end()  # looks for both
