@@ -151,7 +151,7 @@ class Preview:
                 warnings=tuple(str(value) for value in raw["warnings"]),
                 output=str(raw.get("output", "")),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"preview without a usable {error}") from error
 
 
@@ -223,7 +223,7 @@ class ModelCheck:
                 warnings=tuple(str(value) for value in raw["warnings"]),
                 output=str(raw.get("output", "")),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"model check without a usable {error}") from error
 
 
@@ -247,7 +247,7 @@ class DataSize:
         try:
             validation = raw["validation"]
             return cls(int(raw["training"]), None if validation is None else int(validation))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"data size without a usable {error}") from error
 
 
