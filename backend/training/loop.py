@@ -135,6 +135,8 @@ class Trainer:
         self._set_up()
         outcome = self._train()
         self._write_out()
+        # The loaders' workers end with their iterators; left to torch's atexit each may take 5 s.
+        del self._loader, self._evaluation
         return outcome
 
     # --- setting up ----------------------------------------------------------------------------
