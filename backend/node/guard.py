@@ -39,6 +39,8 @@ TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
+_BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
+_SETUP_LIMIT_S = 120.0
 _LOCK_S = 1.0
 _TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
@@ -103,6 +105,7 @@ class Guard:
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._log_begin = 0
         self._next_look_at_lock = 0.0
+        self._has_begun = False
         self._child = 0
         self._status: int | None = None
         self._out_of_memory = _oom_kills()
@@ -204,10 +207,12 @@ class Guard:
         environment.update(self._launch.config.environment)
         with suppress(OSError):
             self._shared_memory.mkdir(mode=0o700, exist_ok=True)
-            # Open MPI 5.0 knows the first name, 4.1 the second.
-            for name in ("sm", "vader"):
-                variable = f"OMPI_MCA_btl_{name}_backing_directory"
-                environment[variable] = str(self._shared_memory)
+            # /dev/shm is everybody's: a folder of that name may be another user's.
+            if self._shared_memory.lstat().st_uid == os.geteuid():
+                # Open MPI 5.0 knows the first name, 4.1 the second.
+                for name in ("sm", "vader"):
+                    variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                    environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
@@ -259,6 +264,10 @@ class Guard:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):
             return _EXIT_S
         limit = self._launch.config.stall_limit_s
+        self._has_begun |= phase not in _BEFORE_TRAINING
+        if not self._has_begun:
+            # A first import over NFS reads 500 MB; a limit meant for steps says nothing about it.
+            limit = max(limit, _SETUP_LIMIT_S)
         if phase is Phase.WAITING_FOR_OTHERS:
             # The rank that is waited for stands still as long, and its own guard shall speak first.
             return limit + max(3.0, 0.1 * limit)

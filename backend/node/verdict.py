@@ -146,9 +146,7 @@ def _last_words(log: str) -> str:
 
 def _hung(found: Found) -> bool:
     return bool(found.gave_up) or any(
-        one.outcome == "stalled" or one.signal in ("SIGTERM", "SIGKILL")
-        for one in found.exits
-        if one.error is not None and not one.secondary
+        one.outcome == "stalled" and not one.secondary for one in found.exits
     )
 
 

@@ -115,7 +115,7 @@ class Rank:
             from backend.training.strategies.allreduce import AllReduce
 
             strategy = AllReduce()
-        self._beat.beat(Phase.SETUP)
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.join(launch.config.stall_limit_s)
         self._beat.beat(Phase.SETUP)
         if strategy.world_size != len(launch.ranks):

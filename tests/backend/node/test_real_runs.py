@@ -11,7 +11,7 @@ import pytest
 
 from backend.records.files import read_json
 from backend.records.state import JobState
-from tests.fakes.runs import Run
+from tests.fakes.runs import Run, wait_for
 
 MODEL = """
 import os, sys, ctypes, subprocess, time
@@ -34,13 +34,14 @@ class UserModel(nn.Module):
         return nn.functional.cross_entropy(output, target)
 """
 LOADER = """
-import multiprocessing
+import multiprocessing, time
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
 class UserDataset(Dataset):
     def __init__(self, path):
         self.lock = multiprocessing.Lock()
+        SETUP
     def __len__(self):
         return 96
     def __getitem__(self, index):
@@ -53,14 +54,16 @@ class UserDataset(Dataset):
 def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     made: list[Run] = []
 
-    def start(in_forward: str = "pass", in_loader: str = "pass", **settings: Any) -> Run:
+    def start(
+        in_forward: str = "pass", in_loader: str = "pass", in_setup: str = "pass", **settings: Any
+    ) -> Run:
         settings = {"epochs": 1, "batch_size": 8, **settings}
         made.append(
             Run(
                 tmp_path,
                 module="",
                 model=MODEL.replace("HAPPENS", in_forward),
-                loader=LOADER.replace("HAPPENS", in_loader),
+                loader=LOADER.replace("HAPPENS", in_loader).replace("SETUP", in_setup),
                 environment={"OMP_NUM_THREADS": "1"},
                 **settings,
             )
@@ -149,4 +152,13 @@ def test_f17_a_deadlock_in_a_loaders_worker_names_the_users_line(train: Train) -
         loader_workers=1,
     ).end(60)
     assert "made no progress for 5 s while the loader was making a batch" in record.message
-    assert "at bks_dataset.py, line 12, in __getitem__" in record.message
+    assert "at bks_dataset.py, line 13, in __getitem__" in record.message
+
+
+def test_f22_a_stop_while_a_users_dataset_is_being_made_ends_at_once(train: Train) -> None:
+    run = train(in_setup="print('here', flush=True); time.sleep(600)")
+    wait_for(lambda: run.folder.rank_log(0).exists() and "here" in run.log(0), 60)
+    run.stop()
+    record = run.end(20)
+    assert record.state is JobState.INTERRUPTED
+    assert record.message == "Stopped before the first step; there is no checkpoint yet."

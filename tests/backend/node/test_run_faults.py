@@ -221,6 +221,11 @@ def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
     assert "in loop" in run.log(1)
 
 
+def test_a_slow_setup_is_no_stall_whatever_the_limit_for_steps(make_run: MakeRun) -> None:
+    record = make_run({0: "slow", 1: "slow"}, stall_limit_s=5.0).start().end()
+    assert record.state is JobState.FINISHED
+
+
 def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -> None:
     record = make_run({0: "worker"}, stall_limit_s=5.0).start().end()
     assert record.message.startswith(

@@ -93,6 +93,8 @@ def test_a_rank_lost_with_its_guard_is_known_from_mpiruns_words(log: str) -> Non
 def test_a_stop_that_met_an_error_is_an_error() -> None:
     record = judge(ended(1, "error", "The disk is full."), stop_was_wished=True)
     assert record.state is JobState.ERROR
+    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
+    assert judge(killed, stop_was_wished=True).state is JobState.ERROR
 
 
 PLAN = RANKS[1]
