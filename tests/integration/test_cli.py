@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from backend.services.workplace import Services
 
 from backend.cli.run import run
 from backend.node.start import CODE_ROOT
 from backend.records.state import JobState
+from backend.services.workplace import Services
 from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import raw_job, write_sources
