@@ -320,6 +320,24 @@ def test_f54_a_name_that_cannot_be_is_refused_in_words(services: Services, name:
     assert services.jobs.list() == ()
 
 
+def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+
+    def refuse(view: JobView) -> None:
+        raise BackendError("The catalogue is locked by another program.")
+
+    monkeypatch.setattr(services.catalogue, "put_job", refuse)
+    view = services.jobs.start(view.id)
+    assert view.state.is_live
+    assert "locked" in view.doubt
+    assert stopped(services, view.id).state is JobState.INTERRUPTED
+    monkeypatch.undo()
+    assert services.jobs.show(view.id).doubt == ""
+    assert services.catalogue.job(view.id) == services.jobs.list()[0]
+
+
 def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: Services) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
     services.jobs.start(view.id)
