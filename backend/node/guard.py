@@ -231,10 +231,14 @@ class Guard:
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
             self._reap()
+            told_to_end = taken is not None and taken.si_signo != signal.SIGCHLD
+            if self._status == signal.SIGTERM and not told_to_end:
+                # A sweep asks guard and rank at the same time, and the rank may be gone first.
+                told_to_end = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
+            if told_to_end and self._status in (None, signal.SIGTERM):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             if self._status is not None:
                 return EndedBy.ITSELF, 0.0, stop_seen is not None
-            if taken is not None and taken.si_signo != signal.SIGCHLD:
-                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             now = time.monotonic()
             beat = self._beat.read()
             if beat != seen:

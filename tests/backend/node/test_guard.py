@@ -13,6 +13,7 @@ import pytest
 
 from backend.node import identity, sweep
 from backend.node.start import CODE_ROOT
+from backend.records.status import ProcessIdentity
 from tests.fakes.runs import FAKES, Run, wait_for
 
 
@@ -30,6 +31,9 @@ class LoneGuard:
                 "PYTHONPATH": f"{CODE_ROOT}:{FAKES}",
             },
         )
+
+    def itself(self) -> ProcessIdentity:
+        return sweep.descendants(self.parent.pid)[0]
 
     def children(self) -> list[str]:
         """What runs below: command lines of guard, rank, and the rank's own children."""
@@ -76,6 +80,14 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     assert run.exit_of(0).signal == "SIGKILL"
 
 
+def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run, guard: LoneGuard) -> None:
+    rank, watcher = run.find("rank_start.py"), guard.itself()
+    identity.send_signal(rank, signal.SIGTERM)
+    identity.send_signal(watcher, signal.SIGTERM)
+    assert guard.parent.wait(20) == 1
+    assert run.exit_of(0).secondary
+
+
 def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
     run: Run, guard: LoneGuard
 ) -> None:
@@ -92,7 +104,7 @@ def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
     variables = dict(entry.split(b"=", 1) for entry in raw if entry)
     assert variables[b"FAKE_STEPS"] == b"1000000"
     assert variables[b"CUDA_VISIBLE_DEVICES"] == b""
-    guards = Path(f"/proc/{run.find('backend.node.guard').pid}/environ").read_bytes()
+    guards = Path(f"/proc/{guard.itself().pid}/environ").read_bytes()
     assert b"FAKE_STEPS" not in guards
 
 
