@@ -225,25 +225,51 @@ def test_a_user_collate_is_used(tmp_path: Path) -> None:
     assert torch.equal(weights, nn.Linear(4, 1).weight), "no input, no gradient"
 
 
-def test_large_models_go_out_in_several_pieces(tmp_path: Path) -> None:
-    model = (
-        MODEL.replace("nn.Linear(4, 16)", "nn.Linear(4, 16), nn.Linear(16, 200_000)")
-        .replace("nn.BatchNorm1d(16)", "nn.Linear(200_000, 16)")
-        .replace("nn.Linear(16, 3)", "nn.Linear(16, 30), nn.Linear(30, 3, dtype=torch.float32)")
-        .replace(
-            "super().__init__()\n",
-            "super().__init__()\n        self.half = "
-            "nn.Parameter(torch.ones(3, dtype=torch.bfloat16))\n        self.unused = "
-            "nn.Parameter(torch.ones(3, dtype=torch.float64))\n",
-        )
-        .replace("return self.layers(x)", "return self.layers(x) * self.half.float()")
+WIDE = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 300_000)
+        self.second = nn.Linear(300_000, 32)
+        self.last = nn.Linear(32, 3).double()
+        self.scale = nn.Parameter(torch.full((3,), 0.5, dtype=torch.bfloat16))
+        self.turn = nn.Parameter(torch.ones(3, dtype=torch.complex64))
+        self.unused = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+    def forward(self, x):
+        out = self.last(torch.tanh(self.second(torch.tanh(self.first(x)))).double())
+        return out * self.scale.double() * self.turn.abs().double() * self.frozen
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+"""
+
+
+def test_large_models_of_mixed_types_go_out_in_several_pieces(tmp_path: Path) -> None:
+    training = new_training(
+        tmp_path,
+        model=WIDE,
+        epochs=1,
+        batch_size=48,
+        optimizer={"name": "sgd", "lr": 0.1},
+        strategy={"name": "allreduce", "lr_scaling": "none"},
     )
-    training = new_training(tmp_path, model=model, epochs=1, batch_size=24, gradient_norm=1.0)
     training.train_well()
-    weights = torch.load(training.latest(), weights_only=True)["model"]
-    assert not torch.equal(weights["half"], torch.ones(3, dtype=torch.bfloat16))
-    assert torch.equal(weights["unused"], torch.ones(3, dtype=torch.float64))
-    assert len(training.curve("loss")) == 2
+    space: dict[str, Any] = {}
+    exec(WIDE + LOADER, space)
+    torch.manual_seed(training.config.seed)
+    model: Any = space["UserModel"]()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    data = space["UserDataset"]("")
+    model.loss(model(data.x), data.y).backward()
+    torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
+    trained = torch.load(training.latest(), weights_only=True)["model"]
+    for name, tensor in model.state_dict().items():
+        moved, expected = trained[name] - before[name], tensor - before[name]
+        torch.testing.assert_close(moved, expected, rtol=0.02, atol=1e-6)
+        assert torch.any(moved != 0) == (name not in ("unused", "frozen")), name
 
 
 KERAS = """
