@@ -41,6 +41,18 @@ def list_checkpoints(folder: JobFolder, policy: CheckpointPolicy) -> tuple[Check
     )
 
 
+def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:
+    """The checkpoint of that name; "latest" and "best" are names too."""
+    for record in found:
+        if (
+            record.name == name
+            or (name == "latest" and record.is_latest)
+            or (name == "best" and record.is_best)
+        ):
+            return record
+    return None
+
+
 def newest_name(folder: JobFolder) -> str:
     """The name that ``latest.json`` holds, or ""."""
     try:

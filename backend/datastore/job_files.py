@@ -27,6 +27,7 @@ from backend.records.files import read_json, replace_bytes, replace_json
 from backend.records.job import JobConfig, parse_job
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Pin
+from backend.records.stop import wish_to_stop
 
 _SCHEMA = 1
 # No letter or digit that can be taken for another when it is read out or typed.
@@ -178,28 +179,17 @@ def move_earlier_runs(folder: JobFolder, run: int) -> None:
         empty.mkdir(exist_ok=True)
 
 
-def wish_to_stop(folder: JobFolder, run: int) -> bool:
+def ask_to_stop(folder: JobFolder, run: int) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
     wish = asdict(StopWish(run, user_name(), socket.gethostname(), now()))
     try:
         with folder.lock.open("x", encoding="utf-8") as file:
             json.dump(wish, file)
     except FileExistsError:
-        if stop_wish(folder, run):
+        if wish_to_stop(folder.lock, run):
             return False
         replace_json(folder.lock, wish)
     return True
-
-
-def stop_wish(folder: JobFolder, run: int) -> bool:
-    """Whether somebody wishes ``run`` to stop."""
-    try:
-        return int(read_json(folder.lock)["run"]) >= run
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError, KeyError, TypeError):
-        # Another desktop is writing it just now, or a person made it by hand: a wish all the same.
-        return folder.lock.exists()
 
 
 def clear_old_wish(folder: JobFolder, run: int) -> None:

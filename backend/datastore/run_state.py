@@ -1,144 +1,301 @@
-"""What is true about a job: not what its status file says last, but what can be shown.
+"""What is true about a job's newest run, whatever its files say.
 
-Believed in this order: ``exit.json``, the last word of the supervisor; the supervisor's identity
-being gone (then the run has failed, and what carries its tag here is ended); a heartbeat that
-advances, by this reader's own clock. A status file alone would say TRAINING for ever after the
-power failed.
-
-A reader that finds nothing new to believe keeps what it knew and says so: doubt is not a state.
+Believed in this order: ``exit.json``; the supervisor's identity being gone (then the run ended,
+and what carries its tag here is ended too); a heartbeat that advances by this reader's own clock.
+A status that says TRAINING proves nothing: its writer may have died a week ago. No two machines'
+clocks are compared, and a file that cannot be read changes no state, it only casts doubt.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
+import shutil
+import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum
 
-from backend.datastore.job_files import stop_wish
 from backend.errors import BackendError
 from backend.node import identity, sweep
-from backend.records.files import read_json
+from backend.node.guard import shared_memory_folder
+from backend.node.supervise import final_status
+from backend.node.verdict import Found, run_exit
+from backend.records.files import read_json, replace_json
+from backend.records.launch import Launch
 from backend.records.layout import JobFolder, run_tag
 from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RankError, RunExit, RunStatus
+from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.stop import wish_to_stop
 
-QUIET_S = 15.0
-"""Rank 0 beats twice a second; a share may hold a file back for some seconds."""
-START_LIMIT_S = 60.0
-"""From the claim of a run to its supervisor's record; it takes a tenth of a second."""
-_GONE_S = 1.0
+DOUBT_AFTER_S = 30.0
+START_LIMIT_S = 120.0
+"""A supervisor leaves its record within a second of its start, or it never started."""
+
+
+class Supervision(Enum):
+    """What this computer can say about the supervisor of a run."""
+
+    NOT_SEEN = "not seen"
+    ALIVE = "alive"
+    GONE = "gone"
+    REBOOTED = "rebooted"
+    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What one look found; give it back with the next look."""
+class Evidence:
+    """Everything that `judge` goes by. ``run`` is 0 when there was none yet.
+
+    ``status`` is the last good reading, ``problems`` say what could not be read since.
+    ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
+    """
+
+    run: int = 0
+    exit: RunExit | None = None
+    status: RunStatus | None = None
+    supervision: Supervision = Supervision.NOT_SEEN
+    claimed_s: float = 0.0
+    silent_s: float = 0.0
+    last_news: str = ""
+    stop_is_wished: bool = False
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is true: ``status`` carries the true state, message and error beside the figures.
+
+    ``doubt`` is "no news since 14:02" or ""; doubt is not a state. ``ended_unrecorded`` is the
+    sentence about a run that ended and wrote nothing; somebody has to write it then.
+    """
 
     status: RunStatus
-    ended: str = ""
     doubt: str = ""
-    changed_at: float = 0.0
-    """When the heartbeat last advanced, by this process' monotonic clock."""
-    news_at: str = ""
+    problems: tuple[str, ...] = ()
+    ended_unrecorded: str = ""
+
+    @property
+    def state(self) -> JobState:
+        return self.status.state
 
 
-def look(folder: JobFolder, before: Truth | None = None) -> Truth:
-    """The truth about the newest run of the job.
-
-    Raises:
-        BackendError: The data root does not answer and nothing is known from before.
-    """
-    try:
-        return _look(folder, before)
-    except OSError as error:
-        if before is None:
-            raise BackendError(
-                f"The folder of the job {folder.job_id} cannot be read: {error.strerror or error}."
-            ) from error
-        return _no_news(before)
-
-
-def _look(folder: JobFolder, before: Truth | None) -> Truth:
-    run = folder.newest_run()
+def judge(evidence: Evidence) -> RunState:
+    """The state that the evidence proves. Pure."""
+    run = evidence.run
+    status = evidence.status
     if run == 0:
-        return Truth(RunStatus(JobState.CREATED))
-    status = _status(folder, run, before)
-    ending = _ending(folder, run)
-    if ending is None and not _is_watched(folder, run):
-        # It may have written its last word between the two looks.
-        ending = _ending(folder, run) or _died(folder, run)
-    if ending is not None:
-        return Truth(
-            replace(
-                status,
-                run=run,
-                state=ending.state,
-                message=ending.message,
-                error=ending.error,
-                eta_s=None,
-            ),
-            ended=ending.ended,
-        )
-    if status.state.is_over or status.state is JobState.CREATED:
-        status = replace(status, state=JobState.STARTING)
-    if stop_wish(folder, run):
+        queued = status is not None and status.state is JobState.QUEUED
+        state = JobState.QUEUED if queued else JobState.CREATED
+        return RunState(RunStatus(state), problems=evidence.problems)
+    if status is None or status.run != run:
+        status = RunStatus(JobState.STARTING, run=run)
+    if evidence.exit is not None:
+        record = evidence.exit
+        over = replace(status, state=record.state, message=record.message, error=record.error)
+        return RunState(over, problems=evidence.problems)
+    unrecorded = _unrecorded(evidence)
+    if unrecorded:
+        over = replace(status, state=JobState.ERROR, message=unrecorded)
+        return RunState(over, problems=evidence.problems, ended_unrecorded=unrecorded)
+    if evidence.stop_is_wished and status.state.is_live:
         status = replace(status, state=JobState.STOPPING)
-    now = time.monotonic()
-    if before is None or (before.status.run, before.status.heartbeat) != (run, status.heartbeat):
-        return Truth(status, changed_at=now, news_at=_clock())
-    fresh = Truth(status, changed_at=before.changed_at, news_at=before.news_at)
-    return _no_news(fresh) if now - fresh.changed_at > QUIET_S else fresh
+    return RunState(status, _doubt(evidence, status), evidence.problems)
 
 
-def _status(folder: JobFolder, run: int, before: Truth | None) -> RunStatus:
-    """What the run says of itself; the last good value where that cannot be read."""
-    try:
-        status = RunStatus.from_dict(read_json(folder.status))
-    except (FileNotFoundError, ValueError):
-        status = before.status if before is not None else RunStatus(JobState.STARTING, run=run)
-    return status if status.run == run else replace(status, state=JobState.STARTING, run=run)
+def _unrecorded(evidence: Evidence) -> str:
+    if evidence.supervision is Supervision.REBOOTED:
+        return "The computer was restarted while the run was under way."
+    if evidence.supervision is Supervision.GONE:
+        return "The supervisor of the run ended without a record; what was left of the run is gone."
+    if evidence.supervision is Supervision.NOT_SEEN and evidence.claimed_s > START_LIMIT_S:
+        return f"The run did not start within {START_LIMIT_S:.0f} s."
+    return ""
 
 
-def _ending(folder: JobFolder, run: int) -> RunExit | None:
-    try:
-        return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+def _doubt(evidence: Evidence, status: RunStatus) -> str:
+    if not status.state.is_live or evidence.silent_s <= DOUBT_AFTER_S:
+        return ""
+    # Nobody writes a heartbeat before rank 0 is up; a living supervisor is news enough until then.
+    if evidence.supervision is Supervision.ALIVE and status.heartbeat == 0:
+        return ""
+    return f"no news since {evidence.last_news}" if evidence.last_news else "no news"
 
 
-def _is_watched(folder: JobFolder, run: int) -> bool:
-    """Whether a supervisor is there, or may be there soon, or is where this reader cannot see."""
-    supervisor = _supervisor(folder, run)
-    if supervisor is None:
-        claimed = folder.attempt(run).path.stat().st_mtime
-        return time.time() - claimed < START_LIMIT_S
-    return not identity.is_here(supervisor) or identity.is_alive(supervisor)
+class RunStateReader:
+    """Looks at one job again and again; remembers what it saw between two looks.
 
+    `look` may end processes and write: a run here that ended without a record is closed by the
+    first who notices, so that nothing of it holds a GPU and every other reader knows.
+    """
 
-def _supervisor(folder: JobFolder, run: int) -> ProcessIdentity | None:
-    try:
-        return ProcessIdentity.from_dict(read_json(folder.attempt(run).supervisor))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+    def __init__(self, folder: JobFolder, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
+        self._monotonic = monotonic
+        self._last: RunState | None = None
+        self._status: RunStatus | None = None
+        self._beat: tuple[int, int] = (0, 0)
+        self._run = 0
+        self._run_since = monotonic()
+        self._news_at = monotonic()
+        self._last_news = ""
 
+    def look(self) -> RunState:
+        """One look.
 
-def _died(folder: JobFolder, run: int) -> RunExit:
-    """A run whose supervisor is gone without a word; nothing of it may hold a GPU any longer."""
-    supervisor = _supervisor(folder, run)
-    with contextlib.suppress(OSError):
-        sweep.end_tagged(run_tag(folder.job_id, run), _GONE_S, lambda: None)
-    if supervisor is None:
-        sentence = "The start was broken off before the run had a supervisor; start it again."
-    elif supervisor.boot_id != identity.boot_id():
-        sentence = "The computer was restarted while the job ran."
-    else:
-        sentence = "The supervisor of the run was killed, and the run with it."
-    return RunExit(run, JobState.ERROR, "", RankError(sentence))
+        Raises:
+            BackendError: The folder cannot be read, and never could.
+        """
+        try:
+            # An unmounted share leaves an empty folder: that is no news, and no failure.
+            os.listdir(self._folder.path)
+            evidence = self._collect()
+        except OSError as error:
+            return self._without_news(error)
+        found = judge(evidence)
+        if found.ended_unrecorded:
+            found = self._close(evidence, found)
+        self._last = found
+        return found
 
+    def _without_news(self, error: OSError) -> RunState:
+        what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
+        if self._last is None:
+            raise BackendError(what, "Check that the data root is mounted.") from error
+        doubt = self._last.doubt
+        if self._last.state.is_live:
+            doubt = f"no news since {self._last_news}"
+        return replace(self._last, doubt=doubt, problems=(what,))
 
-def _no_news(known: Truth) -> Truth:
-    return replace(known, doubt=f"no news since {known.news_at}" if known.news_at else "no news")
+    def _collect(self) -> Evidence:
+        folder, now = self._folder, self._monotonic()
+        problems: list[str] = []
+        run = folder.newest_run()
+        if run != self._run:
+            self._run, self._run_since = run, now
+        self._read_status(problems)
+        if self._status is not None:
+            beat = (self._status.run, self._status.heartbeat)
+            if beat != self._beat or not self._last_news:
+                self._beat, self._news_at = beat, now
+                self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
+        supervision = self._supervision(run, problems)
+        # Read last: a supervisor writes it before it goes, so that one that is gone without it
+        # has left none.
+        ended = self._read_exit(run, problems)
+        stop = False
+        with suppress(OSError):
+            stop = run > 0 and wish_to_stop(folder.lock, run)
+        return Evidence(
+            run=run,
+            exit=ended,
+            status=self._status,
+            supervision=supervision,
+            claimed_s=self._claimed_s(run, now) if supervision is Supervision.NOT_SEEN else 0.0,
+            silent_s=now - self._news_at,
+            last_news=self._last_news,
+            stop_is_wished=stop,
+            problems=tuple(problems),
+        )
 
+    def _read_status(self, problems: list[str]) -> None:
+        try:
+            self._status = RunStatus.from_dict(read_json(self._folder.status))
+        except FileNotFoundError:
+            if self._status is not None:
+                problems.append("status.json is gone; the values are the last ones seen.")
+        except (OSError, ValueError, OverflowError) as error:
+            shown = "the last good ones" if self._status is not None else "missing"
+            problems.append(f"status.json cannot be read, so the values are {shown}: {error}.")
 
-def _clock() -> str:
-    return datetime.now(UTC).astimezone().strftime("%H:%M")
+    def _read_exit(self, run: int, problems: list[str]) -> RunExit | None:
+        if run == 0:
+            return None
+        try:
+            return RunExit.from_dict(read_json(self._folder.attempt(run).exit))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+            problems.append(f"exit.json of run {run} cannot be read: {error}.")
+            return None
+
+    def _supervision(self, run: int, problems: list[str]) -> Supervision:
+        if run == 0:
+            return Supervision.NOT_SEEN
+        try:
+            raw = read_json(self._folder.attempt(run).supervisor)
+            supervisor = ProcessIdentity.from_dict(raw)
+        except FileNotFoundError:
+            return Supervision.NOT_SEEN
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
+            return Supervision.ELSEWHERE
+        if not identity.is_here(supervisor):
+            return Supervision.ELSEWHERE
+        if identity.is_alive(supervisor):
+            return Supervision.ALIVE
+        if supervisor.boot_id != identity.boot_id():
+            return Supervision.REBOOTED
+        return Supervision.GONE
+
+    def _claimed_s(self, run: int, now: float) -> float:
+        """Age of the claim, by this reader's clock or by the share's, never by a mix of two."""
+        seen_s = now - self._run_since
+        if run == 0 or seen_s > START_LIMIT_S:
+            return seen_s
+        attempt = self._folder.attempt(run).path
+        try:
+            claimed = attempt.stat().st_mtime
+            if time.time() - claimed <= START_LIMIT_S:
+                return seen_s
+            # Our clock may be ahead of the share's: ask the share for its own time.
+            with tempfile.NamedTemporaryFile(dir=attempt, prefix=".now-") as file:
+                return max(seen_s, os.fstat(file.fileno()).st_mtime - claimed)
+        except OSError:
+            return seen_s
+
+    def _close(self, evidence: Evidence, found: RunState) -> RunState:
+        """Write down the end of a run that nobody else will write down, and clear up here."""
+        attempt = self._folder.attempt(evidence.run)
+        tag = run_tag(self._folder.job_id, evidence.run)
+        leftovers = sweep.end_tagged(tag, 1.0)
+        shutil.rmtree(shared_memory_folder(tag), ignore_errors=True)
+        launch = self._launch(evidence.run)
+        record = run_exit(
+            Found(
+                run=evidence.run,
+                ranks=launch.ranks if launch is not None else (),
+                exits=self._rank_exits(evidence.run, launch),
+                launcher_error=found.ended_unrecorded,
+            ),
+            leftovers,
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        )
+        status = final_status(record, evidence.status, launch)
+        try:
+            if not attempt.exit.exists():
+                replace_json(attempt.exit, record.to_dict())
+                replace_json(self._folder.status, status.to_dict())
+        except OSError as error:
+            problem = f"The end of run {evidence.run} cannot be written: {error.strerror}."
+            return RunState(status, problems=(*evidence.problems, problem))
+        self._status = status
+        return RunState(status, problems=evidence.problems)
+
+    def _launch(self, run: int) -> Launch | None:
+        try:
+            launch = Launch.from_dict(read_json(self._folder.launch))
+        except (OSError, ValueError):
+            return None
+        return launch if launch.run == run else None
+
+    def _rank_exits(self, run: int, launch: Launch | None) -> tuple[RankExit, ...]:
+        found: list[tuple[int, RankExit]] = []
+        for plan in launch.ranks if launch is not None else ():
+            path = self._folder.attempt(run).rank_exit(plan.rank)
+            with suppress(OSError, ValueError, KeyError):
+                written = path.stat().st_mtime_ns
+                found.append((written, RankExit.from_dict(read_json(path))))
+        return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))

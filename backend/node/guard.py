@@ -23,13 +23,15 @@ from pathlib import Path
 
 from backend.node import linux, sweep
 from backend.node.identity import process, send_signal
+from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
 from backend.records.beat import BEAT_BYTES, BEAT_VARIABLE, Beat, Phase
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.launch import Launch, RankPlan
-from backend.records.layout import JobFolder
+from backend.records.layout import JobFolder, run_tag
 from backend.records.status import RankError, RankExit
+from backend.records.stop import wish_to_stop
 
 RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
@@ -37,12 +39,17 @@ TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
+_BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
+_SETUP_LIMIT_S = 120.0
+_LOCK_S = 1.0
+_TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
 _TERM_S = 1.0
 _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
 _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
+_WRITE_LIMIT_S = 60.0
 _LOG_TAIL_BYTES = 16_384
 
 
@@ -60,8 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
-    replace_json(folder.attempt(options.run).rank_exit(rank), record.to_dict())
+    insist(folder.attempt(options.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
+
+
+def shared_memory_folder(tag: str) -> Path:
+    """Where the ranks of a run on one node keep what they exchange."""
+    return Path("/dev/shm") / f"ringmaster-{tag.replace('/', '-')}"
 
 
 class Guard:
@@ -90,7 +102,10 @@ class Guard:
         self._log_fd = os.open(
             folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
+        self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._log_begin = 0
+        self._next_look_at_lock = 0.0
+        self._has_begun = False
         self._child = 0
         self._status: int | None = None
         self._out_of_memory = _oom_kills()
@@ -112,6 +127,7 @@ class Guard:
             self._ask_where()
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         sweep.end(lambda: sweep.descendants(os.getpid()), grace_s, self._reap)
+        self._free_shared_memory()
         error, secondary = self._error_of_rank()
         dump = self._dump()
         if dump:
@@ -189,12 +205,18 @@ class Guard:
             if not users:
                 del environment["TMPDIR"]
         environment.update(self._launch.config.environment)
+        with suppress(OSError):
+            self._shared_memory.mkdir(mode=0o700, exist_ok=True)
+            # /dev/shm is everybody's: a folder of that name may be another user's.
+            if self._shared_memory.lstat().st_uid == os.geteuid():
+                # Open MPI 5.0 knows the first name, 4.1 the second.
+                for name in ("sm", "vader"):
+                    variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                    environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
-        # Every chosen GPU of this node, in the order of the local ranks; none on processors.
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(
-            plan.gpu for plan in self._launch.ranks if plan.node == self._plan.node and plan.gpu
-        )
+        # None on processors: such a job holds no GPU, not even by a library that looks for one.
+        environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
         # What a model prints shall be in the log when it hangs in the next line.
         environment["PYTHONUNBUFFERED"] = "1"
         return environment
@@ -204,29 +226,52 @@ class Guard:
     def _wait(self) -> tuple[EndedBy, float, bool]:
         """Until the rank ends, stands still, or this guard is told to end."""
         seen = self._beat.read()
-        moved = time.monotonic()
+        moved = told = time.monotonic()
         stop_seen: float | None = None
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
             self._reap()
+            told_to_end = taken is not None and taken.si_signo != signal.SIGCHLD
+            if self._status == signal.SIGTERM and not told_to_end:
+                # A sweep asks guard and rank at the same time, and the rank may be gone first.
+                told_to_end = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
+            if told_to_end and self._status in (None, signal.SIGTERM):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             if self._status is not None:
                 return EndedBy.ITSELF, 0.0, stop_seen is not None
-            if taken is not None and taken.si_signo != signal.SIGCHLD:
-                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             now = time.monotonic()
             beat = self._beat.read()
             if beat != seen:
                 seen, moved = beat, now
-            if stop_seen is None and self._folder.lock.exists():
+            if stop_seen is None and self._stop_is_wished(now):
                 stop_seen = now
+            if stop_seen is not None and now > told + _TELL_S:
+                # The supervisor gives up on ranks that do nothing after a wish to stop. It cannot
+                # see the beat, but the time at which this log was last touched.
+                if moved > told or beat[1] is Phase.SAVING:
+                    os.utime(self._log_fd)
+                told = now
             limit = self._limit_s(beat[1], stop_seen is not None)
             if now > max(moved, stop_seen or 0.0) + limit:
                 return EndedBy.STALL, limit, stop_seen is not None
+
+    def _stop_is_wished(self, now: float) -> bool:
+        if now < self._next_look_at_lock:
+            return False
+        self._next_look_at_lock = now + _LOCK_S
+        # A share that is away for a while must not end the rank; it is asked again.
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._launch.run)
+        return False
 
     def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):
             return _EXIT_S
         limit = self._launch.config.stall_limit_s
+        self._has_begun |= phase not in _BEFORE_TRAINING
+        if not self._has_begun:
+            # A first import over NFS reads 500 MB; a limit meant for steps says nothing about it.
+            limit = max(limit, _SETUP_LIMIT_S)
         if phase is Phase.WAITING_FOR_OTHERS:
             # The rank that is waited for stands still as long, and its own guard shall speak first.
             return limit + max(3.0, 0.1 * limit)
@@ -251,6 +296,13 @@ class Guard:
     def _dump(self) -> str:
         size = os.fstat(self._dump_fd).st_size
         return os.pread(self._dump_fd, min(size, 200_000), 0).decode("utf-8", "replace")
+
+    def _free_shared_memory(self) -> None:
+        """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
+        with suppress(OSError):
+            for segment in self._shared_memory.glob(f"*_segment.*.{self._plan.rank}"):
+                segment.unlink(missing_ok=True)
+            self._shared_memory.rmdir()  # by the last guard of this node; the others fail here
 
     def _error_of_rank(self) -> tuple[RankError | None, bool]:
         try:

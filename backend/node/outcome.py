@@ -64,7 +64,9 @@ def rank_exit(
         done = "finished" if seen.phase is Phase.FINISHED else "interrupted"
         return replace(record, outcome=done)
     if seen.error is not None:
-        error = replace(seen.error, rank=plan.rank, node=plan.node)
+        # A rank may tell of another one (the loss of rank 3 was NaN); it names it then.
+        rank = plan.rank if seen.error.rank is None else seen.error.rank
+        error = replace(seen.error, rank=rank, node=seen.error.node or plan.node)
         return replace(record, outcome="error", error=error, secondary=seen.error_is_secondary)
     where = place_in_words(seen.dump, user_folders)
     at = f", at {where}" if where else ""

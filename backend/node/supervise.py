@@ -16,20 +16,22 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import identity, linux, sweep, words
-from backend.node.guard import TMPDIR_VARIABLE
+from backend.node import identity, linux, mpi, sweep, words
+from backend.node.guard import TMPDIR_VARIABLE, shared_memory_folder
+from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.stop import wish_to_stop
 
 _TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 0.3
@@ -87,6 +89,9 @@ class Supervisor:
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
         linux.become_subreaper()
+        if self._attempt.exit.exists():
+            # Too slow: somebody gave this run up and wrote so.
+            return RunExit.from_dict(read_json(self._attempt.exit))
         replace_json(self._attempt.supervisor, identity.own().to_dict())
         try:
             launch = Launch.from_dict(read_json(self._folder.launch))
@@ -115,11 +120,11 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                launcher=Path(launch.argv[0]).name if len(launch.ranks) > 1 else "the rank's guard",
+                launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
                 launcher_log=_text_from(self._folder.mpirun_log, log_begin),
-                stop_was_wished=self._stop_seen is not None or self._folder.lock.exists(),
+                stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
@@ -223,14 +228,13 @@ class Supervisor:
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
         if self._stop_seen is None:
-            if not self._folder.lock.exists():
+            if not self._stop_is_wished():
                 return False
             self._stop_seen = self._progress_at = now
-        status = _last_status(self._folder)
-        if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        if not _has_begun(_last_status(self._folder)):
             self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
-        current = (_progress(self._folder, status), len(self._exits))
+        current = (_progress(self._folder, launch), len(self._exits))
         if current != self._progress:
             self._progress, self._progress_at = current, now
         # The guards end a rank that hangs by their own, finer measure; this is for the case
@@ -240,6 +244,11 @@ class Supervisor:
             return False
         self._gave_up = f"No rank made progress for {words.seconds(limit)} after the wish to stop."
         return True
+
+    def _stop_is_wished(self) -> bool:
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._run)
+        return False
 
     def _end_launcher(self) -> None:
         """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
@@ -285,6 +294,8 @@ class Supervisor:
         leftovers = sweep.end_tagged(self._tag, 1.0, self._reap)
         # What dropped its environment fell to this process, as the nearest subreaper.
         leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
+        # The guards remove it; one that was killed could not.
+        shutil.rmtree(shared_memory_folder(self._tag), ignore_errors=True)
         self._collect(launch)
         return tuple(dict.fromkeys(leftovers))
 
@@ -296,9 +307,9 @@ class Supervisor:
         status: RunStatus | None = None,
     ) -> RunExit:
         record = run_exit(found, leftovers, _now())
-        _insist(lambda: replace_json(self._attempt.exit, record.to_dict()))
+        insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
-        _insist(lambda: replace_json(self._folder.status, last.to_dict()))
+        insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
         return record
 
 
@@ -323,32 +334,13 @@ def final_status(
 
 
 def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
-    # A window that itself runs under mpirun must not make ours believe it were a rank.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
-    }
+    environment = mpi.environment()
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
     # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
     environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
     environment["TMPDIR"] = str(temporary)
-    if os.geteuid() == 0:
-        for name in ("OMPI", "PRTE"):
-            environment[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
-            environment[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return environment
-
-
-def _insist(write: Callable[[], None]) -> None:
-    """Write the last words of a run, also when the share comes back only after a while."""
-    deadline = time.monotonic() + _WRITE_LIMIT_S
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            return write()
-        time.sleep(1.0)
-    return write()
 
 
 def _last_status(folder: JobFolder) -> RunStatus | None:
@@ -358,17 +350,34 @@ def _last_status(folder: JobFolder) -> RunStatus | None:
         return None
 
 
-def _progress(folder: JobFolder, status: RunStatus | None) -> object:
-    """What changes while ranks work: steps, states, and a checkpoint that grows."""
-    files: list[tuple[str, int]] = []
+def _launcher_name(launch: Launch) -> str:
+    if launch.config.strategy.name == "alone":
+        return "The guard of the rank"
+    return Path(launch.argv[0]).name
+
+
+def _has_begun(status: RunStatus | None) -> bool:
+    """Whether the ranks make steps, and so heed a wish to stop by themselves.
+
+    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
+    """
+    if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        return False
+    return status.state is not JobState.STOPPING or status.total_steps > 0
+
+
+def _progress(folder: JobFolder, launch: Launch) -> object:
+    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
+    marks: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(folder.checkpoints) as entries:
         for entry in entries:
             with suppress(OSError):
-                files.append((entry.name, entry.stat().st_size))
-    if status is None:
-        return sorted(files)
-    beat = status.heartbeat if status.state is JobState.EVALUATING else 0
-    return (status.state, status.epoch, status.step, beat, sorted(files))
+                found = entry.stat()
+                marks.append((entry.name, found.st_size, found.st_mtime_ns))
+    for plan in launch.ranks:
+        with suppress(OSError):
+            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(marks)
 
 
 def _newest_checkpoint(folder: JobFolder) -> tuple[str, int]:

@@ -59,7 +59,7 @@ def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
 
 def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
     good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
-    if len(good) == len(found.ranks):
+    if found.ranks and len(good) == len(found.ranks):
         if all(one.outcome == "finished" for one in good):
             return JobState.FINISHED, "", None
         return JobState.INTERRUPTED, _stopped(found), None
@@ -146,9 +146,7 @@ def _last_words(log: str) -> str:
 
 def _hung(found: Found) -> bool:
     return bool(found.gave_up) or any(
-        one.outcome == "stalled" or one.signal in ("SIGTERM", "SIGKILL")
-        for one in found.exits
-        if one.error is not None and not one.secondary
+        one.outcome == "stalled" and not one.secondary for one in found.exits
     )
 
 

@@ -1,7 +1,7 @@
 """What the tools that touch users' code found out: previews of data, checks of models, sizes.
 
 Everything here crosses from a process that ran a user's code to the desktop as JSON, so `from_dict`
-believes nothing: types are converted, and what does not fit is a ValueError.
+believes nothing: types are converted, control characters go, and what does not fit is a ValueError.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from backend.records.status import finite
+from backend.records.values import printable
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,14 @@ class Preview:
                     ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
                     for v in raw["shapes"]
                 ),
-                classes=tuple(ClassCount(str(v["name"]), int(v["count"])) for v in raw["classes"]),
+                classes=tuple(
+                    ClassCount(_text(v["name"]), int(v["count"])) for v in raw["classes"]
+                ),
                 statistics=tuple(_statistics(value) for value in raw["statistics"]),
                 item_time_ms=float(raw["item_time_ms"]),
                 fault_count=int(raw["fault_count"]),
                 faults=tuple(_fault(value) for value in raw["faults"]),
-                warnings=tuple(str(value) for value in raw["warnings"]),
+                warnings=tuple(_text(value) for value in raw["warnings"]),
                 output=str(raw.get("output", "")),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -220,7 +223,7 @@ class ModelCheck:
                 forward_ms=_number(raw["forward_ms"]),
                 backward_ms=_number(raw["backward_ms"]),
                 has_metrics=bool(raw["has_metrics"]),
-                warnings=tuple(str(value) for value in raw["warnings"]),
+                warnings=tuple(_text(value) for value in raw["warnings"]),
                 output=str(raw.get("output", "")),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -255,7 +258,7 @@ def _sample(raw: Mapping[str, Any]) -> Sample:
     return Sample(
         index=int(raw["index"]),
         parts=tuple(_part(value) for value in raw["parts"]),
-        target=str(raw["target"]),
+        target=_text(raw["target"]),
         time_ms=float(raw["time_ms"]),
     )
 
@@ -269,7 +272,7 @@ def _part(raw: Mapping[str, Any]) -> Part:
         png=str(raw["png"]),
         values=tuple(_number(value) for value in raw["values"]),
         rows=tuple(tuple(_number(value) for value in row) for row in raw["rows"]),
-        text=str(raw["text"]),
+        text=_text(raw["text"]),
     )
 
 
@@ -289,11 +292,15 @@ def _statistics(raw: Mapping[str, Any]) -> ChannelStatistics:
 def _fault(raw: Mapping[str, Any]) -> ItemFault:
     index = raw["index"]
     return ItemFault(
-        sentence=str(raw["sentence"]),
-        remedy=str(raw["remedy"]),
+        sentence=_text(raw["sentence"]),
+        remedy=_text(raw["remedy"]),
         index=None if index is None else int(index),
         traceback=str(raw["traceback"]),
     )
+
+
+def _text(raw: Any) -> str:
+    return printable(str(raw), 1000)
 
 
 def _shape(raw: Any) -> tuple[int, ...] | None:

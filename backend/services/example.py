@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backend.progress import Progress
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services
@@ -23,15 +23,11 @@ def create_example(
     """Import the example, unless just that is there, and make a job of it; starts nothing."""
     raw = services.jobs.read_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-        item = _imported(services, kind, progress or Progress())
+        # A user may have versions of that name that are not the example's.
+        item = services.library.import_item(
+            kind, EXAMPLE / kind.value, NAME, progress, reuse_same=True
+        )
         raw[kind.value] = item.reference
     raw["name"] = f"digits, {workers} {'worker' if workers == 1 else 'workers'}"
     raw["placement"] = [{"node": THIS_COMPUTER, "processes": workers}]
     return services.jobs.create(raw, progress)
-
-
-def _imported(services: Services, kind: Kind, progress: Progress) -> LibraryItem:
-    """The version that is the example's; a user may have versions of that name that are not."""
-    return services.library.import_item(
-        kind, EXAMPLE / kind.value, NAME, progress=progress, reuse_same=True
-    )

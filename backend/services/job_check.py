@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from backend.datastore.checkpoint_files import list_checkpoints
+from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.job_files import read_job
 from backend.errors import BackendError
+from backend.records.checkpoint import Checkpoint
 from backend.records.job import JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
@@ -30,7 +31,6 @@ PROCESSES_PER_CORE = 4
 """More processes than cores only take turns; a few more are useful to try things out."""
 _RATES_SHOWN = 240
 _JOB_FILE_BYTES = 1_000_000
-_ALL_IN_ONE = 3
 
 
 @dataclass
@@ -45,10 +45,14 @@ class Checked:
     def fault(self, name: str, sentence: str) -> None:
         self.faults.append(Fault(name, f"{name}: {sentence}"))
 
-    def refuse(self) -> None:
-        """Raise the faults, if there are any, as one sentence after the other."""
-        if self.faults:
-            raise BackendError(" ".join(fault.sentence for fault in self.faults))
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights to start from; ``record`` where they are a checkpoint of a job."""
+
+    path: Path
+    lasting_name: str
+    record: Checkpoint | None = None
 
 
 class JobChecker:
@@ -84,34 +88,36 @@ class JobChecker:
             checked.fault(key, str(error))
 
     def _check_start_from(self, checked: Checked, start_from: str) -> None:
-        if start_from:
-            try:
-                self.weights(start_from)
-            except BackendError as error:
-                checked.fault("start_from", str(error))
+        if not start_from or checked.config is None:
+            return
+        try:
+            found = self.weights(start_from)
+        except BackendError as error:
+            checked.fault("start_from", str(error))
+            return
+        # Another folder or a newer checkpoint must not make it another job later.
+        checked.config = replace(checked.config, start_from=found.lasting_name)
 
-    def weights(self, start_from: str) -> Path:
-        """The file that ``JOB/CHECKPOINT`` or a path names.
+    def weights(self, start_from: str) -> Weights:
+        """What ``JOB/CHECKPOINT`` or a path names.
 
         Raises:
-            BackendError: There is none.
+            BackendError: There is nothing.
         """
         job_id, _, name = start_from.partition("/")
         folder = self._root.job(job_id)
         if name and job_id and not job_id.startswith(".") and folder.meta.is_file():
-            policy = read_job(folder).config.checkpoint
-            for record in list_checkpoints(folder, policy):
-                if record.name == name or (name == "latest" and record.is_latest):
-                    return Path(record.path)
-                if name == "best" and record.is_best:
-                    return Path(record.path)
-            raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
+            found = list_checkpoints(folder, read_job(folder).config.checkpoint)
+            record = checkpoint_named(found, name)
+            if record is None:
+                raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
+            return Weights(Path(record.path), f"{job_id}/{record.name}", record)
         path = Path(start_from).expanduser()
         if not path.is_file():
             raise BackendError(
                 f"“{printable(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
             )
-        return path.absolute()
+        return Weights(path.absolute(), str(path.absolute()))
 
     def _check_placement(self, checked: Checked, name: str, placement: Placement) -> None:
         nodes = {node.name: node for node in self._nodes.list()}

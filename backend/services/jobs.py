@@ -19,30 +19,32 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.datastore import job_files, run_state
-from backend.datastore.checkpoint_files import best_value, list_checkpoints, verify
+from backend.datastore import job_files
+from backend.datastore.checkpoint_files import (
+    best_value,
+    checkpoint_named,
+    list_checkpoints,
+    verify,
+)
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
-from backend.datastore.run_state import Truth
+from backend.datastore.run_state import RunState, RunStateReader
 from backend.errors import BackendError
-from backend.launch import mpirun
-from backend.launch.placement import rank_plans
-from backend.node.start import CODE_ROOT, start_supervisor
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.job import JobConfig
 from backend.records.job_view import JobCheck, JobView, LogChunk, RunUpdate
-from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
-from backend.records.status import RunStatus
 from backend.records.values import job_name_fault, printable
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import JobChecker, check_size, rates, read_job_file
+from backend.services.run_start import RunStarter
+from backend.services.tool_process import ToolError
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -52,22 +54,15 @@ if TYPE_CHECKING:
     from backend.services.nodes import NodeService
 
 LOOK_INTERVAL_S = 0.2
-_KINDS = {
-    "model": Kind.MODEL,
-    "dataset": Kind.DATASET,
-    "loader": Kind.LOADER,
-    "validation_dataset": Kind.DATASET,
-    "validation_loader": Kind.LOADER,
-}
 _NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Where a look ended: the history's offset, and what was true then."""
+    """Where a look ended: the history's offset, and who knows when the heartbeat advanced."""
 
-    history: HistoryCursor
-    truth: Truth
+    history: HistoryCursor | None
+    reader: RunStateReader
 
 
 class JobService:
@@ -84,12 +79,11 @@ class JobService:
     ) -> None:
         self._root = root
         self._library = library
-        self._nodes = nodes
         self._index = index
         self._sizes = DataSizes(library, cache / "sizes")
         self._cache = cache
         self._history_reader: HistoryReader | None = None
-        self._python = python
+        self._starter = RunStarter(root, library, nodes, python)
         self._checker = JobChecker(root, library, nodes)
         self._told: dict[str, tuple[int, JobState]] = {}
 
@@ -127,7 +121,7 @@ class JobService:
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
             rates=rates(config, steps or 100),
-            command=() if checked.faults else self._command(config, "JOB", 1)[0],
+            command=() if checked.faults else self._starter.command(config, "JOB", 1)[0],
             findings=tuple(checked.findings),
         )
 
@@ -139,7 +133,9 @@ class JobService:
         """
         checked = self._checker.check(raw)
         if checked.config is not None and not checked.faults:
-            check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
+            # A loader may need what only the job gives it; then the ranks will say what is wrong.
+            with contextlib.suppress(ToolError):
+                check_size(checked, self._sizes.count(checked.pins, progress or Progress()))
         if checked.faults or checked.config is None:
             raise BackendError(
                 " ".join(fault.sentence for fault in checked.faults),
@@ -172,15 +168,19 @@ class JobService:
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
-        earlier = folder.newest_run()
-        if earlier and not start_over:
+        if view.run and not start_over:
             raise BackendError(
                 f"The job {job_id} has run before.",
                 "Resume it, or start over: what earlier runs made is kept in its runs folder.",
             )
         start_from = file.config.start_from
-        weights = str(self._checker.weights(start_from)) if start_from else ""
-        return self._run(folder, file, earlier + 1, start_from=weights, moves=earlier > 0)
+        weights = ""
+        if start_from:
+            found = self._checker.weights(start_from)
+            if found.record is not None:
+                verify(found.record)
+            weights = str(found.path)
+        return self._run(folder, file, view.run + 1, start_from=weights)
 
     def resume(self, job_id: str, checkpoint: str = "") -> JobView:
         """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is."""
@@ -193,7 +193,7 @@ class JobService:
                 "Clone it with more epochs and start_from, or start it over.",
             )
         record = self._sound_checkpoint(folder, file, checkpoint)
-        return self._run(folder, file, folder.newest_run() + 1, resume_from=record.path)
+        return self._run(folder, file, view.run + 1, resume_from=record.path)
 
     def stop(self, job_id: str) -> JobView:
         """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
@@ -201,7 +201,7 @@ class JobService:
         if not view.state.is_live:
             return view
         with _world("The wish to stop could not be written"):
-            job_files.wish_to_stop(folder, view.run)
+            job_files.ask_to_stop(folder, view.run)
         return self.show(job_id)
 
     def wait(
@@ -228,94 +228,12 @@ class JobService:
         *,
         resume_from: str = "",
         start_from: str = "",
-        moves: bool = False,
     ) -> JobView:
-        """Everything that can be refused comes before the claim, and little comes after it."""
-        for key, pin in file.pins.items():
-            self._library.verify(_KINDS[key], pin)
         self._checker.busy_gpus(file.config)
-        launch = self._launch(folder, file, run, resume_from, start_from)
-        with _world(f"Run {run} of the job {file.id} could not be started"):
-            if not job_files.claim_run(folder, run):
-                # Another desktop, or a second click, was first: there is one run, and it is this.
-                return self.show(file.id)
-            if moves:
-                job_files.move_earlier_runs(folder, run)
-            job_files.clear_old_wish(folder, run)
-            replace_json(folder.launch, launch.to_dict())
-            replace_json(folder.status, self._first_status(folder, file, run).to_dict())
-            start_supervisor(folder, run, self._python)
+        with _world(f"The job {file.id} could not be started"):
+            # Where somebody else was first there is one run, and it is theirs.
+            self._starter.start(folder, file, run, resume_from=resume_from, start_from=start_from)
         return self.show(file.id)
-
-    def _first_status(self, folder: JobFolder, file: JobFile, run: int) -> RunStatus:
-        """STARTING, with the figures of the run before: the curve does not fall back to 0."""
-        starting = RunStatus(
-            state=JobState.STARTING,
-            run=run,
-            epochs=file.config.epochs,
-            world_size=file.config.world_size,
-            started=job_files.now(),
-            updated=job_files.now(),
-        )
-        try:
-            before = RunStatus.from_dict(read_json(folder.status))
-        except (OSError, ValueError):
-            return starting
-        return replace(
-            starting,
-            heartbeat=before.heartbeat + 1,
-            epoch=before.epoch,
-            step=before.step,
-            total_steps=before.total_steps,
-            steps_per_epoch=before.steps_per_epoch,
-            metrics=before.metrics,
-        )
-
-    def _launch(
-        self, folder: JobFolder, file: JobFile, run: int, resume_from: str, start_from: str
-    ) -> Launch:
-        argv, ranks = self._command(file.config, file.id, run)
-        # Old path of this user's: a link in the data root's path would differ between nodes.
-        content = {
-            key: str(self._library.content(_KINDS[key], pin.reference).absolute())
-            for key, pin in file.pins.items()
-        }
-        return Launch(
-            job_id=file.id,
-            run=run,
-            config=file.config,
-            argv=argv,
-            ranks=ranks,
-            model_source=content["model"],
-            loader_source=content["loader"],
-            dataset_files=content["dataset"],
-            validation_loader_source=content.get("validation_loader", ""),
-            validation_dataset_files=content.get("validation_dataset", ""),
-            resume_from=resume_from,
-            start_from=start_from,
-            environment=mpirun.environment(
-                file.config, job_id=file.id, run=run, code_root=str(CODE_ROOT)
-            ),
-            hashes={key: pin.sha256 for key, pin in file.pins.items()},
-        )
-
-    def _command(
-        self, config: JobConfig, job_id: str, run: int
-    ) -> tuple[tuple[str, ...], tuple[RankPlan, ...]]:
-        rooms = self._nodes.rooms()
-        ranks = rank_plans(config, rooms)
-        launcher = self._nodes.launcher()
-        argv = mpirun.command(
-            config,
-            ranks,
-            job_folder=str(self._root.job(job_id).path.absolute()),
-            run=run,
-            python=self._python,
-            mpirun=launcher.path,
-            version=launcher.major,
-            cores={room.node: room.cores for room in rooms},
-        )
-        return argv, ranks
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
         """The checkpoint to go on from, verified; the refusal of one offers the one before."""
@@ -350,13 +268,9 @@ class JobService:
 
     @staticmethod
     def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
-        for record in found:
-            if (
-                record.name == name
-                or (name == "latest" and record.is_latest)
-                or (name == "best" and record.is_best)
-            ):
-                return record
+        record = checkpoint_named(found, name)
+        if record is not None:
+            return record
         raise BackendError(
             f"The job {job_id} has no checkpoint “{printable(name)}”.",
             f"There are: {', '.join(record.name for record in found)}." if found else "",
@@ -366,16 +280,14 @@ class JobService:
 
     def look(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
-        before = cursor if isinstance(cursor, _Cursor) else None
         folder = self._folder(job_id)
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, RunStateReader(folder))
         file = read_job(folder)
-        truth = run_state.look(folder, before.truth if before is not None else None)
+        found = before.reader.look()
         with _world(f"The history of the job {job_id} could not be read"):
-            history, read_to = self._read_history(
-                folder.history, before.history if before is not None else None
-            )
-        view = self._tell(self._view(folder, file, truth))
-        return RunUpdate(view, history, _Cursor(read_to, truth))
+            history, read_to = self._read_history(folder.history, before.history)
+        view = self._tell(self._view(folder, file, found))
+        return RunUpdate(view, history, _Cursor(read_to, before.reader))
 
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
@@ -464,10 +376,10 @@ class JobService:
     def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         folder = self._folder(job_id)
         file = read_job(folder)
-        return folder, file, self._view(folder, file, run_state.look(folder))
+        return folder, file, self._view(folder, file, RunStateReader(folder).look())
 
-    def _view(self, folder: JobFolder, file: JobFile, truth: Truth) -> JobView:
-        status = truth.status
+    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+        status = found.status
         policy = file.config.checkpoint
         best = None
         if status.run:
@@ -488,7 +400,7 @@ class JobService:
             message=status.message,
             error=status.error,
             started=status.started,
-            ended=truth.ended,
+            ended=status.updated if status.state.is_over else "",
             user=file.user,
             notes=file.notes,
             tags=file.tags,
@@ -496,15 +408,19 @@ class JobService:
             eta_s=status.eta_s,
             samples_per_second=status.samples_per_second,
             rank_step_ms=status.rank_step_ms,
-            doubt=truth.doubt,
+            doubt=found.doubt or " ".join(found.problems),
         )
 
     def _tell(self, view: JobView) -> JobView:
         """The catalogue learns what was seen; what merely moves on is not worth a write."""
         if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
             return view
+        try:
+            self._index.put_job(replace(view, doubt=""))
+        except BackendError as error:
+            # The folder is right without an index of it; what was done stays done, and is told.
+            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
         self._told[view.id] = (view.run, view.state)
-        self._index.put_job(replace(view, doubt=""))
         return view
 
     def _may_have_changed(self, known: JobView) -> bool:

@@ -1,102 +1,87 @@
 """The nodes. This computer is one from the first start, with no SSH.
 
-What a node is, is read anew each time: nobody keeps a list that could be wrong.
+What a node has is read anew each time: nobody keeps a list that could be wrong.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 import sys
-from dataclasses import dataclass
-from functools import lru_cache
+import threading
 from pathlib import Path
 
 from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, this_computer
+from backend.node.check import Places, findings
+from backend.node.mpi import MpiRun, find_mpirun
+from backend.node.probe import Probe
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot
-from backend.records.node import Cpu, Finding, NodeReading, NodeState
-from backend.records.values import printable
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """The mpirun of this computer and the major version of its Open MPI."""
-
-    path: str
-    major: int
+from backend.records.node import Finding, NodeReading, NodeState
+from backend.records.values import nearest, printable
 
 
 class NodeService:
-    def __init__(self, root: DataRoot, python: str = sys.executable) -> None:
+    """See `docs/architecture.md`. Every call may run on any thread."""
+
+    def __init__(
+        self, root: DataRoot, catalogue: Path | None = None, python: str = sys.executable
+    ) -> None:
         self._root = root
+        self._catalogue = catalogue
         self._python = python
+        self._probe: Probe | None = None
+        self._reading = threading.Lock()
+        self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
-        """This computer, now."""
-        return NodeReading(
-            THIS_COMPUTER,
-            "localhost",
-            1,
-            Cpu("cpu", os.cpu_count() or 1, None, 0.0),
-            1,
-            0,
-            0,
-            0,
-            str(self._root.path),
-            None,
-            None,
-        )
+        """This computer, now; rates come with the second reading."""
+        with self._reading:
+            if self._probe is None:
+                self._probe = Probe(THIS_COMPUTER, self._root.path)
+            return self._probe.read()
 
     def list(self) -> tuple[NodeState, ...]:
         return (NodeState(THIS_COMPUTER, "ONLINE", self.reading()),)
 
     def check(self, name: str) -> tuple[Finding, ...]:
-        """Whether the node can train, each fault with what mends it."""
-        self._known(name)
-        return ()
+        """Whether the node can train: two ranks add up a number there, too.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        known = tuple(node.name for node in self.list())
+        if name not in known:
+            near = nearest(name, known)
+            raise BackendError(
+                f"There is no node “{printable(name)}”.",
+                f"Did you mean “{near}”?" if near else f"There is {', '.join(known)}.",
+            )
+        return findings(self._places(), smoke=True)
 
     def doctor(self) -> tuple[Finding, ...]:
-        return ()
+        """What is installed, what is missing, and what mends it."""
+        return findings(self._places())
 
     def rooms(self) -> tuple[NodeRoom, ...]:
         """What the nodes offer a job."""
-        return (this_computer(os.cpu_count() or 1),)
+        reading = self.reading()
+        return (this_computer(reading.cpu.cores, tuple(gpu.uuid for gpu in reading.gpus)),)
 
-    def launcher(self) -> Launcher:
-        """The mpirun beside the Python that trains, else the one on the path.
+    def mpirun(self) -> MpiRun:
+        """The mpirun that starts the ranks.
 
         Raises:
             BackendError: There is none.
         """
-        beside = Path(self._python).with_name("mpirun")
-        found = str(beside) if beside.is_file() else shutil.which("mpirun")
-        if found is None:
+        if self._mpirun is None:
+            self._mpirun = find_mpirun(self._python)
+        if self._mpirun is None:
             raise BackendError(
                 "mpirun was not found on this computer.",
-                "main.py doctor says how it is installed; one process needs none: choose the "
-                "strategy “alone”.",
+                "main.py doctor says how it is installed; a job of one process needs none, with "
+                "the strategy “alone”.",
             )
-        return Launcher(found, _major(found))
+        return self._mpirun
 
-    def _known(self, name: str) -> None:
-        if name != THIS_COMPUTER:
-            raise BackendError(
-                f"There is no node “{printable(name)}”.", f"There is {THIS_COMPUTER}."
-            )
-
-
-@lru_cache
-def _major(mpirun: str) -> int:
-    """``mpirun (Open MPI) 5.0.11`` -> 5; what cannot be read is taken for the newest."""
-    try:
-        words = subprocess.run(
-            [mpirun, "--version"], capture_output=True, text=True, timeout=20, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return 5
-    match = re.search(r"(\d+)\.\d+", words)
-    return int(match[1]) if match else 5
+    def _places(self) -> Places:
+        return Places(self._root.path, self._catalogue, self._python)

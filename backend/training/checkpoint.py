@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import math
 import os
+import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -233,6 +234,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
         digest = hashing.sha256.hexdigest()
         if sha256_of(half) != digest:
             raise OSError(f"{path.name} reads back otherwise than it was written")
+        _prove_loadable(half)
         size = half.stat().st_size
         half.chmod(FILE_MODE)
         # A record of an older file of this name would vouch for the wrong bytes.
@@ -244,6 +246,18 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
     proved = replace(record, bytes=size, sha256=digest, path=str(path))
     replace_json(sidecar_of(path), proved.to_sidecar())
     return proved
+
+
+def _prove_loadable(path: Path) -> None:
+    """Mapped, not read: only the structure is looked at, which takes a millisecond."""
+    try:
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, AttributeError) as error:
+        raise BackendError(
+            "The model's state holds more than tensors, numbers and text, so a checkpoint of it "
+            f"could not be loaded again: {_first(error)}.",
+            "Let get_extra_state return a dict of tensors, numbers and text.",
+        ) from error
 
 
 def sha256_of(path: Path) -> str:
@@ -285,11 +299,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def fault_of(path: Path) -> str:
     """Why the checkpoint is not the file that was written, or "". Executes nothing."""
+    if not path.exists():
+        return "the file is missing"
     try:
         record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
     except FileNotFoundError:
-        missing = path if not path.exists() else sidecar_of(path)
-        return f"{missing.name} is missing"
+        return f"its record {sidecar_of(path).name} is missing"
     except (OSError, ValueError) as error:
         return f"its record {sidecar_of(path).name} cannot be read ({error})"
     try:

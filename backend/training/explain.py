@@ -25,14 +25,14 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
     """One or two sentences: the cause, and what to do."""
     if is_echo(error):
         return "Another rank has gone, and the step they were making together broke off."
-    memory = _memory(error, batch_size)
-    if memory:
-        return memory
     if isinstance(error, BackendError):
         text = error.sentence
         if batch is not None and _is_about_the_batch(error):
             text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
         return f"{text} {error.remedy}".strip()
+    memory = _memory(error, batch_size)
+    if memory:
+        return memory
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
         return f"The program was ended from within (sys.exit({code})) before the last step."
@@ -64,13 +64,8 @@ def _is_about_the_batch(error: BackendError) -> bool:
 
 def _memory(error: BaseException, batch_size: int) -> str:
     """Out of memory, of which kind, and the batch size to try; "" when it is something else."""
-    text = str(error)
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
-    on_host = isinstance(error, MemoryError) or (
-        isinstance(error, (RuntimeError, OSError))
-        and any(words in text for words in ("DefaultCPUAllocator", "Cannot allocate memory"))
-    )
-    if not (on_gpu or on_host):
+    if not user_code.is_out_of_memory(error):
         return ""
     which = "The GPU's memory" if on_gpu else "The memory of the node"
     if batch_size <= 1:

@@ -7,11 +7,11 @@ ballot instead (`ballot`), and all ranks leave after the same step.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+from backend.records.stop import wish_to_stop
 
 INTERVAL_S = 0.1
 
@@ -40,21 +40,3 @@ class StopWatcher:
                     self._on_wanted()
                     return
 
-
-def wish_to_stop(lock: Path, run: int) -> bool:
-    """Whether the lock asks run ``run`` to stop.
-
-    A lock left from another run does not. One without readable content does: a person may have
-    made it with ``touch``.
-    """
-    # NFS remembers for half a minute that a file is not there; opening the folder makes it ask.
-    os.close(os.open(lock.parent, os.O_RDONLY))
-    try:
-        content = lock.read_bytes()[:10_000]
-    except FileNotFoundError:
-        return False
-    try:
-        wished = json.loads(content)["run"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return True
-    return not isinstance(wished, int) or wished == run

@@ -135,6 +135,8 @@ class Trainer:
         self._set_up()
         outcome = self._train()
         self._write_out()
+        # The loaders' workers end with their iterators; left to torch's atexit each may take 5 s.
+        del self._loader, self._evaluation
         return outcome
 
     # --- setting up ----------------------------------------------------------------------------
@@ -183,7 +185,9 @@ class Trainer:
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
             fit_weights(self._model, read_weights(source), source.name)
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
+        self.beat.beat(Phase.SETUP)
         self._order.epoch, self._order.position = self.course.epoch, self.course.position
         if self.workers is not None:
             left = self._order.steps_left

@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
-import faulthandler
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -41,8 +39,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given = parser.parse_args(arguments)
     beat = Beat.inherited()
     beat.beat(Phase.IMPORTING)
-    # The guard asks a rank that stands still where it stands.
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
     rank = Rank(JobFolder(given.job), given.run, beat)
     try:
         last = rank.train()
@@ -119,7 +115,7 @@ class Rank:
             from backend.training.strategies.allreduce import AllReduce
 
             strategy = AllReduce()
-        self._beat.beat(Phase.SETUP)
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.join(launch.config.stall_limit_s)
         self._beat.beat(Phase.SETUP)
         if strategy.world_size != len(launch.ranks):

@@ -238,6 +238,9 @@ class Reporter:
         for step in steps:
             self._metrics.update(step.metrics)
         timed = [step for step in steps if step.rank_step_ms]
+        # The first step of a run lays out buffers and starts workers.
+        if not self._rank_step_ms and len(timed) > 1:
+            del timed[0]
         if timed:
             seconds = sum(step.seconds for step in timed)
             self._eta.steps(len(timed), seconds)

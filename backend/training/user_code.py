@@ -69,12 +69,20 @@ class Source:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
+        self._owned: dict[str, bool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _register, (self.folder, self.name)
 
     def owns(self, top: str) -> bool:
         """Whether ``import top`` in a file of this folder means a file or package of it."""
+        # Remembered, because an import may stand in __getitem__ and run for every item.
+        known = self._owned.get(top)
+        if known is None:
+            known = self._owned[top] = self._look_for(top)
+        return known
+
+    def _look_for(self, top: str) -> bool:
         spec = PathFinder.find_spec(top, [str(self.folder)])
         if spec is None:
             return False
@@ -286,6 +294,10 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
             model(data)
     finally:
         model.train(training)
+    # Keras makes a layer's container of parameters when they are asked for, and with it new keys
+    # of the state; asked for here, the keys are the same in every process.
+    for module in list(model.modules()):
+        list(module.parameters(recurse=False))
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:

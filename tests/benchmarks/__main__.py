@@ -24,7 +24,8 @@ def main() -> int:
     known = sorted(
         path.stem
         for path in folder.glob("*.py")
-        if path.stem not in ("__main__", "__init__", "figures") and "def measure(" in path.read_text()
+        if path.stem not in ("__main__", "__init__", "figures")
+        and "def measure(" in path.read_text()
     )
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
@@ -35,9 +36,9 @@ def main() -> int:
             parser.error(f"{name} is no benchmark; there are {', '.join(known)}")
     figures: list[Figure] = []
     for name in given.names or known:
-        print(f"{name} …", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{name} …\n")
         figures += importlib.import_module(f"tests.benchmarks.{name}").measure()
-    print(table(figures))
+    sys.stdout.write(table(figures) + "\n")
     machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     given.json.write_text(
         json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1) + "\n"

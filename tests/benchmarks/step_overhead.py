@@ -22,7 +22,7 @@ from tests.backend.training.training_rig import (
 )
 from tests.benchmarks.figures import Figure
 
-PAIRS = 7
+PAIRS = 5
 _WARM = 40
 
 MODEL = """
@@ -71,7 +71,7 @@ _STEPS_PER_EPOCH = 100
 
 def measure() -> list[Figure]:
     figures = []
-    for name, width, depth, epochs in (("10 ms", 512, 5, 4), ("tiny", 16, 1, 20)):
+    for name, width, depth, epochs in (("10 ms", 256, 6, 4), ("tiny", 16, 1, 10)):
         bare, ours = _pairs(width, depth, epochs)
         context = (
             f"{name}: bare {statistics.median(bare) * 1e3:.2f} ms, "

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from backend.launch import mpirun, placement
 from backend.node import identity, sweep
+from backend.node.guard import shared_memory_folder
 from backend.node.start import CODE_ROOT, start_supervisor
 from backend.records.files import read_json, replace_json
 from backend.records.job import parse_job
@@ -80,6 +82,8 @@ class Run:
         strategy: str = "allreduce",
         mpirun_path: str = MPIRUN,
         module: str = "fake_rank",
+        model: str = MODEL,
+        loader: str = LOADER,
         **job: Any,
     ) -> None:
         # Unlike any other's: the sweep ends whatever here carries the run's tag.
@@ -88,7 +92,7 @@ class Run:
         self.attempt = self.folder.attempt(run)
         for path in (self.folder.logs, self.folder.output, self.attempt.path):
             path.mkdir(parents=True, exist_ok=True)
-        for name, text in (("bks_model", MODEL), ("bks_dataset", LOADER)):
+        for name, text in (("bks_model", model), ("bks_dataset", loader)):
             (root / name).mkdir(exist_ok=True)
             (root / name / f"{name}.py").write_text(text)
         raw = {
@@ -143,6 +147,17 @@ class Run:
         start_supervisor(self.folder, self.run, sys.executable)
         return self
 
+    def supervise_here(self, **limits: float) -> None:
+        """Run the supervisor as a child and with other limits than a user would wait for."""
+        code = "import sys, backend.node.supervise as s; vars(s).update({}); s.main(sys.argv[1:])"
+        arguments = ["--job", str(self.folder.path), "--run", str(self.run)]
+        subprocess.run(
+            [sys.executable, "-c", code.format(limits), *arguments],
+            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            check=True,
+            timeout=60,
+        )
+
     def stop(self) -> None:
         self.folder.lock.touch()
 
@@ -162,7 +177,15 @@ class Run:
         record = RunExit.from_dict(read_json(self.attempt.exit))
         assert self.status.state is record.state
         assert self.leftovers() == ()
+        assert not self.shared_memory.exists()
         return record
+
+    @property
+    def shared_memory(self) -> Path:
+        return shared_memory_folder(run_tag(self.folder.job_id, self.run))
+
+    def checkpoints(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
 
     def exit_of(self, rank: int) -> RankExit:
         return RankExit.from_dict(read_json(self.attempt.rank_exit(rank)))

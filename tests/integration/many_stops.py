@@ -1,8 +1,8 @@
 """Under mpirun: one job, stopped at a random moment and resumed, again and again, by real ranks.
 
-A run of its own for each stop would spend nine tenths of its time on importing torch; here the ranks
-stay and the runs change, each with the training loop, the reporter, the checkpoints and the watcher
-of the lock as they are.
+A run of its own for each stop would spend nine tenths of its time on importing torch; here the
+ranks stay and the runs change, each with the training loop, the reporter, the checkpoints and the
+watcher of the lock as they are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
         this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])
         workers = _workers(this, folder) if strategy.rank == 0 else None
         moment = moments.uniform(0, LONGEST_S)
-        timer = threading.Timer(moment, job_files.wish_to_stop, (folder, run))
+        timer = threading.Timer(moment, job_files.ask_to_stop, (folder, run))
         if workers is not None:
             job_files.clear_old_wish(folder, run)
             timer.start()

@@ -67,7 +67,7 @@ def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> No
     assert len(runs) == STOPS
     for number, run in enumerate(runs, 1):
         assert len({tuple(rank) for rank in run["ranks"]}) == 1, f"skew in run {number}"
-        epoch, step, outcome = run["ranks"][0]
+        _, step, outcome = run["ranks"][0]
         assert (outcome, run["checkpoint"]) == ("INTERRUPTED", [step, step]), f"run {number}"
     steps = [run["ranks"][0][1] for run in runs]
     assert steps == sorted(steps)

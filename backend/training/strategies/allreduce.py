@@ -119,8 +119,10 @@ class AllReduce(Strategy):
             bucket.receive()
 
     def gradient_norm(self) -> torch.Tensor:
-        norms = [b.gradients.norm().float() for b in self._buckets if b.parameters]
-        return norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        norms: list[torch.Tensor] = [
+            torch.linalg.vector_norm(b.gradients).float() for b in self._buckets if b.parameters
+        ]
+        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
 
     def scale_gradients(self, factor: torch.Tensor) -> None:
         for bucket in self._buckets:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
 import os
 import resource
@@ -83,8 +84,11 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
     request, result, progress = (Path(path) for path in sys.argv[1:4])
     _settle()
     asked = json.loads(request.read_bytes())
+    # Where the code stands when the time is nearly over, even if it stands in a call into C.
+    faulthandler.dump_traceback_later(max(0.9 * float(asked["time_limit_s"]), 0.1))
     try:
-        answer: dict[str, Any] = {"ok": True, "result": dict(work(asked, Report(progress)))}
+        with contextlib.closing(Report(progress)) as report:
+            answer: dict[str, Any] = {"ok": True, "result": dict(work(asked, report))}
     except BackendError as error:
         answer = _refusal(error)
     except (MemoryError, RuntimeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -82,7 +83,8 @@ def _step(
     hooks = [
         module.register_forward_hook(_noter(outputs, name))
         for name, module in list(model.named_modules())[:_MOST_LAYERS]
-        if name
+        # Compiled to TorchScript, a module takes no hooks.
+        if name and not isinstance(module, torch.jit.ScriptModule)
     ]
     report("The model's forward runs")
     begin = time.perf_counter()
@@ -161,18 +163,29 @@ def _counts(parameters: Iterable[torch.nn.Parameter]) -> _Counts:
 
 
 def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[LayerRow]:
-    """Modules that hold parameters themselves or were seen running and have no parts."""
+    """Modules that hold parameters themselves or have no parts. A parameter counts once."""
+    import torch
     from torch.nn.parameter import is_lazy
 
-    rows = 0
-    for name, module in model.named_modules():
-        own = [p for p in module.parameters(recurse=False) if not is_lazy(p)]
-        is_leaf = next(module.children(), None) is None
-        if name and (own or is_leaf) and rows < _MOST_LAYERS:
-            rows += 1
-            yield LayerRow(
-                name, type(module).__name__, sum(p.numel() for p in own), outputs.get(name, "")
-            )
+    # Keras keeps each layer's parameters in such a container, and all of them once more on top.
+    containers = (torch.nn.ParameterDict, torch.nn.ParameterList)
+    modules = list(model.named_modules())
+    layers = [(name, module) for name, module in modules if not isinstance(module, containers)]
+    with_parts = {name.rpartition(".")[0] for name, _ in layers if name}
+    own: Counter[str] = Counter()
+    counted: set[int] = set()
+    for name, module in sorted(modules, key=lambda one: -one[0].count(".")):
+        layer = name.rpartition(".")[0] if isinstance(module, containers) else name
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) not in counted and not is_lazy(parameter):
+                counted.add(id(parameter))
+                own[layer] += parameter.numel()
+    rows = [
+        LayerRow(name or "(the model)", type(module).__name__, own[name], outputs.get(name, ""))
+        for name, module in layers
+        if own[name] or (name and name not in with_parts)
+    ]
+    yield from rows[:_MOST_LAYERS]
 
 
 if __name__ == "__main__":

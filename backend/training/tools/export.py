@@ -130,7 +130,7 @@ def _sha256(file: IO[bytes], total: int, report: channel.Report) -> str:
 # --- the formats ------------------------------------------------------------------------------
 
 
-def _save(state: dict[str, Any], file: IO[bytes]) -> None:
+def _save(state: Any, file: IO[bytes]) -> None:
     import torch
 
     try:
@@ -171,9 +171,7 @@ def _save_onnx(
             "Export it as pt, safetensors or zip.",
         )
     report("A batch is loaded")
-    dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
-    # Two items: an exporter may take a size of one for a fact about the model.
-    data, _ = split_batch(dataset.collate([dataset[n] for n in range(min(2, len(dataset)))]))
+    data = _two_items(request)
     report("The model is built")
     model = load_model(Path(request["model"]))
     if needs_first_batch(model):
@@ -191,6 +189,13 @@ def _save_onnx(
             f"The ONNX file is not valid: {describe(error)}.", "Export it as pt or zip."
         ) from error
     return notes
+
+
+def _two_items(request: Mapping[str, Any]) -> Any:
+    """The data of a batch of two: an exporter may take a size of one for a fact of the model."""
+    dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
+    data, _ = split_batch(dataset.collate([dataset[n] for n in range(min(2, len(dataset)))]))
+    return data
 
 
 def _trace(model: torch.nn.Module, data: Any, partial: Path, report: channel.Report) -> list[str]:
@@ -309,6 +314,9 @@ def _save_zip(
             table = io.StringIO()
             history_table.write_csv(history_table.rows(Path(history)), table)
             _add(archive, sums, "history.csv", table.getvalue().encode())
+        example = _example(request)
+        if example is not None:
+            _add(archive, sums, "example.pt", example)
         details = json.dumps(record.to_sidecar(), indent=1, sort_keys=True) + "\n"
         _add(archive, sums, "checkpoint.json", details.encode())
         for name, text in dict(request.get("files", {})).items():
@@ -317,6 +325,22 @@ def _save_zip(
         _add(archive, sums, "README.md", _readme(record, sums).encode())
         lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
         archive.writestr(_entry("SHA256SUMS"), lines)
+
+
+def _example(request: Mapping[str, Any]) -> bytes | None:
+    """What a model that takes its sizes from the first batch must see before its weights come.
+
+    Zeros in the shape of a batch: nobody's data leaves with the model.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if not request.get("loader") or not needs_first_batch(load_model(Path(request["model"]))):
+        return None
+    zeros = pytree.tree_map_only(torch.Tensor, torch.zeros_like, _two_items(request))
+    whole = io.BytesIO()
+    _save(zeros, whole)
+    return whole.getvalue()
 
 
 def _entry(name: str, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
@@ -342,6 +366,7 @@ def _readme(record: Checkpoint, sums: Mapping[str, str]) -> str:
     about = {
         "weights.pt": "the parameters (`torch.load` with `weights_only=True`)",
         "model_source/": "the model's source, as it was trained",
+        "example.pt": "a batch of zeros, from which the model takes its sizes",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
         "job.toml": "how it was trained; environment variables are named without their values",
         "history.csv": "every step's loss and metrics, for a spreadsheet",

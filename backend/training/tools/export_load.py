@@ -19,20 +19,19 @@ import torch
 HERE = Path(__file__).resolve().parent
 
 
-def load_model(example: object = None) -> torch.nn.Module:
-    """The trained model, ready to be called.
-
-    A model that takes its sizes from the first batch (a Keras model, say) needs an ``example``.
-    """
+def load_model() -> torch.nn.Module:
+    """The trained model, ready to be called."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     for folder in (HERE / "model_source", HERE):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     model: torch.nn.Module = importlib.import_module("model_source.bks_model").UserModel()
-    if example is not None:
-        model.eval()
+    if (HERE / "example.pt").exists():
+        # This model takes its sizes from the first batch, as Keras does.
         with torch.no_grad():
-            model(example)
+            model.eval()(torch.load(HERE / "example.pt", weights_only=True))
+        for module in list(model.modules()):
+            list(module.parameters(recurse=False))
     model.load_state_dict(torch.load(HERE / "weights.pt", map_location="cpu", weights_only=True))
     return model.eval()
 

@@ -30,7 +30,10 @@ WORDS = {
     ("job", "create"): ["FILE"],
     **{
         ("job", action): ["ID"]
-        for action in "start stop resume wait show history log checkpoints clone annotate remove".split()
+        for action in (
+            *("start", "stop", "resume", "wait", "show", "history", "log"),
+            *("checkpoints", "clone", "annotate", "remove"),
+        )
     },
     ("job", "list"): [],
     ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],

@@ -1,4 +1,4 @@
-"""A job's folder: made whole, claimed once, its wishes for one run only, moved and never deleted."""
+"""A job's folder: made whole, claimed once, moved and never deleted; a wish is for one run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from backend.errors import BackendError
 from backend.records.job import JobConfig, parse_job
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Pin
+from backend.records.stop import wish_to_stop
 
 HARD_NAMES = (
     "a b 'c' \"d\"",
@@ -86,33 +87,33 @@ def test_f22_of_many_who_wish_a_stop_one_makes_it(tmp_path: Path) -> None:
 
     def wish() -> bool:
         barrier.wait()
-        return job_files.wish_to_stop(folder, 1)
+        return job_files.ask_to_stop(folder, 1)
 
     with ThreadPoolExecutor(8) as pool:
         wishes = [pool.submit(wish) for _ in range(8)]
     assert [wish.result() for wish in wishes].count(True) == 1
-    assert job_files.stop_wish(folder, 1)
+    assert wish_to_stop(folder.lock, 1)
 
 
 def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
-    job_files.wish_to_stop(folder, 1)
-    assert not job_files.stop_wish(folder, 2)
+    job_files.ask_to_stop(folder, 1)
+    assert not wish_to_stop(folder.lock, 2)
     job_files.clear_old_wish(folder, 2)
     assert not folder.lock.exists()
-    job_files.wish_to_stop(folder, 2)
+    job_files.ask_to_stop(folder, 2)
     job_files.clear_old_wish(folder, 2)
-    assert job_files.stop_wish(folder, 2)
+    assert wish_to_stop(folder.lock, 2)
     folder.lock.unlink()
-    job_files.wish_to_stop(folder, 1)
-    assert job_files.wish_to_stop(folder, 2)
-    assert job_files.stop_wish(folder, 2)
+    job_files.ask_to_stop(folder, 1)
+    assert job_files.ask_to_stop(folder, 2)
+    assert wish_to_stop(folder.lock, 2)
 
 
 def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     folder.lock.touch()
-    assert job_files.stop_wish(folder, 1)
+    assert wish_to_stop(folder.lock, 1)
 
 
 def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:

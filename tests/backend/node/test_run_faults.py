@@ -49,6 +49,7 @@ def test_a_run_ends_finished_when_every_rank_says_so(make_run: MakeRun) -> None:
     assert record.state is JobState.FINISHED
     assert record.message == ""
     assert [run.exit_of(rank).outcome for rank in (0, 1)] == ["finished", "finished"]
+    assert run.folder.mpirun_log.read_text().count("\n") == 1, "mpirun had nothing to say"
     assert (run.status.step, run.status.metrics) == (20, {"loss": 0.5})
     assert run.log(1).startswith("── run 1, rank 1 on ")
 
@@ -122,7 +123,7 @@ def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run
 def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
     make_run: MakeRun,
 ) -> None:
-    run = make_run(steps=200)
+    run = make_run(steps=120)
     starter = subprocess.Popen(
         [
             sys.executable,
@@ -220,6 +221,11 @@ def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
     assert "in loop" in run.log(1)
 
 
+def test_a_slow_setup_is_no_stall_whatever_the_limit_for_steps(make_run: MakeRun) -> None:
+    record = make_run({0: "slow", 1: "slow"}, stall_limit_s=5.0).start().end()
+    assert record.state is JobState.FINISHED
+
+
 def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -> None:
     record = make_run({0: "worker"}, stall_limit_s=5.0).start().end()
     assert record.message.startswith(
@@ -233,7 +239,7 @@ def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -
 def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_tag(
     make_run: MakeRun,
 ) -> None:
-    run = make_run({1: "setsid"}, steps=300).start()
+    run = make_run({1: "setsid"}, steps=120).start()
 
     def sleepers() -> list[int] | None:
         found = []
@@ -322,6 +328,34 @@ def test_m07_an_mpirun_that_refuses_is_told_in_its_own_words(
     )
 
 
+def test_m07_an_mpirun_that_starts_nothing_is_given_up(make_run: MakeRun, tmp_path: Path) -> None:
+    waiting = tmp_path / "mpirun"
+    waiting.write_text("#!/bin/sh\nexec sleep 600\n")
+    waiting.chmod(0o755)
+    run = make_run(mpirun_path=str(waiting))
+    run.supervise_here(_START_LIMIT_S=1)
+    assert run.end().message == (
+        "mpirun did not start rank 0 on this computer within 1 s; logs/mpirun.log may say why."
+    )
+
+
+@pytest.mark.parametrize("doing", [{}, {1: "exit7", 0: "wait"}], ids=["all gone", "one hangs"])
+def test_an_mpirun_that_does_not_return_is_ended(
+    make_run: MakeRun, tmp_path: Path, doing: dict[int, str]
+) -> None:
+    stubborn = tmp_path / "mpirun"
+    fake = Path(__file__).parents[2] / "fakes" / "stubborn_mpirun.py"
+    stubborn.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')
+    stubborn.chmod(0o755)
+    run = make_run(doing, mpirun_path=str(stubborn))
+    run.supervise_here(_AFTER_FAILURE_S=1, _LAUNCHER_TERM_S=0.5)
+    record = run.end()
+    if doing:
+        assert record.message.startswith("Rank 1 on this computer left with exit code 7")
+    else:
+        assert record.state is JobState.FINISHED
+
+
 def test_m07_a_rank_module_that_is_not_there_is_told(make_run: MakeRun) -> None:
     record = make_run(module="no_such_module").start().end()
     assert record.state is JobState.ERROR
@@ -346,10 +380,14 @@ def test_m14_the_cause_wins_over_its_echo_in_other_ranks(
     assert "been shut down" not in record.message
 
 
-def test_mpirun_of_a_run_leaves_no_session_folder(endless: Run) -> None:
-    environment = Path(f"/proc/{endless.find('mpirun').pid}/environ").read_bytes().split(b"\0")
+def test_a_run_whose_every_process_was_killed_leaves_no_folder_and_no_memory(
+    endless: Run,
+) -> None:
+    assert len(list(endless.shared_memory.iterdir())) == 2
+    environment = Path(f"/proc/{endless.find(' --map-by ').pid}/environ").read_bytes().split(b"\0")
     folder = next(e for e in environment if e.startswith(b"TMPDIR="))[7:]
     assert Path(folder.decode()).is_dir()
-    endless.kill(" --map-by ")
+    for guard in [endless.find("backend.node.guard", rank) for rank in (0, 1)]:
+        identity.send_signal(guard, signal.SIGKILL)
     endless.end()
     assert not Path(folder.decode()).exists()

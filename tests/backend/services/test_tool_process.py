@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -140,6 +141,14 @@ def test_what_a_model_prints_can_be_read(tmp_path: Path) -> None:
     assert found.output == "hello from the model\n"
 
 
+def test_f59_what_a_model_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    text = r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')" + "\n" + GOOD
+    found = tool_process.check_model(model(tmp_path, text))
+    assert found.output == "red 10%\n20%?\n"
+    error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
+    assert "\x1b" not in error.sentence + error.traceback
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -156,24 +165,25 @@ def test_f49_a_model_that_cannot_be_used_is_refused_in_words(
 
 
 def test_f49_an_infinite_import_ends_at_the_limit(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, "while True: pass"), time_limit_s=6)
+    error = refused(model(tmp_path, "while True: pass"), time_limit_s=10)
     assert error.sentence == (
-        "The check of the model did not end within 6 s; "
+        "The check of the model did not end within 10 s; "
         "it stood at: The model is imported and built."
     )
+    assert 'bks_model.py", line 1 in <module>' in error.output, "where it stood can be read"
 
 
 def test_f49_printing_a_gigabyte_costs_no_memory_and_no_disk(tmp_path: Path) -> None:
     text = "import sys\nfor n in range(1 << 10): sys.stdout.write('x' * (1 << 20))\n" + GOOD
-    before = _memory_bytes()
+    before = _peak_memory_bytes()
     found = tool_process.check_model(model(tmp_path, text + "\nprint('the end')"))
-    assert _memory_bytes() - before < 50_000_000
+    assert _peak_memory_bytes() - before < 50_000_000
     assert len(found.output) <= 4000
     assert found.output.endswith("xx" + "the end\n")
 
 
-def _memory_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _peak_memory_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
@@ -218,7 +228,7 @@ def test_f18_children_in_sessions_of_their_own_are_gone_after_the_check(tmp_path
 def test_f18_children_are_gone_after_a_time_limit_too(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass"
-    refused(model(tmp_path, text), time_limit_s=6)
+    refused(model(tmp_path, text), time_limit_s=10)
     assert not lives(int(mark.read_text()))
 
 
@@ -298,3 +308,45 @@ def test_the_preview_comes_back_as_a_record() -> None:
 def test_an_error_of_the_world_is_a_backend_error(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="The loader has no"):
         tool_process.measure(tmp_path, tmp_path)
+
+
+KERAS = """
+import keras
+
+class UserModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.flat = keras.layers.Flatten()
+        self.dense = keras.layers.Dense(10)
+
+    def call(self, data):
+        return self.dense(self.flat(data))
+
+    def loss(self, output, target):
+        return keras.ops.mean(
+            keras.losses.sparse_categorical_crossentropy(target, output, from_logits=True))
+"""
+
+
+def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_path: Path) -> None:
+    found = tool_process.check_model(
+        model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
+    )
+    assert found.parameters == 650
+    assert [(one.kind, one.parameters) for one in found.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert found.loss is not None
+
+
+def test_a_model_with_compiled_and_scripted_parts_is_checked(tmp_path: Path) -> None:
+    source = model(
+        tmp_path,
+        GOOD.replace("self.layer(data.flatten(1))", "self.two(self.one(data))").replace(
+            "self.layer = torch.nn.Linear(64, 10)",
+            "self.one = torch.compile(Flat(), backend='eager')\n"
+            "        self.two = torch.jit.script(torch.nn.Linear(64, 10))",
+        )
+        + "\nclass Flat(torch.nn.Module):\n"
+        "    def forward(self, data):\n        import late\n        return late.flat(data)\n",
+    )
+    (source / "late.py").write_text("def flat(data): return data.flatten(1)\n")
+    assert tool_process.check_model(source, GALLERY / "loader", GALLERY / "dataset").loss

@@ -26,7 +26,7 @@ from backend.records.job import JobConfig, Optimizer, Placement
 from backend.services import tool_process
 from backend.training.tools import channel
 from backend.training.tools.export import export
-from backend.training.user_code import load_loader, load_model
+from backend.training.user_code import load_loader, load_model, materialize, needs_first_batch
 
 GALLERY = Path(__file__).parents[3] / "resources/gallery/digits"
 ANCESTOR = Path(__file__).parents[2] / "data/ancestor"
@@ -40,6 +40,8 @@ class Made:
         self.source = source
         torch.manual_seed(3)
         self.model = load_model(source).eval()
+        if needs_first_batch(self.model):
+            materialize(self.model, torch.zeros(2, 1, 8, 8))
         self.path = folder / "epoch-0002-step-000040.pt"
         torch.save({"model": self.model.state_dict(), "optimizer": {}, "step": 40}, self.path)
         self.record = Checkpoint(
@@ -170,6 +172,28 @@ def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None
     made = Made(tmp_path, ANCESTOR / "model")
     shutil.unpack_archive(made.export("zip"), tmp_path / "z")
     subprocess.run([sys.executable, "load.py"], cwd=tmp_path / "z", check=True)
+
+
+def test_m18_a_keras_model_loads_from_the_zip(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    (source / "bks_model.py").write_text(
+        "import keras\n"
+        "class UserModel(keras.Model):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.flat = keras.layers.Flatten()\n"
+        "        self.dense = keras.layers.Dense(10)\n"
+        "    def call(self, data): return self.dense(self.flat(data))\n"
+        "    def loss(self, output, target): return keras.ops.mean(output)\n"
+    )
+    made = Made(tmp_path, source)
+    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    assert torch.load(tmp_path / "z/example.pt", weights_only=True).count_nonzero() == 0
+    said = subprocess.run(
+        [sys.executable, "load.py"], cwd=tmp_path / "z", check=True, capture_output=True
+    )
+    assert b"650 parameters loaded" in said.stdout
 
 
 def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() -> None:

@@ -220,7 +220,9 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     )
     assert 12 < found.examined < 60
     assert not found.is_complete
-    assert len(found.classes) == 2, "what was looked at lies over the whole set"
+    counts = [one.count for one in found.classes]
+    assert len(counts) == 2
+    assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
     assert found.warnings[0].startswith(f"The time was enough for {found.examined} of 1,000 items")
     assert found.item_time_ms >= 20
 

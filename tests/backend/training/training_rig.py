@@ -164,6 +164,12 @@ class Training:
         except (OSError, ValueError):
             return 0
 
+    def status_is(self, state: str) -> bool:
+        try:
+            return self.status()["state"] == state and self.status()["run"] == self.run
+        except (OSError, ValueError):
+            return False
+
     def error(self, rank: int = 0) -> dict[str, Any]:
         return read_json(self.folder.attempt(self.run).rank_error(rank))
 

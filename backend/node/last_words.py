@@ -1,0 +1,25 @@
+"""Records that must be written although the share is away or full just now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from backend.records.files import replace_json
+
+
+def insist(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
+    """Replace ``path``, again and again until it works or the time is over.
+
+    Raises:
+        OSError: It did not work in the time given.
+    """
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            return replace_json(path, dict(value))
+        time.sleep(1.0)
+    return replace_json(path, dict(value))

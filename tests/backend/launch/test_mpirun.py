@@ -1,0 +1,220 @@
+"""The command that starts a run: one spelling for Open MPI 4.1 and 5.0, and nothing of a user's in
+what a shell will see."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.errors import BackendError
+from backend.launch import mpirun
+from backend.launch.mpirun import Network
+from backend.launch.placement import NodeRoom, rank_plans, this_computer
+from backend.records.job import JobConfig, parse_job
+from backend.records.launch import RankPlan
+
+GUARD = ("/venv/bin/python", "-m", "backend.node.guard", "--job", "/data/jobs/7", "--run", "3")
+
+
+def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
+    parsed = parse_job(
+        {
+            "name": "n",
+            "model": "m",
+            "dataset": "d",
+            "loader": "l",
+            "epochs": 1,
+            "batch_size": 1,
+            "optimizer": {"name": "sgd", "lr": 0.1},
+            "placement": list(placement),
+            **settings,
+        }
+    )
+    assert parsed.config is not None, parsed.faults
+    return parsed.config
+
+
+def command(config: JobConfig, ranks: Sequence[RankPlan], **options: Any) -> tuple[str, ...]:
+    given: dict[str, Any] = {
+        "job_folder": "/data/jobs/7",
+        "run": 3,
+        "python": "/venv/bin/python",
+        "mpirun": "/venv/bin/mpirun",
+        **options,
+    }
+    return mpirun.command(config, ranks, **given)
+
+
+HERE = job([{"node": "this-computer", "processes": 2}])
+ONE_NODE = (
+    "/venv/bin/mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib "
+    "-x RINGMASTER_RUN -x PYTHONPATH -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS "
+    "-np 2 -H 127.0.0.1:2"
+)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_m04_this_computer_has_one_command_for_both_versions(version: int) -> None:
+    ranks = rank_plans(HERE, [this_computer(2)])
+    argv = command(HERE, ranks, version=version, cores={"this-computer": 2})
+    assert argv == (*ONE_NODE.split(), *GUARD)
+
+
+def test_more_ranks_than_cores_yield_to_each_other() -> None:
+    ranks = rank_plans(HERE, [this_computer(1)])
+    argv = command(HERE, ranks, cores={"this-computer": 1})
+    place = argv.index("mpi_yield_when_idle")
+    assert argv[place - 1 : place + 2] == ("--mca", "mpi_yield_when_idle", "1")
+
+
+CLUSTER = job([{"node": "a", "processes": 2}, {"node": "b", "processes": 4}])
+ROOMS = [NodeRoom("a", "10.77.0.1", 8), NodeRoom("b", "10.77.0.2", 8)]
+
+
+@pytest.mark.parametrize(("version", "keepalive"), [(4, "--mca"), (5, "--prtemca")])
+def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
+    version: int, keepalive: str
+) -> None:
+    argv = command(
+        CLUSTER,
+        rank_plans(CLUSTER, ROOMS),
+        version=version,
+        cores={"a": 8, "b": 8},
+        network=Network("10.77.0.0/24", "/data/nodes/ssh_config"),
+    )
+    assert argv == (
+        *[
+            "/venv/bin/mpirun",
+            "--bind-to",
+            "none",
+            "--map-by",
+            "slot",
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "^openib",
+        ],
+        *["--mca", "btl_tcp_if_include", "10.77.0.0/24"],
+        *("--mca", "plm_rsh_args", "-F /data/nodes/ssh_config"),
+        *(keepalive, "oob_tcp_keepalive_time", "20"),
+        *(keepalive, "oob_tcp_keepalive_intvl", "10"),
+        *(keepalive, "oob_tcp_keepalive_probes", "4"),
+        *["-x", "RINGMASTER_RUN", "-x", "PYTHONPATH", "-x", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"],
+        *["-np", "6", "-H", "10.77.0.1:2,10.77.0.2:4"],
+        *GUARD,
+    )
+
+
+def test_one_process_alone_needs_no_mpirun() -> None:
+    config = job([{"node": "this-computer", "processes": 1}], strategy={"name": "alone"})
+    assert command(config, rank_plans(config, [this_computer(2)]), mpirun="") == GUARD
+
+
+def test_horovods_own_watch_speaks_after_the_guards() -> None:
+    for limit in (5.0, 600.0, 86_400.0):
+        config = job([{"node": "this-computer", "processes": 2}], stall_limit_s=limit)
+        variables = mpirun.environment(config, job_id="7", run=3, code_root="/code")
+        waits_s = limit + max(3.0, 0.1 * limit)
+        assert int(variables["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"]) > waits_s + 30
+        assert variables["RINGMASTER_RUN"] == "7/3"
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network("10.0.0.0/24; touch /tmp/bad", "/data/ssh_config"),
+        Network("$(reboot)", "/data/ssh_config"),
+        Network("10.0.0.0/24", "/data/my folder/ssh_config"),
+        Network("10.0.0.0/24", "/data/$(reboot)"),
+        Network("10.0.0.0/24", "/data/a;b"),
+        Network("10.0.0.0/24", "-oProxyCommand=reboot"),
+    ],
+)
+def test_f57_what_a_shell_would_see_is_refused_when_it_is_more_than_an_address_or_path(
+    network: Network,
+) -> None:
+    with pytest.raises(BackendError):
+        command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)
+
+
+@given(st.text())
+def test_f57_no_address_carries_an_option_a_list_or_shell_text(host: str) -> None:
+    rooms = [NodeRoom("a", host, 8), NodeRoom("b", "10.0.0.2", 8)]
+    network = Network("10.0.0.0/24", "/data/ssh_config")
+    try:
+        argv = command(CLUSTER, rank_plans(CLUSTER, rooms), network=network)
+    except BackendError:
+        return
+    assert argv[argv.index("-H") + 1] == f"{host}:2,10.0.0.2:4"
+    assert not set(host) & set(" ,;$()`'\"\\\n&|<>*?~#=")
+    assert not host.startswith("-")
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
+def test_f57_what_users_write_stays_out_of_the_command_and_byte_exact_in_its_arguments(
+    text: str,
+) -> None:
+    placement = [{"node": "this-computer", "processes": 2}]
+    config = job(placement, name="j", notes=text, environment={"MINE": text})
+    argv = command(config, rank_plans(config, [this_computer(2)]), job_folder="/data/" + text)
+    assert argv[argv.index("--job") + 1] == "/data/" + text
+    assert [part for part in argv if "/data/" in part] == ["/data/" + text]
+    assert "MINE" not in argv
+    variables = mpirun.environment(config, job_id="7", run=1, code_root="/code")
+    assert shlex.split(mpirun.shown(argv, variables))[-len(argv) :] == list(argv)
+
+
+def test_m04_the_command_as_shown_runs_when_it_is_pasted() -> None:
+    line = mpirun.shown(["/bin/sh", "-c", 'printf %s "$A"'], {"A": "it's; $(touch bad)"})
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout == "it's; $(touch bad)"
+
+
+def test_ranks_are_numbered_node_by_node_as_mpirun_does() -> None:
+    assert rank_plans(CLUSTER, ROOMS) == (
+        RankPlan(0, 0, "a", "10.77.0.1"),
+        RankPlan(1, 1, "a", "10.77.0.1"),
+        RankPlan(2, 0, "b", "10.77.0.2"),
+        RankPlan(3, 1, "b", "10.77.0.2"),
+        RankPlan(4, 2, "b", "10.77.0.2"),
+        RankPlan(5, 3, "b", "10.77.0.2"),
+    )
+
+
+def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
+    config = job([{"node": "this-computer", "gpus": ["GPU-b", "GPU-a"]}])
+    ranks = rank_plans(config, [this_computer(8, ("GPU-a", "GPU-b", "GPU-c"))])
+    assert [plan.gpu for plan in ranks] == ["GPU-b", "GPU-a"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "sentence"),
+    [
+        (
+            [{"node": "this-computer", "processes": 9}],
+            "this-computer has 2 cores, enough for 8 processes; the job asks for 9.",
+        ),
+        (
+            [{"node": "gpu7", "processes": 1}],
+            "Node “gpu7” is not known; known are: this-computer.",
+        ),
+        (
+            [{"node": "this-computer", "gpus": ["GPU-x"]}],
+            "GPU GPU-x is not on this-computer, which has no GPU.",
+        ),
+    ],
+)
+def test_f51_a_placement_that_cannot_be_is_told_with_its_numbers(
+    placement: list[dict[str, Any]], sentence: str
+) -> None:
+    with pytest.raises(BackendError) as caught:
+        rank_plans(job(placement), [this_computer(2)])
+    assert str(caught.value) == sentence

@@ -1,0 +1,164 @@
+"""How a run and a rank ended, judged from records alone."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.node.dump import place_in_words, threads
+from backend.node.outcome import EndedBy, Seen, rank_exit
+from backend.node.verdict import Found, run_exit
+from backend.records.beat import Phase
+from backend.records.launch import RankPlan
+from backend.records.state import JobState
+from backend.records.status import RankError, RankExit, RunExit
+
+RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
+
+
+def ended(rank: int, outcome: str, sentence: str = "", secondary: bool = False) -> RankExit:
+    node = RANKS[rank].node
+    error = RankError(sentence, rank, node) if sentence else None
+    return RankExit(rank, 1, "host", node, outcome, error=error, secondary=secondary)
+
+
+def judge(*exits: RankExit, **more: object) -> RunExit:
+    found = Found(run=1, ranks=RANKS, exits=exits, launcher_code=0)
+    return run_exit(replace(found, **more), (), "now")  # type: ignore[arg-type] # any field
+
+
+def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
+    record = judge(ended(0, "finished"), launcher_code=0)
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("Rank 1 on gpu2 vanished without a word")
+
+
+def test_another_code_of_mpirun_takes_nothing_from_a_run_whose_ranks_all_finished() -> None:
+    assert (
+        judge(ended(1, "finished"), ended(0, "finished"), launcher_code=137).state
+        is JobState.FINISHED
+    )
+
+
+def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
+    record = judge(
+        ended(0, "interrupted"),
+        ended(1, "interrupted"),
+        newest_checkpoint="epoch-0002-step-000020",
+        checkpoint_of_run=True,
+    )
+    assert record.state is JobState.INTERRUPTED
+    assert record.message == "Stopped; the checkpoint is epoch-0002-step-000020."
+
+
+def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
+    record = judge(
+        ended(0, "error", "Horovod has been shut down.", secondary=True),
+        ended(1, "error", "KeyError: 'colour'"),
+    )
+    assert record.message == "Rank 1 on gpu2: KeyError: 'colour'"
+    assert record.error == RankError("KeyError: 'colour'", 1, "gpu2")
+
+
+def test_an_echo_is_told_when_there_is_nothing_better() -> None:
+    record = judge(ended(0, "error", "Another rank has gone.", secondary=True))
+    assert record.message == "Rank 0 on this computer: Another rank has gone."
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        # Open MPI 5.0.11
+        "prterun noticed that process rank 1 with PID 3432 on node node2 exited on\n"
+        "signal 9 (Killed).",
+        # Open MPI 4.1.4
+        "mpirun noticed that process rank 1 with PID 0 on node node2 exited on signal 9 (Killed).",
+    ],
+)
+def test_a_rank_lost_with_its_guard_is_known_from_mpiruns_words(log: str) -> None:
+    record = judge(
+        ended(0, "signal", "Rank 0 on this computer was ended together.", secondary=True),
+        launcher_log=log,
+        launcher_code=14,
+    )
+    assert record.message == (
+        "Rank 1 on gpu2 was lost: its guard was killed by signal 9 (SIGKILL)."
+    )
+
+
+def test_a_stop_that_met_an_error_is_an_error() -> None:
+    record = judge(ended(1, "error", "The disk is full."), stop_was_wished=True)
+    assert record.state is JobState.ERROR
+    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
+    assert judge(killed, stop_was_wished=True).state is JobState.ERROR
+
+
+PLAN = RANKS[1]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_f13_code_0_is_the_end_only_after_the_last_act(phase: Phase) -> None:
+    outcome = rank_exit(PLAN, 1, "host", Seen(phase, EndedBy.ITSELF, 0), ()).outcome
+    expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
+    assert outcome == expected.get(phase, "exit")
+
+
+@pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
+def test_what_happens_after_the_last_act_takes_nothing_back(status: int) -> None:
+    seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
+    assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
+
+
+def test_f16_a_rank_that_waits_for_others_is_an_echo_of_what_they_wait_for() -> None:
+    seen = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.STALL, signal.SIGKILL, stall_s=600)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert (record.outcome, record.secondary) == ("stalled", True)
+
+
+def test_f19_a_rank_killed_for_want_of_memory_is_told_what_to_try() -> None:
+    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, signal.SIGKILL, out_of_memory=True)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert record.error is not None
+    assert "ran out of memory; choose a smaller batch size" in record.error.sentence
+
+
+def test_a_rank_may_tell_of_another_one() -> None:
+    error = RankError("The loss of rank 0 is not a number.", 0)
+    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, 1 << 8, error=error, error_is_secondary=True)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert record.error is not None
+    assert (record.error.rank, record.secondary) == (0, True)
+
+
+DUMP = """\
+Thread 0x00007f1 (most recent call first):
+  File "/models/m/src/bks_model.py", line 99 in other_thread
+Current thread 0x00007f2 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/models/m/src/parts/deep.py", line 7 in attention
+  File "/models/m/src/bks_model.py", line 12 in forward
+  File "/code/backend/training/loop.py", line 300 in _step
+"""
+
+
+def test_the_innermost_line_of_the_users_code_is_named_as_seen_from_its_folder() -> None:
+    assert place_in_words(DUMP, ("/models/m/src",)) == "parts/deep.py, line 7, in attention"
+
+
+def test_code_of_the_user_elsewhere_is_found_and_libraries_are_not_blamed() -> None:
+    elsewhere = DUMP.replace("/models/m/src", "/home/me/shared")
+    assert place_in_words(elsewhere, ("/models/m/src",)) == "deep.py, line 7, in attention"
+    library = "Current thread 0x1 (most recent call first):\n" + (
+        '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 1 in forward'
+    )
+    assert place_in_words(library, ("/models/m/src",)) == ""
+
+
+@given(st.text())
+def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
+    threads(text)
+    place_in_words(DUMP[: len(text)] + text, ("/models/m/src", ""))

@@ -1,0 +1,260 @@
+"""Checkpoints are proved before they count, and refused when they changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.errors import BackendError
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import read_json, replace_json
+from backend.records.job import CheckpointPolicy
+from backend.records.layout import JobFolder
+from backend.training import checkpoint
+from backend.training.checkpoint import (
+    FORMAT,
+    Checkpointer,
+    fit_weights,
+    load_checkpoint,
+    load_weights,
+    retired,
+    sidecar_of,
+)
+
+
+def save(folder: JobFolder, *steps: int, **policy: Any) -> Checkpointer:
+    writer = Checkpointer(folder, 1, CheckpointPolicy(**policy), "hash")
+    for step in steps:
+        writer.save(
+            {"format": FORMAT, "model": {"w": torch.full((50, 50), float(step))}},
+            epoch=step,
+            step=step,
+            epoch_step=0,
+            metrics={"validation/loss": 1 / step},
+            reason="policy",
+        )
+    writer.wait()
+    return writer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "job")
+
+
+def path_of(folder: JobFolder, step: int) -> Path:
+    return folder.checkpoints / f"epoch-{step:04d}-step-{step:06d}.pt"
+
+
+def test_latest_names_a_checkpoint_that_loads_and_others_may_read(folder: JobFolder) -> None:
+    save(folder, 1, 2)
+    record = Checkpoint.from_sidecar(read_json(folder.latest))
+    assert record.name == "epoch-0002-step-000002"
+    path = path_of(folder, 2)
+    assert load_checkpoint(path)["model"]["w"][0, 0] == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert record.bytes == path.stat().st_size
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 100)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (os.environ["BOMB"],)
+
+
+def bomb(path: Path) -> None:
+    path.write_bytes(pickle.dumps(Bomb()))
+
+
+def bomb_with_record(path: Path) -> None:
+    """The attacker knows of the hash."""
+    torch.save({"format": FORMAT, "model": Bomb()}, path)
+    raw = read_json(sidecar_of(path))
+    raw.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
+    replace_json(sidecar_of(path), raw)
+
+
+def no_record(path: Path) -> None:
+    sidecar_of(path).unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        pytest.param(truncate, "bytes where", id="f29"),
+        pytest.param(flip, "SHA-256 differs", id="f30"),
+        pytest.param(bomb, "bytes where", id="f31"),
+        pytest.param(bomb_with_record, "more than weights and numbers", id="f31-with-record"),
+        pytest.param(no_record, "is missing", id="no-record"),
+        pytest.param(Path.unlink, "is missing", id="gone"),
+    ],
+)
+def test_f29_f30_f31_a_changed_checkpoint_is_refused_and_the_one_before_offered(
+    folder: JobFolder, tmp_path: Path, harm: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
+    save(folder, 1, 2, keep_latest=5)
+    harm(path_of(folder, 2))
+    with pytest.raises(BackendError) as caught:
+        load_checkpoint(path_of(folder, 2))
+    assert reason in caught.value.sentence
+    assert "epoch-0001-step-000001" in caught.value.remedy
+    assert not (tmp_path / "exploded").exists()
+    flip(path_of(folder, 1))
+    with pytest.raises(BackendError) as caught:
+        load_checkpoint(path_of(folder, 2))
+    assert "no sound checkpoint before" in caught.value.remedy
+
+
+def test_f26_a_full_disk_is_said_and_the_last_good_checkpoint_stays(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = save(folder, 1)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        writer.save({"format": FORMAT}, epoch=2, step=2, epoch_step=0, metrics={}, reason="policy")
+        writer.wait()
+    assert "No space left on device" in writer.trouble
+    assert "epoch-0002-step-000002" in writer.trouble
+    assert read_json(folder.latest)["name"] == "epoch-0001-step-000001"
+    assert {p.name for p in folder.checkpoints.iterdir()} == {
+        "epoch-0001-step-000001.pt",
+        "epoch-0001-step-000001.json",
+        "latest.json",
+    }
+    writer.save({"format": FORMAT}, epoch=3, step=3, epoch_step=0, metrics={}, reason="policy")
+    writer.wait()
+    assert writer.trouble == ""
+    assert read_json(folder.latest)["name"] == "epoch-0003-step-000003"
+
+
+def test_a_bug_in_the_writing_thread_is_raised_by_the_next_call(folder: JobFolder) -> None:
+    writer = save(folder, 1)
+    writer.save(
+        {"format": FORMAT, "odd": lambda: 1},
+        epoch=2,
+        step=2,
+        epoch_step=0,
+        metrics={},
+        reason="policy",
+    )
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        writer.wait()
+
+
+def test_what_is_saved_is_the_moment_of_the_save(folder: JobFolder) -> None:
+    weights = torch.zeros(1000, 1000)
+    writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
+    shared = {"a": weights, "b": weights}
+    writer.save(
+        {"format": FORMAT, "model": shared},
+        epoch=1,
+        step=1,
+        epoch_step=0,
+        metrics={},
+        reason="policy",
+    )
+    weights.add_(1)
+    writer.wait()
+    loaded = load_checkpoint(path_of(folder, 1))["model"]
+    assert loaded["a"].sum() == 0
+    assert loaded["a"].data_ptr() == loaded["b"].data_ptr()
+    assert path_of(folder, 1).stat().st_size < 1.5 * weights.nbytes
+
+
+def test_a_half_file_of_a_killed_run_is_swept(folder: JobFolder) -> None:
+    folder.checkpoints.mkdir(parents=True)
+    (folder.checkpoints / ".epoch-0001-step-000001.pt.123.tmp").write_text("half")
+    mine = folder.checkpoints / "my notes.txt"
+    mine.write_text("keep")
+    save(folder, 1)
+    assert not list(folder.checkpoints.glob(".*"))
+    assert mine.exists()
+
+
+def test_two_proved_checkpoints_always_stay() -> None:
+    known = [
+        Checkpoint(f"c{n}", 1, n, n, 0, 1, "", "", "", {"validation/loss": loss})
+        for n, loss in enumerate((0.5, float("nan"), 0.1, 0.9))
+    ]
+    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=0))
+    assert [c.name for c in gone] == ["c0", "c1"]
+    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=2))
+    assert [c.name for c in gone] == ["c1"]
+    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max"))
+    assert [c.name for c in gone] == ["c0", "c1"]
+
+
+def net(width: int = 3) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.Linear(width, 1))
+
+
+def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
+    tmp_path: Path, folder: JobFolder
+) -> None:
+    from safetensors.torch import save_file
+
+    source = net()
+    torch.save(source.state_dict(), tmp_path / "plain.pt")
+    torch.save({"state_dict": source.state_dict()}, tmp_path / "wrapped.pt")
+    torch.save({f"module.{k}": v for k, v in source.state_dict().items()}, tmp_path / "parallel.pt")
+    save_file(source.state_dict(), tmp_path / "weights.safetensors")
+    writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
+    writer.save(
+        {"format": FORMAT, "model": source.state_dict()},
+        epoch=1,
+        step=1,
+        epoch_step=0,
+        metrics={},
+        reason="policy",
+    )
+    writer.wait()
+    for path in (*tmp_path.glob("*.pt"), tmp_path / "weights.safetensors", path_of(folder, 1)):
+        target = net()
+        fit_weights(target, load_weights(path), path.name)
+        assert torch.equal(target[0].weight, source[0].weight), path  # type: ignore[index]
+
+
+def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
+    target = net()
+    before = {k: v.clone() for k, v in target.state_dict().items()}
+    with pytest.raises(BackendError, match=r"1 of the model's 4 weights fit.*0\.weight \[5, 2\]"):
+        fit_weights(target, net(5).state_dict(), "a.pt")
+    with pytest.raises(BackendError, match="another architecture"):
+        fit_weights(target, {"conv.weight": torch.zeros(1)}, "a.pt")
+    part = {k: v for k, v in net().state_dict().items() if k != "1.bias"}
+    with pytest.raises(BackendError, match=r"3 of the model's 4 weights fit; .*1\.bias"):
+        fit_weights(target, part, "a.pt")
+    assert all(torch.equal(v, before[k]) for k, v in target.state_dict().items())
+    for content in (b"", b"text", pickle.dumps({"a": 1})):
+        (tmp_path / "no.pt").write_bytes(content)
+        with pytest.raises(BackendError, match=r"no\.pt"):
+            load_weights(tmp_path / "no.pt")
+        (tmp_path / "no.safetensors").write_bytes(content)
+        with pytest.raises(BackendError, match=r"no\.safetensors"):
+            load_weights(tmp_path / "no.safetensors")
+    torch.save(net(), tmp_path / "whole.pt")
+    with pytest.raises(BackendError, match=r"whole\.pt"):
+        load_weights(tmp_path / "whole.pt")
+    with pytest.raises(BackendError, match="not there"):
+        load_weights(tmp_path / "none.pt")

@@ -1,0 +1,171 @@
+"""Status and history: whole for readers at every moment, complete at the end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.files import read_json
+from backend.records.history import Block, encode
+from backend.records.layout import JobFolder
+from backend.records.state import JobState
+from backend.records.status import RunStatus
+from backend.training.reporter import Eta, Reporter, Step, open_history
+from tests.backend.training.training_rig import new_training
+
+
+def wait_for(fact: Callable[[], bool], limit_s: float = 20) -> None:
+    deadline = time.monotonic() + limit_s
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def reporter_of(folder: JobFolder) -> Reporter:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    reporter = Reporter(folder, run=1, epochs=2, world_size=2, global_batch=16)
+    reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
+    return reporter
+
+
+def step(number: int, **metrics: float) -> Step:
+    return Step(
+        number,
+        1 + (number - 1) // 50,
+        1 + (number - 1) % 50,
+        {"loss": 1 / number, **metrics},
+        0.01,
+        (5.0, 7.0),
+    )
+
+
+def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    reporter.state(JobState.TRAINING)
+    for number in range(1, 101):
+        reporter.step(step(number, **({"validation/loss": 3.0} if number % 50 == 0 else {})))
+    reporter.close()
+    entries = tomllib.loads(folder.history.read_text())["entry"]
+    steps = [n for e in entries for n in range(e["first"], e["totalIter"] + 1)]
+    assert steps == list(range(1, 101))
+    assert all(len({len(v) for v in e["metrics"].values()}) == 1 for e in entries)
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.step, status.epoch, status.state) == (100, 2, JobState.TRAINING)
+    assert status.metrics["validation/loss"] == 3.0
+    assert status.rank_step_ms == (5.0, 7.0)
+    assert status.samples_per_second == pytest.approx(1600)
+
+
+def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    wait_for(folder.status.exists)
+    first = read_json(folder.status)["heartbeat"]
+    wait_for(lambda: read_json(folder.status)["heartbeat"] >= first + 2)
+    reporter.close()
+
+
+def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    reporter.stopping()
+    reporter.state(JobState.SAVING)
+    reporter.close()
+    assert read_json(folder.status)["state"] == "STOPPING"
+
+
+@given(st.binary(max_size=400))
+def test_a_torn_tail_is_cut_and_whole_blocks_stay(tmp_path_factory: Any, tail: bytes) -> None:
+    path = tmp_path_factory.mktemp("history") / "history.toml"
+    whole = b"".join(
+        encode(Block("TRAINING", 1, 1, n, n, "2026-11-21T00:00:00Z", {"loss": [0.5]}))
+        for n in range(1, 4)
+    )
+    torn = tail.replace(b"# end", b"")
+    path.write_bytes(whole + torn)
+    file, end = open_history(path)
+    file.close()
+    assert path.read_bytes() == whole
+    assert end == len(whole)
+
+
+def test_a_torn_first_block_and_a_long_torn_block_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "history.toml"
+    block = encode(Block("TRAINING", 1, 1, 1, 1, "2026-11-21T00:00:00Z", {"loss": [0.5]}))
+    for whole, torn in ((b"", block[:-3]), (block, b"[[entry]]\n" + b"x" * 3_000_000)):
+        path.write_bytes(whole + torn)
+        open_history(path)[0].close()
+        assert path.read_bytes() == whole
+
+
+def test_f27_a_full_disk_under_the_history_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    reporter.step(step(1))
+    wait_for(folder.history.exists)
+    full = True
+    real: Any = reporter._history
+
+    class Disk:
+        """Takes half of a block and then no more, as a disk does that fills up."""
+
+        def write(self, content: bytes) -> int:
+            if not full:
+                return int(real.write(content))
+            real.write(content[:20])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    wait_for(lambda: reporter._history is not None and not reporter._blocks)
+    real = reporter._history
+    monkeypatch.setattr(reporter, "_history", Disk())
+    reporter.step(step(2))
+    wait_for(lambda: "No space left" in read_json(folder.status)["message"])
+    assert len(tomllib.loads(folder.history.read_text())["entry"]) == 1
+    full = False
+    reporter.close()
+    entries = tomllib.loads(folder.history.read_text())["entry"]
+    assert [e["first"] for e in entries] == [1, 2]
+
+
+def test_s06_the_time_left_is_right_from_a_fifth_on() -> None:
+    """Steps of 10 ms, an evaluation of 2 s after each 100: no jump when one begins or ends."""
+    eta = Eta()
+    epochs, steps = 10, 100
+    total = epochs * (steps * 0.010 + 2.0)
+    gone = 0.0
+    for epoch in range(epochs):
+        for flush in range(4):
+            eta.steps(25, 0.25)
+            gone += 0.25
+            done = epoch * steps + (flush + 1) * 25
+            left = eta.left(epochs * steps - done, epochs - epoch)
+            if gone / total >= 0.2:
+                assert left == pytest.approx(total - gone, rel=0.15)
+        eta.evaluation(2.0)
+        gone += 2.0
+
+
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    training = new_training(tmp_path, processes=1, strategy={"name": "alone"})
+    training.train_well()
+    events = EventAccumulator(str(training.folder.tensorboard)).Reload()
+    validation = events.Scalars("validation/loss")
+    assert {e.step: pytest.approx(e.value) for e in validation} == training.curve("validation/loss")
+    assert events.Scalars("loss")[-1].step == 36

@@ -1,0 +1,111 @@
+"""A resume continues as if the job had never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
+
+SLOW = MODEL.replace(
+    "return self.layers(x)", "import time; time.sleep(0.01); return self.layers(x)"
+)
+RANDOM_LOADER = LOADER.replace(
+    "return self.x[index], self.y[index]",
+    "import random, numpy\n"
+    "        noise = torch.randn(4) + random.random() + float(numpy.random.rand())\n"
+    "        return self.x[index] + 0.1 * noise, self.y[index]",
+)
+
+
+def assert_bit_equal(one: Training, other: Training) -> None:
+    ours = torch.load(one.latest(), weights_only=True)
+    theirs = torch.load(other.latest(), weights_only=True)
+    assert ours["model"].keys() == theirs["model"].keys()
+    for name, tensor in ours["model"].items():
+        assert torch.equal(tensor, theirs["model"][name]), name
+    for number, state in ours["optimizer"]["state"].items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, theirs["optimizer"]["state"][number][name])
+    for curve in ("loss", "learning_rate", "gradient_norm", "accuracy", "validation/loss"):
+        assert one.curve(curve) == other.curve(curve), curve
+
+
+@pytest.mark.parametrize(
+    ("processes", "strategy", "workers", "optimizer"),
+    [
+        (1, "alone", 0, "adamw"),
+        (2, "allreduce", 0, "sgd"),
+        (2, "allreduce", 1, "adam"),
+        (4, "allreduce", 0, "rmsprop"),
+    ],
+)
+def test_stopped_and_resumed_is_bit_equal_to_straight(
+    tmp_path: Path, processes: int, strategy: str, workers: int, optimizer: str
+) -> None:
+    settings = {
+        "processes": processes,
+        "strategy": {"name": strategy},
+        "loader_workers": workers,
+        "optimizer": {"name": optimizer, "lr": 0.01},
+        "schedule": {"name": "cosine", "warmup_epochs": 0.5},
+        "gradient_norm": 0.5,
+        "epochs": 6,
+    }
+    straight = new_training(tmp_path, model=SLOW, loader=RANDOM_LOADER, name="straight", **settings)
+    straight.train_well()
+    halves = new_training(tmp_path, model=SLOW, loader=RANDOM_LOADER, name="halves", **settings)
+    halves.train_well(when=lambda: halves.step() >= 4)
+    stopped = torch.load(halves.latest(), weights_only=True)
+    assert stopped["course"]["step"] < 6 * 96 // (8 * processes)
+    halves.train_well(resume_from=halves.latest())
+    assert {entry["run"] for entry in halves.history()} == {1, 2}
+    assert_bit_equal(straight, halves)
+
+
+def test_on_other_ranks_the_epoch_goes_on_at_the_same_sample(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    logging = LOADER.replace(
+        "return self.x[index], self.y[index]",
+        "import os\n"
+        "        if self.COUNT == 96:\n"
+        f"            with open({str(seen)!r}, 'a') as file:\n"
+        "                file.write(f'{index}\\n')\n"
+        "        return self.x[index], self.y[index]",
+    )
+    training = new_training(tmp_path, model=SLOW, loader=logging, epochs=4, batch_size=4)
+    training.train_well(when=lambda: training.step() >= 5)
+    course = torch.load(training.latest(), weights_only=True)["course"]
+    taken = seen.read_text().split()
+    assert len(taken) == course["step"] * 8
+    training.with_config(processes=1, epochs=4, batch_size=4, strategy={"name": "alone"})
+    training.train_well(resume_from=training.latest())
+    taken = seen.read_text().split()
+    assert len(taken) == 4 * 96
+    for epoch in range(4):
+        assert sorted(map(int, taken[epoch * 96 : (epoch + 1) * 96])) == list(range(96))
+    assert sorted(training.curve("loss")) == list(range(1, max(training.curve("loss")) + 1))
+
+
+def test_s07_start_from_a_checkpoint_begins_at_its_weights(tmp_path: Path) -> None:
+    settings = {"processes": 1, "strategy": {"name": "alone"}}
+    source = new_training(tmp_path, name="source", epochs=2, **settings)
+    source.train_well()
+    fine = new_training(
+        tmp_path,
+        name="fine",
+        epochs=1,
+        optimizer={"name": "sgd", "lr": 1e-30},
+        checkpoint={"every_epochs": 1},
+        **settings,
+    )
+    fine.train_well(start_from=source.latest())
+    parameters = torch.load(source.latest(), weights_only=True)["model"]
+    tuned = torch.load(fine.latest(), weights_only=True)["model"]
+    for name, tensor in parameters.items():
+        if "running" not in name and "num_batches" not in name:
+            assert torch.equal(tensor, tuned[name]), name
+    assert fine.step() == 12

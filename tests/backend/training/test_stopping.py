@@ -1,0 +1,113 @@
+"""A wish to stop: all ranks leave after the same step, with a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from backend.training.interrupt import wish_to_stop
+from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
+
+
+def counting(tmp_path: Path, sleep_s: float = 0.005) -> str:
+    """A model that writes down each step of each rank, and takes its time."""
+    return MODEL.replace(
+        "return nn.functional",
+        "import os, time\n"
+        f"        time.sleep({sleep_s})\n"
+        "        if self.training:\n"
+        f"            with open({str(tmp_path)!r} + '/steps-' "
+        "+ os.environ.get('OMPI_COMM_WORLD_RANK', '0'), 'a') as file:\n"
+        "                file.write('.')\n"
+        "        return nn.functional",
+    )
+
+
+def steps_of(tmp_path: Path, rank: int) -> int:
+    path = tmp_path / f"steps-{rank}"
+    return len(path.read_text()) if path.exists() else 0
+
+
+def newest_step(training: Training) -> int:
+    return int(torch.load(training.latest(), weights_only=True)["course"]["step"])
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_m08_all_ranks_leave_after_the_same_step(tmp_path: Path, ranks: int) -> None:
+    training = new_training(
+        tmp_path, model=counting(tmp_path), epochs=10_000, processes=ranks, batch_size=4
+    )
+    draw = random.Random(ranks)
+    checkpoint = ""
+    for _ in range(3):
+        before = newest_step(training) if checkpoint else 0
+        goal = before + draw.randrange(1, 40)
+        training.train_well(
+            resume_from=checkpoint, when=lambda goal=goal: steps_of(tmp_path, 0) >= goal
+        )
+        checkpoint = training.latest()
+        done = {steps_of(tmp_path, rank) for rank in range(ranks)}
+        assert done == {newest_step(training)}
+        assert training.status()["state"] == "STOPPING"
+
+
+def test_f22_a_stop_while_the_job_is_set_up_saves_where_it_is(tmp_path: Path) -> None:
+    training = new_training(tmp_path, processes=1, strategy={"name": "alone"})
+    training.train_well(when=lambda: True)
+    assert Path(training.latest()).name == "epoch-0000-step-000000.pt"
+    training.train_well(resume_from=training.latest())
+    assert training.step() == 36
+
+
+def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    model = MODEL.replace(
+        "return nn.functional",
+        "if not self.training:\n"
+        "            import os, time; time.sleep(float(os.environ.get('NAP', 0)))\n"
+        "        return nn.functional",
+    )
+    training = new_training(
+        tmp_path, model=model, loader=LOADER.replace("37, 2", "4000, 2"), epochs=1
+    )
+    training.train_well(when=lambda: training.status_is("EVALUATING"), NAP="0.05")
+    course = torch.load(training.latest(), weights_only=True)["course"]
+    assert (course["epoch"], course["step"]) == (1, 6)
+    assert training.curve("validation/loss") == {}
+    loss = training.curve("loss")
+    training.train_well(resume_from=training.latest())
+    assert training.curve("loss") == loss, "the step before the validation is told again, whole"
+    assert list(training.curve("validation/loss")) == [6]
+    assert training.step() == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "meant"),
+    [
+        ('{"run": 3}', True),
+        ('{"run": 2}', False),
+        ("", True),
+        ("not json", True),
+        ("[1]", True),
+        ('{"run": "x"}', True),
+    ],
+)
+def test_a_lock_of_another_run_is_ignored_and_one_made_by_hand_counts(
+    tmp_path: Path, content: str, meant: bool
+) -> None:
+    lock = tmp_path / "job.lock"
+    assert not wish_to_stop(lock, 3)
+    lock.write_text(content)
+    assert wish_to_stop(lock, 3) is meant
+
+
+def test_a_lock_of_an_earlier_run_does_not_stop_this_one(tmp_path: Path) -> None:
+    training = new_training(tmp_path, processes=1, epochs=1, strategy={"name": "alone"})
+    training.prepare()
+    training.folder.lock.write_text(json.dumps({"run": 7}))
+    process = training.start()
+    assert process.wait(60) == 0
+    assert training.step() == 12

@@ -1,0 +1,119 @@
+"""P3 and P4: from Start to the first step beside a bare script, and from Stop to the checkpoint.
+
+Both sides of P3 train the same model, whose second loss says when the first step was done. P4
+counts until a reader sees INTERRUPTED; the time to write the checkpoint is in it. The stops are of
+one job that is resumed, so each is a whole run of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.services.workplace import Services, open_services
+
+from backend.datastore.checkpoint_files import verify
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from tests.backend.training.training_rig import ROOT, clean_environment, mpirun
+from tests.benchmarks.figures import Figure
+from tests.integration.tiny import MODEL, raw_job, write_sources
+
+PAIRS = 7
+STOPS = 25
+"""A whole start each; ``tests/integration/test_stops.py`` has a hundred of the loop alone."""
+_STOPWATCH = """
+    def loss(self, output, target):
+        import os, time
+        self.losses = getattr(self, "losses", 0) + 1
+        if self.losses == 2 and os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+            with open(os.environ["STOPWATCH"], "w") as file:
+                file.write(repr(time.time()))
+"""
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        model, loader, dataset = write_sources(root / "sources")
+        timed = MODEL.replace("\n    def loss(self, output, target):\n", _STOPWATCH)
+        (model / "bks_model.py").write_text(timed)
+        services = open_services(root / "data", root / "desktop" / "catalogue.sqlite")
+        services.library.import_item(Kind.MODEL, model, "tiny")
+        services.library.import_item(Kind.LOADER, loader, "tiny")
+        services.library.import_item(Kind.DATASET, dataset, "tiny")
+        figures = [_start(services, root), _stop(services, root)]
+        services.close()
+    return figures
+
+
+def _start(services: Services, root: Path) -> Figure:
+    ours, bare = [], []
+    for number in range(PAIRS):
+        # Which goes first alternates, so that a machine that slows down favours nobody.
+        for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
+            if side == "bare":
+                bare.append(_bare(root))
+            else:
+                ours.append(_ours(services, root))
+    added = tuple(o - b for o, b in zip(ours, bare, strict=True))
+    context = f"bare {min(bare):.2f} s, ours {min(ours):.2f} s at best; 2 ranks, torch imported"
+    return Figure("P3", "Start to first step, ours − bare", added, 0.5, "s", context=context)
+
+
+def _ours(services: Services, root: Path) -> float:
+    stopwatch = root / "stopwatch-ours"
+    view = services.jobs.create(raw_job(epochs=1, environment={"STOPWATCH": str(stopwatch)}))
+    began = time.time()
+    services.jobs.start(view.id)
+    view = services.jobs.wait(view.id)
+    if view.state is not JobState.FINISHED:
+        raise RuntimeError(view.error)
+    return float(stopwatch.read_text()) - began
+
+
+def _bare(root: Path) -> float:
+    stopwatch = root / "stopwatch-bare"
+    sources = root / "sources"
+    command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_horovod.py"))]
+    command += [str(sources / "model"), str(sources / "loader"), "1", "8"]
+    began = time.time()
+    subprocess.run(command, cwd=ROOT, env=clean_environment(STOPWATCH=str(stopwatch)), check=True)
+    return float(stopwatch.read_text()) - began
+
+
+def _stop(services: Services, root: Path) -> Figure:
+    moments = random.Random(4)
+    stopwatch = {"STOPWATCH": str(root / "stopwatch")}
+    view = services.jobs.create(raw_job(epochs=1_000_000, environment=stopwatch))
+    services.jobs.start(view.id)
+    latencies = []
+    for number in range(STOPS):
+        reached = view.step
+        services.jobs.wait(view.id, until=_beyond(reached))
+        time.sleep(moments.uniform(0, 0.5))
+        began = time.perf_counter()
+        services.jobs.stop(view.id)
+        view = services.jobs.wait(view.id)
+        latencies.append(time.perf_counter() - began)
+        if view.state is not JobState.INTERRUPTED:
+            raise RuntimeError(view.error)
+        verify(services.jobs.checkpoints(view.id)[-1])
+        if number < STOPS - 1:
+            services.jobs.resume(view.id)
+    worst = max(latencies)
+    context = f"{STOPS} stops, median {sorted(latencies)[STOPS // 2]:.2f} s; checkpoint of 35 kB"
+    return Figure("P4", "Stop to INTERRUPTED, the worst", (worst,), 1.0, "s", context=context)
+
+
+def _beyond(step: int) -> Callable[[JobView], bool]:
+    def reached(view: JobView) -> bool:
+        return view.step > step or not view.state.is_live
+
+    return reached

@@ -1,0 +1,441 @@
+"""The command line as its user meets it: words in, one document or one sentence out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from backend.cli.run import run
+from backend.node.start import CODE_ROOT
+from backend.records.state import JobState
+from backend.services.workplace import Services
+from tests.fakes.runs import wait_for
+from tests.integration.conftest import is_training, leftovers
+from tests.integration.tiny import raw_job, write_sources
+
+VIEW = {
+    "id": str,
+    "name": str,
+    "state": str,
+    "run": int,
+    "epoch": int,
+    "epochs": int,
+    "step": int,
+    "total_steps": int,
+    "world_size": int,
+    "metrics": dict,
+    "message": str,
+    "error": type(None),
+}
+
+
+class Cli:
+    """Runs main.py in this process, or as one of its own."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.common = [
+            *("--data-root", str(root / "data")),
+            *("--catalogue", str(root / "desktop" / "catalogue.sqlite")),
+        ]
+        self._capsys = capsys
+
+    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = run([*self.common, *map(str, words)], no_window)
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+    def json(self, *words: str | Path) -> Any:
+        code, out, err = self(*words, "--json")
+        assert (code, err) == (0, ""), (out, err)
+        return json.loads(out)
+
+    def error(self, *words: str | Path) -> str:
+        """The sentence of a refusal; said the same way to people and to scripts."""
+        code, out, err = self(*words, "--json")
+        assert (code, err) == (1, "")
+        error = json.loads(out)["error"]
+        assert set(error) == {"sentence", "remedy"}
+        code, out, err = self(*words)
+        assert (code, out) == (1, "")
+        assert error["sentence"] in err
+        return str(error["sentence"])
+
+    def process(self, *words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "main.py", *self.common, *words],
+            cwd=CODE_ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def no_window(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
+    raise AssertionError("no window was asked for")
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(tmp_path, capsys)
+
+
+@pytest.fixture
+def filled(cli: Cli, tmp_path: Path) -> Cli:
+    model, loader, dataset = write_sources(tmp_path / "sources")
+    for kind, path in (("model", model), ("loader", loader), ("dataset", dataset)):
+        cli.json(kind, "import", path, "--name", "tiny")
+    return cli
+
+
+def job_file(folder: Path, **changes: Any) -> Path:
+    path = folder / "job.toml"
+    path.write_text(tomli_w.dumps(raw_job(**changes)))
+    return path
+
+
+def has_shape(view: dict[str, Any], **wanted: Any) -> None:
+    assert {key: type(view[key]) for key in VIEW} == VIEW
+    assert {key: view[key] for key in wanted} == wanted
+
+
+def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Path) -> None:
+    cli = filled
+    for kind in ("model", "loader", "dataset"):
+        (item,) = cli.json(kind, "list")
+        assert item.keys() >= {"name", "version", "sha256", "bytes", "files", "created"}
+        assert cli.json(kind, "show", "tiny@1") == item
+    made = cli.json("job", "create", job_file(tmp_path, epochs=60))
+    has_shape(made, state="CREATED", run=0, epochs=60, world_size=2, step=0)
+    job_id = made["id"]
+    started = cli.json("job", "start", job_id)
+    has_shape(started, state="STARTING", run=1, id=job_id)
+    wait_for(lambda: cli.json("job", "show", job_id)["step"] > 0)
+    stopped = cli.json("job", "stop", job_id, "--wait")
+    has_shape(stopped, state="INTERRUPTED", run=1, total_steps=1920)
+    finished = cli.json("job", "resume", job_id, "--wait")
+    has_shape(finished, state="FINISHED", run=2, step=1920, epoch=60)
+    assert cli.json("job", "wait", job_id) == finished
+    assert cli.json("job", "list") == [finished]
+    history = cli.json("job", "history", job_id)
+    assert history["step"] == list(range(1, 1921))
+    assert history["epoch"] == list(np.repeat(range(1, 61), 32))
+    assert all(len(values) == 1920 for values in history["metrics"].values())
+    assert history["metrics"]["validation/accuracy"][:31] == [None] * 31
+    assert history["metrics"]["validation/accuracy"][31] > 0
+    checkpoints = cli.json("job", "checkpoints", job_id)
+    keys = {"name", "epoch", "step", "bytes", "sha256", "path", "is_latest", "is_best"}
+    assert all(record.keys() >= keys for record in checkpoints)
+    assert sum(record["is_latest"] for record in checkpoints) == 1
+    assert sum(record["is_best"] for record in checkpoints) == 1
+    log = cli.json("job", "log", job_id, "--rank", "0")["text"]
+    assert "run 1, rank 0" in log
+    assert "run 2, rank 0" in log
+    output = tmp_path / "tiny.zip"
+    words = ("--checkpoint", "best", "--format", "zip", "--output", str(output))
+    assert cli.json("job", "export", job_id, *words)["path"] == str(output)
+    assert "exists already" in cli.error("job", "export", job_id, *words)
+    code, out, _ = cli("job", "clone", job_id)
+    assert code == 0
+    assert tomllib.loads(out) == cli.json("job", "clone", job_id)
+    removed = cli.json("job", "remove", job_id)
+    assert removed["id"] == job_id
+    assert cli.json("job", "list") == []
+
+
+def test_m18_an_export_is_whole_and_works_without_this_program(filled: Cli, tmp_path: Path) -> None:
+    job_id = filled.json("job", "create", job_file(tmp_path, epochs=2))["id"]
+    filled.json("job", "start", job_id, "--wait")
+    output = tmp_path / "carried away.zip"
+    words = ("--checkpoint", "latest", "--format", "zip", "--output", str(output))
+    filled.json("job", "export", job_id, *words)
+    elsewhere = tmp_path / "else where"
+    with zipfile.ZipFile(output) as archive:
+        assert not [n for n in archive.namelist() if n.startswith("/") or ".." in n]
+        archive.extractall(elsewhere)
+    (load,) = elsewhere.rglob("load.py")
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--quiet", "SHA256SUMS"],
+        cwd=load.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+    done = subprocess.run(
+        [sys.executable, "load.py"],
+        cwd=load.parent,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_text_for_people_has_tables_and_sentences(filled: Cli, tmp_path: Path) -> None:
+    code, out, err = filled("job", "list")
+    assert (code, out) == (0, "")
+    assert "no jobs yet" in err
+    job_id = filled.json("job", "create", job_file(tmp_path))["id"]
+    code, out, _ = filled("job", "list")
+    assert out.splitlines()[0].split() == ["ID", "STATE", "PROGRESS", "NAME", "MESSAGE"]
+    assert job_id in out
+    code, out, _ = filled("job", "show", job_id)
+    assert "tiny@1" in out
+    code, out, _ = filled("model", "list")
+    assert "tiny" in out
+    code, out, err = filled("job", "checkpoints", job_id)
+    assert (code, out) == (0, "")
+
+
+FAULTS: list[tuple[str, dict[str, Any] | None, str]] = [
+    ("name missing", {"name": None}, "name: is missing"),
+    ("name of the wrong type", {"name": 3}, "name: must be text"),
+    ("model missing", {"model": None}, "model: is missing"),
+    ("model unknown", {"model": "nothing"}, "nothing"),
+    ("model version unknown", {"model": "tiny@9"}, "tiny"),
+    ("version that is none", {"model": "tiny@x"}, "NAME@VERSION"),
+    ("dataset unknown", {"dataset": "nothing"}, "dataset: "),
+    ("loader unknown", {"loader": "nothing"}, "loader: "),
+    ("validation unknown", {"validation_dataset": "nothing"}, "validation_dataset: "),
+    ("weights unknown", {"start_from": "nowhere.pt"}, "start_from: "),
+    ("epochs out of range", {"epochs": 0}, "epochs: is 0"),
+    ("epochs no number", {"epochs": "many"}, "epochs: must be a whole number"),
+    ("batch out of range", {"batch_size": -1}, "batch_size: is -1"),
+    ("batch larger than the dataset", {"batch_size": 300}, "the dataset has 512"),
+    ("optimizer unknown", {"optimizer": {"name": "sgdd", "lr": 1.0}}, "optimizer.name"),
+    ("rate not above 0", {"optimizer": {"name": "sgd", "lr": 0.0}}, "optimizer.lr"),
+    ("schedule unknown", {"schedule": {"name": "cosin"}}, "schedule.name"),
+    ("unknown key", {"epoch": 3}, "epoch: is not a setting of a job. Did you mean “epochs”?"),
+    ("wrong node", {"placement": [{"node": "that-computer", "processes": 1}]}, "no node"),
+    ("no such GPU", {"placement": [{"node": "this-computer", "gpus": ["GPU-0"]}]}, "no GPU"),
+    (
+        "more processes than slots",
+        {"placement": [{"node": "this-computer", "processes": 4096}]},
+        "at most",
+    ),
+    (
+        "CPU and GPU mixed",
+        {
+            "placement": [
+                {"node": "this-computer", "processes": 1},
+                {"node": "b", "gpus": ["GPU-1"]},
+            ]
+        },
+        "mixes GPUs and processors",
+    ),
+    ("no placement", {"placement": []}, "placement: needs at least one node"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+)
+def test_f51_a_fault_of_a_job_file_is_one_sentence_and_nothing_is_made(
+    filled: Cli, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    raw = {key: value for key, value in (raw_job() | changes).items() if value is not None}
+    path = tmp_path / "job.toml"
+    path.write_text(tomli_w.dumps(raw))
+    assert words in filled.error("job", "create", path)
+    assert filled.json("job", "list") == []
+    assert not list((tmp_path / "data" / "jobs").glob("*"))
+
+
+def test_f51_all_faults_are_told_at_once(filled: Cli, tmp_path: Path) -> None:
+    path = job_file(tmp_path, epochs=0, model="nothing", batch_size="x", flavour=1)
+    sentence = filled.error("job", "create", path)
+    for name in ("epochs", "model", "batch_size", "flavour"):
+        assert f"{name}: " in sentence
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b'name = "x"\nmodel = \n', "line 2"),
+        (b'name = "x"\n\n[optimizer\n', "line 3"),
+        (b'name = "x"\nname = "y"\n', "line 2"),
+        (b'name = "x', "line 1"),
+        (b'name = "x"\nnotes = "\xff"\n', "line 2"),
+        (b'[[placement]]\nnode = "a"\n[placement]\n', "line 3"),
+    ],
+)
+def test_f51_a_syntax_error_names_its_line(
+    cli: Cli, tmp_path: Path, content: bytes, line: str
+) -> None:
+    path = tmp_path / "job.toml"
+    path.write_bytes(content)
+    assert f"{path}, {line}:" in cli.error("job", "create", path)
+
+
+def test_f51_a_job_file_that_is_none_is_told(cli: Cli, tmp_path: Path) -> None:
+    assert "No such file" in cli.error("job", "create", tmp_path / "none.toml")
+    assert "Is a directory" in cli.error("job", "create", tmp_path)
+    huge = tmp_path / "huge.toml"
+    huge.write_bytes(b"#" * 2_000_000)
+    assert "larger than" in cli.error("job", "create", huge)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "show", "nothing"),
+        ("job", "start", "nothing"),
+        ("job", "wait", ".."),
+        ("job", "log", "nothing", "--rank", "3"),
+        ("model", "show", "nothing"),
+        ("dataset", "remove", "nothing"),
+        ("node", "check", "nothing"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
+    assert words[2] in cli.error(*words)
+
+
+def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path: Path) -> None:
+    sources = tmp_path / "sources" / "model"
+    model = (sources / "bks_model.py").read_text()
+    broken = model.replace("return self.layer(data)", "raise ValueError('no such layer')")
+    (sources / "bks_model.py").write_text(broken)
+    filled.json("model", "import", sources, "--name", "broken")
+    job_id = filled.json("job", "create", job_file(tmp_path, model="broken"))["id"]
+    code, out, err = filled("job", "start", job_id, "--wait", "--json")
+    view = json.loads(out)
+    assert (code, err, view["state"]) == (1, "", "ERROR")
+    assert set(view["error"]) == {"rank", "node", "sentence", "traceback"}
+    assert "no such layer" in view["error"]["sentence"]
+    assert "bks_model.py" in view["error"]["traceback"]
+    code, out, _ = filled("job", "wait", job_id)
+    assert code == 1
+    assert "no such layer" in out
+
+
+def until(state: JobState) -> Callable[[Any], bool]:
+    return lambda view: view.state is state or view.state.is_over
+
+
+@pytest.mark.parametrize("state", ["STARTING", "TRAINING", "STOPPING", "SAVING"])
+def test_f06_m12_a_killed_command_line_changes_nothing(
+    filled: Cli, services: Services, tmp_path: Path, state: str
+) -> None:
+    # "Saving" is met where a checkpoint is made at every step.
+    saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
+    often = {"checkpoint": saving} if state == "SAVING" else {}
+    jobs = services.jobs
+    job_id = filled.json("job", "create", job_file(tmp_path, epochs=100_000, **often))["id"]
+    process = filled.process("job", "start", job_id, "--wait")
+    try:
+        jobs.wait(job_id, until=lambda view: view.state.is_live)
+        if state == "STOPPING":
+            jobs.wait(job_id, until=is_training)
+            jobs.stop(job_id)
+        else:
+            jobs.wait(job_id, until=until(JobState(state)))
+    finally:
+        process.kill()
+        process.wait()
+    if state != "STOPPING":
+        view = jobs.wait(job_id, until=is_training)
+        assert view.state.is_live, view
+        assert filled.json("job", "show", job_id)["state"] in {s.value for s in JobState}
+        reached = view.step
+        view = jobs.wait(job_id, until=lambda v: v.step > reached or v.state.is_over)
+        assert view.state.is_live, view
+        filled.json("job", "stop", job_id, "--wait")
+    view = jobs.wait(job_id)
+    assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
+    history = jobs.history(job_id)
+    assert list(history.steps) == list(range(1, view.step + 1))
+    assert leftovers(view) == []
+
+
+def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
+    filled: Cli, services: Services, tmp_path: Path
+) -> None:
+    job_id = filled.json("job", "create", job_file(tmp_path, epochs=100_000))["id"]
+    services.jobs.start(job_id)
+    services.jobs.wait(job_id, until=is_training)
+    process = subprocess.Popen(
+        [sys.executable, "main.py", *filled.common, "job", "wait", job_id],
+        cwd=CODE_ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # It waits when it reads the job's history, which it does with numpy.
+    maps = Path(f"/proc/{process.pid}/maps")
+    wait_for(lambda: "_multiarray_umath" in maps.read_text())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "")
+    assert f"The job {job_id} goes on" in err
+    assert services.jobs.show(job_id).state.is_live
+    services.jobs.stop(job_id)
+    assert services.jobs.wait(job_id).state is JobState.INTERRUPTED
+
+
+def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> None:
+    seen: list[tuple[Path, Path | None, int | None]] = []
+
+    def window(data_root: Path, catalogue: Path | None, workers: int | None) -> int:
+        seen.append((data_root, catalogue, workers))
+        return 7
+
+    assert run(["--data-root", str(tmp_path)], window) == 7
+    assert seen == [(tmp_path, None, None)]
+
+
+def test_a_reader_that_has_enough_is_no_error(filled: Cli) -> None:
+    process = subprocess.run(
+        [
+            *("bash", "-c", '"$@" | head -c 1', "-", sys.executable, "main.py"),
+            *(*filled.common, "dataset", "list", "--json"),
+        ],
+        cwd=CODE_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (process.stdout, process.stderr) == ("[", "")
+
+
+def test_nodes_and_doctor_are_documents_with_findings(cli: Cli) -> None:
+    (node,) = cli.json("node", "list")
+    assert node.keys() >= {"name", "state", "findings", "gpus", "cpu"}
+    assert (node["name"], node["state"]) == ("this-computer", "ONLINE")
+    assert node["cpu"]["cores"] >= 1
+    findings = cli.json("doctor")
+    assert {finding["check"] for finding in findings} >= {"mpirun", "data root"}
+    for finding in findings:
+        assert finding.keys() == {"check", "ok", "sentence", "remedy"}
+        assert finding["ok"], finding
+    (checked,) = cli.json("node", "check", "this-computer")
+    assert [f["check"] for f in checked["findings"]][: len(findings)] == [
+        f["check"] for f in findings
+    ]
+    code, out, _ = cli("doctor")
+    assert code == 0
+    assert out.count("ok   ") == len(findings)
+
+
+def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
+    preview = filled.json("dataset", "preview", "tiny", "--loader", "tiny")
+    assert preview["count"] == 512
+    check = filled.json("model", "check", "tiny", "--dataset", "tiny", "--loader", "tiny")
+    assert check["parameters"] == 10
+    report = filled.json("rescan")
+    assert (report["datasets"], report["models"], report["loaders"]) == (1, 1, 1)
+    assert filled.json("loader", "remove", "tiny")["name"] == "tiny"
+    assert filled.json("loader", "list") == []

@@ -1,0 +1,385 @@
+"""Jobs from start to end on this computer, with real mpirun, real ranks and real files."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from backend.datastore.checkpoint_files import verify
+from backend.errors import BackendError
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import read_json, replace_json
+from backend.records.job_view import JobView
+from backend.records.layout import JobFolder
+from backend.records.library import Kind
+from backend.records.schedule import learning_rate
+from backend.records.state import JobState
+from backend.services.workplace import Services
+from tests.integration.conftest import is_training, leftovers
+from tests.integration.tiny import LOADER, MODEL, raw_job
+
+ENDLESS = {"epochs": 100_000}
+
+
+def folder(services: Services, view: JobView) -> JobFolder:
+    return services.data_root.job(view.id)
+
+
+def newest(services: Services, view: JobView) -> Checkpoint:
+    return next(c for c in services.jobs.checkpoints(view.id) if c.is_latest)
+
+
+def stopped(services: Services, job_id: str) -> JobView:
+    services.jobs.wait(job_id, until=is_training)
+    services.jobs.stop(job_id)
+    return services.jobs.wait(job_id)
+
+
+def test_m02_the_form_learns_what_the_settings_come_to(services: Services) -> None:
+    check = services.jobs.check(raw_job(schedule={"name": "cosine"}))
+    assert check.may_start
+    assert (check.global_batch, check.learning_rate) == (16, 0.1)
+    assert check.steps_per_epoch is None
+    services.jobs.create(raw_job())
+    check = services.jobs.check(raw_job(schedule={"name": "cosine"}))
+    assert check.steps_per_epoch == 32
+    assert len(check.rates) == 128
+    assert check.rates[0] == 0.1
+    assert check.rates[-1] < 0.001
+    assert Path(check.command[0]).name == "mpirun"
+    assert check.command[check.command.index("-np") + 1] == "2"
+    check = services.jobs.check(raw_job(batch_size=257, epochs=0, model="nothing"))
+    assert {fault.field for fault in check.faults} == {"epochs", "model"}
+    check = services.jobs.check(raw_job(batch_size=257))
+    assert [fault.field for fault in check.faults] == ["batch_size"]
+    assert not check.may_start
+
+
+def test_a_job_runs_to_its_end_and_says_so(services: Services) -> None:
+    view = services.jobs.create(raw_job(epochs=3, schedule={"name": "cosine", "warmup_epochs": 1}))
+    assert (view.state, view.run) == (JobState.CREATED, 0)
+    services.jobs.start(view.id)
+    view = services.jobs.wait(view.id)
+    assert (view.state, view.error) == (JobState.FINISHED, None)
+    assert (view.epoch, view.step, view.total_steps) == (3, 96, 96)
+    assert view.progress == 1.0
+    assert {"loss", "validation/loss", "validation/accuracy"} <= view.metrics.keys()
+    history = services.jobs.history(view.id)
+    assert list(history.steps) == list(range(1, 97))
+    assert list(np.unique(history.epochs)) == [1, 2, 3]
+    rates = [learning_rate(view.config, 32, step) for step in range(96)]
+    assert np.allclose(history.metrics["learning_rate"], rates, rtol=1e-6)  # S9
+    judged = ~np.isnan(history.metrics["validation/loss"])
+    assert list(np.asarray(history.steps)[judged]) == [32, 64, 96]
+    assert tomllib.loads(folder(services, view).history.read_text())["entry"]
+    assert leftovers(view) == []
+
+
+def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+    services.jobs.start(view.id)
+    moments = random.Random(8)
+    steps = []
+    for run in range(1, 11):
+        services.jobs.wait(view.id, until=is_training)
+        threading.Event().wait(moments.uniform(0, 0.4))
+        services.jobs.stop(view.id)
+        view = services.jobs.wait(view.id)
+        assert (view.state, view.run) == (JobState.INTERRUPTED, run)
+        record = newest(services, view)
+        verify(record)
+        assert torch.load(record.path, weights_only=True)["course"]["step"] == view.step
+        steps.append(record.step)
+        attempt = folder(services, view).attempt(run)
+        assert read_json(attempt.exit)["leftovers"] == []
+        assert {read_json(attempt.rank_exit(rank))["outcome"] for rank in (0, 1)} == {"interrupted"}
+        assert leftovers(view) == []
+        if run < 10:
+            services.jobs.resume(view.id)
+    assert steps == sorted(set(steps))
+
+
+def test_m09_a_stop_and_resume_change_nothing(services: Services) -> None:
+    straight = services.jobs.create(raw_job(epochs=6, environment={"PAUSE_S": "0.001"}))
+    broken = services.jobs.create(raw_job(epochs=6, environment={"PAUSE_S": "0.001"}))
+    services.jobs.start(straight.id)
+    assert services.jobs.wait(straight.id).state is JobState.FINISHED
+    services.jobs.start(broken.id)
+    view = stopped(services, broken.id)
+    assert view.state is JobState.INTERRUPTED
+    assert 0 < view.step < 192
+    services.jobs.resume(broken.id)
+    assert services.jobs.wait(broken.id).state is JobState.FINISHED
+    histories = [services.jobs.history(job.id) for job in (straight, broken)]
+    for name in ("loss", "learning_rate", "validation/loss"):
+        a, b = (history.metrics[name] for history in histories)
+        assert np.array_equal(a, b, equal_nan=True), name
+    assert [start.first_step for start in histories[1].run_starts] == [1, view.step + 1]
+    a, b = (
+        torch.load(newest(services, job).path, weights_only=True)["model"]
+        for job in (straight, broken)
+    )
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_m10_starting_over_keeps_every_byte_of_the_earlier_run(services: Services) -> None:
+    view = services.jobs.create(raw_job(epochs=1))
+    services.jobs.start(view.id)
+    services.jobs.wait(view.id)
+    with pytest.raises(BackendError, match="has run before"):
+        services.jobs.start(view.id)
+    job = folder(services, view)
+    before = hashes(job.path)
+    services.jobs.start(view.id, start_over=True)
+    view = services.jobs.wait(view.id)
+    assert (view.state, view.run, view.step) == (JobState.FINISHED, 2, 32)
+    kept = hashes(job.runs / "1")
+    assert kept.items() <= before.items()
+    once = {"config.toml", "meta.json"}
+    assert before.keys() - kept.keys() == once
+
+
+def hashes(path: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_path: Path) -> None:
+    view = services.jobs.create(raw_job(epochs=1))
+    second = tmp_path / "sources" / "model"
+    (second / "bks_model.py").write_text(MODEL.replace("Linear(4, 2)", "Linear(4, 3)"))
+    assert services.library.import_item(Kind.MODEL, second, "tiny").version == 2
+    services.jobs.start(view.id)
+    view = services.jobs.wait(view.id)
+    assert view.state is JobState.FINISHED
+    assert view.pins["model"].version == 1
+    weights = torch.load(newest(services, view).path, weights_only=True)["model"]
+    assert weights["layer.weight"].shape == (2, 4)
+    assert services.jobs.clone(view.id)["model"] == "tiny@1"
+    source = services.library.content(Kind.MODEL, "tiny@1") / "bks_model.py"
+    source.write_text(MODEL + "# changed\n")
+    with pytest.raises(BackendError, match="tiny"):
+        services.jobs.start(view.id, start_over=True)
+    assert services.jobs.show(view.id).run == 1
+
+
+def test_s05_a_clone_with_another_rate_is_another_job(services: Services) -> None:
+    first = services.jobs.create(raw_job(notes="why", tags=["a"], seed=7))
+    raw = services.jobs.clone(first.id)
+    raw["optimizer"]["lr"] = 0.01
+    second = services.jobs.create(raw)
+    assert second.id != first.id
+    assert second.name == "tiny (copy)"
+    assert (second.config.optimizer.lr, second.config.seed) == (0.01, 7)
+    assert (second.notes, second.tags) == ("why", ("a",))
+    assert dict(second.pins) == dict(first.pins)
+
+
+def test_f22_a_stop_while_starting_ends_the_run_once(
+    services: Services, opened: Callable[[], Services]
+) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+    assert services.jobs.stop(view.id).state is JobState.CREATED
+    assert not folder(services, view).lock.exists()
+    services.jobs.start(view.id)
+    other = opened()
+    with ThreadPoolExecutor(4) as pool:
+        wishes = [pool.submit(s.jobs.stop, view.id) for s in (services, other, services, other)]
+    assert {wish.result().state for wish in wishes} <= {JobState.STOPPING, JobState.INTERRUPTED}
+    view = services.jobs.wait(view.id)
+    assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
+    assert services.jobs.stop(view.id).state is JobState.INTERRUPTED
+    assert leftovers(view) == []
+
+
+def test_f22_a_stop_while_saving_and_twice_is_one_stop(
+    services: Services, opened: Callable[[], Services]
+) -> None:
+    always_saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
+    view = services.jobs.create(raw_job(checkpoint=always_saving, **ENDLESS))
+    services.jobs.start(view.id)
+    services.jobs.wait(view.id, until=lambda v: v.state is JobState.SAVING or not v.state.is_live)
+    opened().jobs.stop(view.id)
+    services.jobs.stop(view.id)
+    view = services.jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED, view
+    verify(newest(services, view))
+    services.jobs.resume(view.id)
+    assert stopped(services, view.id).run == 2
+
+
+def test_f23_two_desktops_that_start_at_once_start_one_run(
+    services: Services, opened: Callable[[], Services]
+) -> None:
+    view = services.jobs.create(raw_job(epochs=1))
+    desktops = [services, *(opened() for _ in range(3))]
+    barrier = threading.Barrier(len(desktops))
+
+    def start(desktop: Services) -> JobView:
+        barrier.wait()
+        return desktop.jobs.start(view.id)
+
+    with ThreadPoolExecutor(len(desktops)) as pool:
+        views = [future.result() for future in [pool.submit(start, d) for d in desktops]]
+    assert {v.run for v in views} == {1}
+    assert services.jobs.start(view.id).run == 1
+    view = services.jobs.wait(view.id)
+    assert (view.state, view.run) == (JobState.FINISHED, 1)
+    log = services.jobs.log(view.id, 0).text
+    assert log.count("run 1, rank 0") == 1
+
+
+def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
+    services: Services, tmp_path: Path
+) -> None:
+    view = services.jobs.create(raw_job(epochs=2, checkpoint={"every_epochs": 1}))
+    services.jobs.start(view.id)
+    services.jobs.wait(view.id)
+    older, last = services.jobs.checkpoints(view.id)
+    path, whole = Path(last.path), Path(last.path).read_bytes()
+    bomb = f"cos\nsystem\n(S'touch {tmp_path / 'burst'}'\ntR.".encode()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for spoiled, reason in (
+        (whole[:-100], "cut or replaced"),
+        (bytes(flipped), "have changed"),
+        (bomb, "cut or replaced"),
+        (bomb.ljust(len(whole), b" "), "have changed"),
+    ):
+        path.write_bytes(spoiled)
+        with pytest.raises(BackendError, match=reason) as refusal:
+            services.jobs.resume(view.id, last.name)
+        assert older.name in refusal.value.remedy
+    # A bomb that brings a record of its own is loaded by nobody either.
+    path.write_bytes(bomb)
+    sidecar = path.with_suffix(".json")
+    forged = {**read_json(sidecar), "bytes": len(bomb)}
+    replace_json(sidecar, {**forged, "sha256": hashlib.sha256(bomb).hexdigest()})
+    services.jobs.resume(view.id, last.name)
+    view = services.jobs.wait(view.id)
+    assert view.state is JobState.ERROR
+    assert not (tmp_path / "burst").exists()
+    services.jobs.resume(view.id, older.name)
+    assert services.jobs.wait(view.id).state is JobState.FINISHED
+
+
+def test_f42_a_deleted_catalogue_is_built_anew_from_the_files(
+    services: Services, opened: Callable[[], Services]
+) -> None:
+    first = services.jobs.create(raw_job(epochs=1))
+    services.jobs.start(first.id)
+    first = services.jobs.wait(first.id)
+    second = services.jobs.create(raw_job(name="draft"))
+    services.jobs.annotate(second.id, notes="later", tags=("x",))
+    other = opened()
+    other.library.rescan()
+    for kind in Kind:
+        assert other.library.list(kind) == services.library.list(kind)
+    documents = [[v.to_json() for v in desktop.jobs.list()] for desktop in (services, other)]
+    assert documents[0] == documents[1]
+    assert [view.state for view in other.jobs.list()] == [JobState.CREATED, JobState.FINISHED]
+
+
+HARD = "a 'b' \"c\"; $(touch oops) `id` 😀 日本\t-- ..\\n"
+LINES = "first line\nsecond $HOME\r\n'\""
+
+
+def test_f54_hard_names_and_variables_live_through_everything(
+    services: Services, tmp_path: Path
+) -> None:
+    loader = tmp_path / "sources" / "loader"
+    speaking = "import os\nprint(ascii(os.environ['X']), ascii(os.environ['Y']))\n" + LOADER
+    (loader / "bks_dataset.py").write_text(speaking)
+    services.library.import_item(Kind.LOADER, loader, "ünï cödé $(x); 'q'")
+    name = HARD.replace("\t", " ").replace("\\n", "")
+    raw = raw_job(
+        name=name,
+        loader="ünï cödé $(x); 'q'",
+        environment={"X": HARD, "Y": LINES},
+        tags=[HARD],
+        notes=LINES,
+        **ENDLESS,
+    )
+    view = services.jobs.create(raw)
+    services.jobs.start(view.id)
+    view = stopped(services, view.id)
+    assert view.state is JobState.INTERRUPTED, view
+    assert services.jobs.find(name) == view.id
+    for rank in (0, 1):
+        log = services.jobs.log(view.id, rank).text
+        assert f"{HARD!a} {LINES!a}" in log
+    shown = services.jobs.annotate(view.id, name=name[::-1])
+    assert (shown.name, shown.notes, shown.tags) == (name[::-1], LINES, (HARD,))
+    services.jobs.resume(view.id)
+    assert stopped(services, view.id).run == 2
+    copy = services.jobs.create(services.jobs.clone(view.id))
+    assert copy.config.environment == {"X": HARD, "Y": LINES}
+    output = tmp_path / "exported '$(x)' 😀.zip"
+    services.jobs.export(view.id, "latest", "zip", output)
+    assert output.stat().st_size > 0
+    services.jobs.remove(view.id)
+    assert [job.id for job in services.jobs.list()] == [copy.id]
+    assert not list(tmp_path.rglob("oops"))
+
+
+@pytest.mark.parametrize("name", ["", " ", "two\nlines", "a\0b", "\x1b[2J", "ü" * 128])
+def test_f54_a_name_that_cannot_be_is_refused_in_words(services: Services, name: str) -> None:
+    with pytest.raises(BackendError, match="name"):
+        services.jobs.create(raw_job(name=name))
+    assert services.jobs.list() == ()
+
+
+def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+
+    def refuse(view: JobView) -> None:
+        raise BackendError("The catalogue is locked by another program.")
+
+    monkeypatch.setattr(services.catalogue, "put_job", refuse)
+    view = services.jobs.start(view.id)
+    assert view.state.is_live
+    assert "locked" in view.doubt
+    assert stopped(services, view.id).state is JobState.INTERRUPTED
+    monkeypatch.undo()
+    assert services.jobs.show(view.id).doubt == ""
+    assert services.catalogue.job(view.id) == services.jobs.list()[0]
+
+
+def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: Services) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+    services.jobs.start(view.id)
+    with pytest.raises(BackendError, match="is starting") as refusal:
+        services.jobs.remove(view.id)
+    assert refusal.value.remedy == "Stop it first."
+    services.jobs.stop(view.id)
+    services.jobs.wait(view.id)
+    services.jobs.remove(view.id)
+    assert services.jobs.list() == ()
+    assert (services.data_root.trash / "jobs" / view.id / "config.toml").exists()
+
+
+def test_a_job_is_found_by_id_by_its_beginning_and_by_name(services: Services) -> None:
+    first: Any = services.jobs.create(raw_job(name="first"))
+    second = services.jobs.create(raw_job(name="second"))
+    assert services.jobs.find(first.id) == first.id
+    assert services.jobs.find(first.id[:12]) == first.id
+    assert services.jobs.find("second") == second.id
+    for text in ("", "nothing", "../..", first.id[:5]):
+        with pytest.raises(BackendError):
+            services.jobs.find(text)
