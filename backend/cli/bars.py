@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,9 @@ from tqdm import tqdm
 from backend.cli.printing import in_figures
 from backend.progress import Progress
 from backend.records.job_view import JobView
+
+_OWN_FIGURES = frozenset({"learning_rate", "samples_per_second", "gradient_norm"})
+"""What is plotted, and too much for one line."""
 
 
 class Bar(Progress):
@@ -26,7 +30,11 @@ class Bar(Progress):
             self.close()
             self._what = what
             self._bar = tqdm(
-                desc=what, file=sys.stderr, unit_scale=True, leave=False, dynamic_ncols=True
+                desc=what,
+                file=sys.stderr,
+                unit_scale=True,
+                leave=False,
+                ncols=shutil.get_terminal_size().columns,
             )
         self._bar.total = total or None
         self._bar.n = done
@@ -53,29 +61,22 @@ class RunBars:
     """A bar for the epoch and one for the whole run, with the newest metrics beside them."""
 
     def __init__(self) -> None:
+        self._waiting: Any = None
         self._epoch: Any = None
         self._run: Any = None
 
     def show(self, view: JobView) -> None:
         if not view.total_steps or not view.steps_per_epoch:
+            self._wait(view)
             return
         if self._run is None:
-            layout = "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {postfix}"
-            self._run = tqdm(
-                total=view.total_steps,
-                desc="All epochs",
-                file=sys.stderr,
-                position=1,
-                dynamic_ncols=True,
-                bar_format="{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} "
-                "[{elapsed}<{remaining}]",
+            self.close()
+            self._epoch = _line(
+                0, "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}{postfix}"
             )
-            self._epoch = tqdm(
-                total=view.steps_per_epoch,
-                file=sys.stderr,
-                position=0,
-                dynamic_ncols=True,
-                bar_format=layout,
+            self._run = _line(
+                1,
+                "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]",
             )
         epoch = max(1, view.epoch)
         self._epoch.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
@@ -83,18 +84,29 @@ class RunBars:
         self._epoch.n = min(
             view.steps_per_epoch, max(0, view.step - (epoch - 1) * view.steps_per_epoch)
         )
-        figures = [f"{name} {in_figures(value)}" for name, value in view.metrics.items()]
+        figures = [
+            f"{name} {in_figures(value)}"
+            for name, value in view.metrics.items()
+            if name not in _OWN_FIGURES
+        ]
         self._epoch.set_postfix_str("  ".join(figures[:4]), refresh=False)
+        self._run.set_description_str(view.state.word, refresh=False)
         self._run.total = view.total_steps
         self._run.n = min(view.step, view.total_steps)
         self._epoch.refresh()
         self._run.refresh()
 
+    def _wait(self, view: JobView) -> None:
+        """Until the number of steps is known there is only a word to show."""
+        if self._waiting is None:
+            self._waiting = _line(0, "{desc} {elapsed}", leave=False)
+        self._waiting.set_description_str(view.state.word)
+
     def close(self) -> None:
-        for bar in (self._epoch, self._run):
+        for bar in (self._waiting, self._epoch, self._run):
             if bar is not None:
                 bar.close()
-        self._epoch = self._run = None
+        self._waiting = self._epoch = self._run = None
 
     def __enter__(self) -> RunBars:
         return self
@@ -108,5 +120,14 @@ class RunBars:
         self.close()
 
 
-def bars_are_wanted(as_json: bool) -> bool:
-    return not as_json and sys.stderr.isatty()
+def _line(position: int, bar_format: str, *, leave: bool = True) -> Any:
+    # Some terminals (serial lines, CI) say that they are 0 columns wide; nothing would be drawn.
+    width = shutil.get_terminal_size().columns
+    return tqdm(
+        total=1,
+        file=sys.stderr,
+        position=position,
+        bar_format=bar_format,
+        leave=leave,
+        ncols=width,
+    )

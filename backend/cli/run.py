@@ -296,7 +296,9 @@ def _node_check(services: Services, arguments: argparse.Namespace, as_json: bool
 
 
 def _create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    view = services.jobs.create(services.jobs.read_file(arguments.file))
+    raw = services.jobs.read_file(arguments.file)
+    with _progress(as_json) as bar:
+        view = services.jobs.create(raw, bar)
     if as_json:
         print_json(view)
     else:

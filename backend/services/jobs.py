@@ -415,8 +415,12 @@ class JobService:
         """The catalogue learns what was seen; what merely moves on is not worth a write."""
         if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
             return view
+        try:
+            self._index.put_job(replace(view, doubt=""))
+        except BackendError as error:
+            # The folder is right without an index of it; what was done stays done, and is told.
+            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
         self._told[view.id] = (view.run, view.state)
-        self._index.put_job(replace(view, doubt=""))
         return view
 
     def _may_have_changed(self, known: JobView) -> bool:

@@ -409,3 +409,33 @@ def test_a_reader_that_has_enough_is_no_error(filled: Cli) -> None:
         check=False,
     )
     assert (process.stdout, process.stderr) == ("[", "")
+
+
+def test_nodes_and_doctor_are_documents_with_findings(cli: Cli) -> None:
+    (node,) = cli.json("node", "list")
+    assert node.keys() >= {"name", "state", "findings", "gpus", "cpu"}
+    assert (node["name"], node["state"]) == ("this-computer", "ONLINE")
+    assert node["cpu"]["cores"] >= 1
+    findings = cli.json("doctor")
+    assert {finding["check"] for finding in findings} >= {"mpirun", "data root"}
+    for finding in findings:
+        assert finding.keys() == {"check", "ok", "sentence", "remedy"}
+        assert finding["ok"], finding
+    (checked,) = cli.json("node", "check", "this-computer")
+    assert [f["check"] for f in checked["findings"]][: len(findings)] == [
+        f["check"] for f in findings
+    ]
+    code, out, _ = cli("doctor")
+    assert code == 0
+    assert out.count("ok   ") == len(findings)
+
+
+def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
+    preview = filled.json("dataset", "preview", "tiny", "--loader", "tiny")
+    assert preview["count"] == 512
+    check = filled.json("model", "check", "tiny", "--dataset", "tiny", "--loader", "tiny")
+    assert check["parameters"] == 10
+    report = filled.json("rescan")
+    assert (report["datasets"], report["models"], report["loaders"]) == (1, 1, 1)
+    assert filled.json("loader", "remove", "tiny")["name"] == "tiny"
+    assert filled.json("loader", "list") == []

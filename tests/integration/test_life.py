@@ -22,6 +22,7 @@ from backend.records.files import read_json, replace_json
 from backend.records.job_view import JobView
 from backend.records.layout import JobFolder
 from backend.records.library import Kind
+from backend.records.schedule import learning_rate
 from backend.records.state import JobState
 from backend.services.workplace import Services
 from tests.integration.conftest import is_training, leftovers
@@ -44,8 +45,28 @@ def stopped(services: Services, job_id: str) -> JobView:
     return services.jobs.wait(job_id)
 
 
+def test_m02_the_form_learns_what_the_settings_come_to(services: Services) -> None:
+    check = services.jobs.check(raw_job(schedule={"name": "cosine"}))
+    assert check.may_start
+    assert (check.global_batch, check.learning_rate) == (16, 0.1)
+    assert check.steps_per_epoch is None
+    services.jobs.create(raw_job())
+    check = services.jobs.check(raw_job(schedule={"name": "cosine"}))
+    assert check.steps_per_epoch == 32
+    assert len(check.rates) == 128
+    assert check.rates[0] == 0.1
+    assert check.rates[-1] < 0.001
+    assert Path(check.command[0]).name == "mpirun"
+    assert check.command[check.command.index("-np") + 1] == "2"
+    check = services.jobs.check(raw_job(batch_size=257, epochs=0, model="nothing"))
+    assert {fault.field for fault in check.faults} == {"epochs", "model"}
+    check = services.jobs.check(raw_job(batch_size=257))
+    assert [fault.field for fault in check.faults] == ["batch_size"]
+    assert not check.may_start
+
+
 def test_a_job_runs_to_its_end_and_says_so(services: Services) -> None:
-    view = services.jobs.create(raw_job(epochs=3))
+    view = services.jobs.create(raw_job(epochs=3, schedule={"name": "cosine", "warmup_epochs": 1}))
     assert (view.state, view.run) == (JobState.CREATED, 0)
     services.jobs.start(view.id)
     view = services.jobs.wait(view.id)
@@ -56,6 +77,8 @@ def test_a_job_runs_to_its_end_and_says_so(services: Services) -> None:
     history = services.jobs.history(view.id)
     assert list(history.steps) == list(range(1, 97))
     assert list(np.unique(history.epochs)) == [1, 2, 3]
+    rates = [learning_rate(view.config, 32, step) for step in range(96)]
+    assert np.allclose(history.metrics["learning_rate"], rates, rtol=1e-6)  # S9
     judged = ~np.isnan(history.metrics["validation/loss"])
     assert list(np.asarray(history.steps)[judged]) == [32, 64, 96]
     assert tomllib.loads(folder(services, view).history.read_text())["entry"]
@@ -318,6 +341,24 @@ def test_f54_a_name_that_cannot_be_is_refused_in_words(services: Services, name:
     with pytest.raises(BackendError, match="name"):
         services.jobs.create(raw_job(name=name))
     assert services.jobs.list() == ()
+
+
+def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = services.jobs.create(raw_job(**ENDLESS))
+
+    def refuse(view: JobView) -> None:
+        raise BackendError("The catalogue is locked by another program.")
+
+    monkeypatch.setattr(services.catalogue, "put_job", refuse)
+    view = services.jobs.start(view.id)
+    assert view.state.is_live
+    assert "locked" in view.doubt
+    assert stopped(services, view.id).state is JobState.INTERRUPTED
+    monkeypatch.undo()
+    assert services.jobs.show(view.id).doubt == ""
+    assert services.catalogue.job(view.id) == services.jobs.list()[0]
 
 
 def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: Services) -> None:

@@ -86,6 +86,7 @@ def test_f36_half_a_last_block_waits_for_its_other_half(tmp_path: Path) -> None:
         lambda b: b.replace(b"run = 1", b"run = x"),
         lambda b: b.replace(b"2026-11", b"2026-33"),
         lambda b: b.replace(b'"loss"', b'"lo\\s"'),
+        lambda b: block(2, [2.0, 1.5]),
         lambda b: b"\x00" * len(b),
         lambda b: b[:40],
     ],
@@ -192,10 +193,10 @@ def test_the_reader_agrees_with_a_toml_parser_on_all_that_can_be_written(
             )
 
 
-def long_history(path: Path) -> None:
-    values = [0.123456789] * 100
+def long_history(path: Path, later: float = 0.123456789) -> None:
     with path.open("wb") as file:
         for number in range(1200):
+            values = [later if number else 0.123456789] * 100
             file.write(block(1 + number * 100, values, second=number))
     assert path.stat().st_size > WORTH_KEEPING_BYTES
 
@@ -237,6 +238,9 @@ def test_a_cache_of_another_file_or_a_spoiled_one_is_not_believed(tmp_path: Path
     assert list(reader.read(path)[0].steps) == [1, 2]
     long_history(path)
     whole = read_history(path)[0]
+    long_history(path, later=0.987654321)
+    assert same(reader.read(path)[0], read_history(path)[0])
+    long_history(path)
     for spoiled in (b"", b"{}\n", cache.read_bytes()[:5000], b"\x00" * 100):
         cache.write_bytes(spoiled)
         assert same(reader.read(path)[0], whole)
