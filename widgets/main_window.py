@@ -134,7 +134,8 @@ class MainWindow(QMainWindow):
         self._stack.setCurrentWidget(page)
         if key in {place.key for place in PLACES}:
             self.side_bar.choose(key)
-        page.setFocus()
+        if self.isVisible():
+            page.setFocus()
 
 
 def _local(urls: list[QUrl]) -> list[str]:
