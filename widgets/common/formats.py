@@ -180,6 +180,13 @@ def time_left(seconds: float | None) -> str:
     return f"{duration(seconds)} left"
 
 
+def short_time_left(seconds: float | None) -> str:
+    """Time left where room is short, "" when it is not known."""
+    if seconds is None:
+        return ""
+    return "< 1 min left" if seconds < 60 else time_left(seconds)
+
+
 def ago(seconds: float | None) -> str:
     """``2 s ago``, ``4 min ago``, ``12 h ago``."""
     text = rough(seconds)

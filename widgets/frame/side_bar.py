@@ -24,6 +24,8 @@ from widgets.frame.places import PLACES, Place
 _RUNNING_SHOWN = 3
 MOST_SEGMENTS = 64
 _NAV_H = 32
+_RING = RAIL_W - 2 * S3
+"""As large as the rail has room for."""
 _LOW_WINDOW_H = 720
 
 
@@ -96,7 +98,7 @@ class RunningJob(QWidget):
         super().__init__(parent)
         self._job_id = ""
         self._name = Label("", "name", elide="right")
-        self._ring = RankRing(52, with_figure=False, width=6)
+        self._ring = RankRing(_RING, with_figure=False, width=6)
         self._percent = Label("", "far")
         self._unit = Label("%", "small_strong", "text2")
         self._left = Label("", "strong", "live", align="right", elide="right")
@@ -114,7 +116,7 @@ class RunningJob(QWidget):
         ranks: list[Mark] = [""] * min(view.world_size, MOST_SEGMENTS)
         self._ring.set_progress(view.state, view.progress, ranks)
         self._percent.setText(formats.progress_figure(view.progress))
-        self._left.setText(formats.time_left(view.eta_s) if view.eta_s is not None else "")
+        self._left.setText(formats.short_time_left(view.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
         on = formats.plural(view.world_size, unit, plural)
@@ -322,6 +324,11 @@ class SideBar(QWidget):
             return
         self._narrow = narrow
         self.setFixedWidth(RAIL_W if narrow else SIDEBAR_W)
+        inner = 0 if narrow else S2
+        for part in (self._running, self._cluster):
+            layout = part.layout()
+            if layout is not None:
+                layout.setContentsMargins(inner, 0, inner, 0)
         for button in self._buttons.values():
             button.set_narrow(narrow)
         for job in self._jobs:

@@ -100,5 +100,5 @@ def _reason(view: JobView) -> str:
 def _when(view: JobView) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
-        return (formats.time_left(view.eta_s) if view.eta_s is not None else ""), "live"
+        return formats.short_time_left(view.eta_s), "live"
     return formats.moment(moment_of(view.ended or view.created), now), "text2"
