@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from backend.catalogue import migrate
 from backend.catalogue.place import network_file_system
@@ -213,6 +214,24 @@ def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None
     assert sorted(os.listdir(tmp_path)) == ["c.sqlite"]
 
 
+def test_a_catalogue_that_another_window_made_meanwhile_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.sqlite"
+    real = migrate.upgrade
+
+    def upgrade_slowly(connection: Connection) -> None:
+        monkeypatch.setattr(migrate, "upgrade", real)
+        with closing(open_catalogue(path)) as other:
+            other.put_job(job())
+        real(connection)
+
+    monkeypatch.setattr(migrate, "upgrade", upgrade_slowly)
+    with closing(open_catalogue(path)) as opened:
+        assert opened.jobs() == (job(),)
+    assert os.listdir(tmp_path) == ["c.sqlite"]
+
+
 @pytest.mark.parametrize("old", sorted(OLD.glob("v*.sqlite")), ids=lambda path: path.stem)
 def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
     tmp_path: Path, old: Path
@@ -242,8 +261,8 @@ def test_a_migration_that_fails_leaves_the_catalogue_as_it_was(
         dump = list(before.iterdump())
     real = migrate.upgrade
 
-    def upgrade_then_fail(connection: object) -> None:
-        real(connection)  # type: ignore[arg-type]  # only handed on
+    def upgrade_then_fail(connection: Connection) -> None:
+        real(connection)
         raise MemoryError
 
     monkeypatch.setattr(migrate, "upgrade", upgrade_then_fail)

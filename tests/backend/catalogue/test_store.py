@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text as sql
 
 from backend.catalogue.store import Catalogue, open_catalogue
 from backend.errors import BackendError
@@ -189,6 +190,30 @@ def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: 
     assert len(opened[1].items(Kind.DATASET)) == 400
     for catalogue in opened:
         catalogue.close()
+
+
+def test_m22_a_transaction_that_reads_before_it_writes_waits_its_turn(catalogue: Catalogue) -> None:
+    together = threading.Barrier(2)
+    problems: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            together.wait()
+            for _ in range(50):
+                with catalogue._writing() as session:
+                    session.execute(sql("SELECT count(*) FROM job")).all()
+                    session.execute(sql(f"UPDATE job SET step = {number}"))
+        except BaseException as error:
+            problems.append(error)
+            raise
+
+    catalogue.put_job(job())
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
 
 
 def test_f40_a_write_that_waits_too_long_is_a_sentence(

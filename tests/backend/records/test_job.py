@@ -227,7 +227,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=1, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
     on_gpus = draw(st.booleans())
-    often = draw(
+    often: dict[str, Any] = draw(
         st.sampled_from([{}, {"every_epochs": 2}, {"every_steps": 7}, {"every_minutes": 0.5}])
     )
     optional: dict[str, st.SearchStrategy[Any]] = {
