@@ -78,6 +78,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     controller.drop(source)
     controller._dialog._wish()
     page = pages[Kind.MODEL]
+    page.show()
     assert page._source._model.stringList() == ["bks_model.py"]
     assert page._source._text.toPlainText() == "class UserModel: ...\n"
 

@@ -73,10 +73,12 @@ class FailureTab(QWidget):
     def show_view(self, view: JobView) -> None:
         error = view.error
         self._rank = error.rank if error is not None else None
-        self._sentence.setText(error.sentence if error is not None else view.message)
-        same = error is None or view.message == error.sentence
-        self._why.setText("" if same else view.message)
-        self._why.setVisible(not same)
+        cause = error.sentence if error is not None else ""
+        # The message of the run names rank and node before the cause.
+        says_all = not cause or cause in view.message
+        self._sentence.setText(view.message if says_all and view.message else cause)
+        self._why.setText("" if says_all else view.message)
+        self._why.setVisible(not says_all and bool(view.message))
         now = datetime.now().astimezone()
         facts = [Fact("Run", str(view.run))]
         if error is not None and error.rank is not None:

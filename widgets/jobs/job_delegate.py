@@ -45,7 +45,8 @@ class JobDelegate(QStyledItemDelegate):
         if selected or option.state & QStyle.StateFlag.State_MouseOver:
             ground = theme.current().q("selected" if selected else "hover")
             fill_round(painter, box, ground, R_CONTROL)
-        if option.state & QStyle.StateFlag.State_HasFocus:
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
             paint_focus(painter, box)
         glyph = QRectF(box.left() + S3, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
         paint_state(painter, glyph, view.state, view.progress, turn_now())

@@ -48,14 +48,14 @@ from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobFilter, JobListM
 
 _GROUPS = {"all": None, "live": 0, "waiting": 1, "ended": 2}
 _WIDTHS = {
-    JobColumn.STATE: 110,
-    JobColumn.NAME: 260,
-    JobColumn.TAGS: 120,
+    JobColumn.STATE: 90,
+    JobColumn.NAME: 250,
+    JobColumn.TAGS: 90,
     JobColumn.PROGRESS: 80,
-    JobColumn.BEST: 140,
-    JobColumn.WHERE: 200,
-    JobColumn.STARTED: 140,
-    JobColumn.TOOK: 90,
+    JobColumn.BEST: 130,
+    JobColumn.WHERE: 190,
+    JobColumn.STARTED: 110,
+    JobColumn.TOOK: 80,
 }
 _TURN_INTERVAL_MS = 80
 

@@ -130,7 +130,8 @@ class EntryDelegate(QStyledItemDelegate):
         if selected or state & QStyle.StateFlag.State_MouseOver:
             ground = theme.current().q("selected" if selected else "hover")
             fill_round(painter, box, ground, R_CONTROL)
-        if state & QStyle.StateFlag.State_HasFocus:
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if state & by_key == by_key:
             paint_focus(painter, box)
         inner = box.adjusted(S3, S1, -S3, -S1)
         half = inner.height() / 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QListView, QMenu, QSplitter, QStackedWidget, QWidget
 
 from backend.records.library import Kind, LibraryItem
@@ -156,6 +156,7 @@ class LibraryPage(QWidget):
         """Names that previews and checks can be made with; a namesake is chosen first."""
         self._dataset_box.set_options([(n, n) for n in datasets], guess)
         self._loader_box.set_options([(n, n) for n in loaders], guess)
+        self._look_inside()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
         """How many jobs use each version."""
@@ -430,13 +431,23 @@ class LibraryPage(QWidget):
         }
         self._pages.setCurrentWidget(pages[key])
         self._trial_row.setVisible(key in ("samples", "check"))
-        reference = self._reference()
-        if reference and self._shown_for.get(key) != reference:
+        self._look_inside()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._look_inside()
+
+    def _look_inside(self) -> None:
+        """Wish for what the open tab shows, once, and only while somebody sees it."""
+        key, reference = self._tabs.key(), self._reference()
+        if not reference or not self.isVisible() or self._shown_for.get(key) == reference:
+            return
+        if key == "source":
             self._shown_for[key] = reference
-            if key == "source":
-                self.files_requested.emit(reference)
-            elif key in ("samples", "check") and self._can_try():
-                self._wish_trial()
+            self.files_requested.emit(reference)
+        elif key in ("samples", "check") and self._can_try():
+            self._shown_for[key] = reference
+            self._wish_trial()
 
     def _show_findings(self, sentences: tuple[str, ...], bad: bool) -> None:
         self._banner.setVisible(bool(sentences))
