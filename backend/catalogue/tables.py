@@ -7,7 +7,7 @@ filtered by has a column of its own.
 
 from __future__ import annotations
 
-from sqlalchemy import Index, Text
+from sqlalchemy import Float, Index, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 HEAD = "0002"
@@ -54,7 +54,7 @@ class JobRow(Base):
     total_steps: Mapped[int]
     steps_per_epoch: Mapped[int]
     best_name: Mapped[str | None] = mapped_column(Text)
-    best_value: Mapped[float | None]
+    best_value: Mapped[float | None] = mapped_column(Float)
     metrics: Mapped[str] = mapped_column(Text)
     message: Mapped[str] = mapped_column(Text)
     error: Mapped[str] = mapped_column(Text)

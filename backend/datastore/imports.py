@@ -25,7 +25,7 @@ from backend.datastore import library_files
 from backend.datastore.content import MANIFEST, fingerprint, manifest
 from backend.datastore.library_files import VersionFolder, kind_folder
 from backend.datastore.sources import Source, SourceFile, look_at_file, look_at_folder
-from backend.datastore.staging import make_staging, stagings, sweep
+from backend.datastore.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.zip_source import look_at_zip
 from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
@@ -37,7 +37,6 @@ from backend.records.values import name_fault
 _SPARE_BYTES = 64_000_000
 _LOOK_S = 0.1
 _MANY = 64
-_FOLDER_MODE = 0o755
 
 
 def import_version(
@@ -68,11 +67,10 @@ def import_version(
     for left in stagings(folder):
         if left.name == name and left.is_left_over:
             sweep(left)
-    with _world(root):
+    with _world(root), contextlib.closing(content):
         _refuse_full_disk(root, content.bytes)
         staging = make_staging(folder, name)
         try:
-            staging.chmod(_FOLDER_MODE)
             copy = _Copy(content, staging / kind.content, progress)
             hashes = copy.run()
             progress.step(content.bytes, content.bytes, "Writing to the disk")
@@ -133,9 +131,8 @@ class _Copy:
 
     def run(self) -> dict[str, str]:
         """Copy and return each file's hash by path."""
-        self._target.mkdir(mode=_FOLDER_MODE)
-        for folder in self._source.folders:
-            (self._target / folder).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        for folder in ("", *self._source.folders):
+            make_shared_folder(self._target / folder)
         workers = min(4, os.cpu_count() or 1)
         todo = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
@@ -168,6 +165,9 @@ class _Copy:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             descriptor = os.open(target + file.path, flags, mode)
             try:
+                if hasattr(os, "fchmod"):
+                    # The user's umask is for the user's own files; the nodes must read these.
+                    os.fchmod(descriptor, mode)
                 hashes[file.path] = self._source.copy(file, descriptor, self._count)
                 if not self.syncs_at_end:
                     os.fsync(descriptor)

@@ -11,11 +11,12 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from backend.datastore.content import MANIFEST, in_words, read_manifest, walk
+from backend.datastore.staging import make_shared_folder
 from backend.errors import BackendError
 from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot
@@ -187,13 +188,11 @@ def read_text(folder: VersionFolder, path: str) -> str:
 
 def claim(staging: Path, root: DataRoot, item: LibraryItem) -> LibraryItem:
     """Bring a finished folder to its place under the next free number, which it returns with."""
-    from dataclasses import replace
-
     while True:
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
         write_item(staging, item)
-        folder.path.parent.mkdir(exist_ok=True)
+        make_shared_folder(folder.path.parent)
         try:
             os.rename(staging, folder.path)
         except OSError as error:

@@ -57,6 +57,9 @@ class Source(ABC):
         ``on_bytes`` is told of every piece, from any thread; what it raises ends the copy.
         """
 
+    def close(self) -> None:  # noqa: B027
+        """Let go of what is open; only some sources hold anything."""
+
 
 class FolderSource(Source):
     """A folder, or one file of code."""
@@ -72,12 +75,16 @@ class FolderSource(Source):
             ) from error
         try:
             before = os.fstat(origin)
-            if before.st_size >= _LARGE_BYTES and hasattr(os, "sendfile"):
-                digest, count = _copy_beside_hashing(origin, target, on_bytes)
+            if file.bytes >= _LARGE_BYTES and hasattr(os, "sendfile"):
+                digest, count = _copy_beside_hashing(origin, target, file.bytes, on_bytes)
             else:
-                digest, count = _copy_plainly(origin, target, on_bytes)
+                digest, count = _copy_plainly(origin, target, file.bytes, on_bytes)
             after = os.fstat(origin)
-            if (count, before.st_mtime_ns) != (file.bytes, after.st_mtime_ns):
+            if (count, after.st_size, after.st_mtime_ns) != (
+                file.bytes,
+                file.bytes,
+                before.st_mtime_ns,
+            ):
                 raise BackendError(
                     f"{in_words(file.path)} was written to while it was imported.",
                     "Import again when nothing writes to the folder.",
@@ -87,9 +94,12 @@ class FolderSource(Source):
             os.close(origin)
 
 
-def _copy_plainly(origin: int, target: int, on_bytes: Callable[[int], None]) -> tuple[str, int]:
+def _copy_plainly(
+    origin: int, target: int, size: int, on_bytes: Callable[[int], None]
+) -> tuple[str, int]:
     digest, total = hashlib.sha256(), 0
-    while piece := os.read(origin, CHUNK_BYTES):
+    # No more than was there when it was looked at: a log may grow faster than it is copied.
+    while total < size and (piece := os.read(origin, min(CHUNK_BYTES, size - total))):
         digest.update(piece)
         write_all(target, piece)
         total += len(piece)
@@ -98,7 +108,7 @@ def _copy_plainly(origin: int, target: int, on_bytes: Callable[[int], None]) -> 
 
 
 def _copy_beside_hashing(
-    origin: int, target: int, on_bytes: Callable[[int], None]
+    origin: int, target: int, size: int, on_bytes: Callable[[int], None]
 ) -> tuple[str, int]:
     """Let the kernel copy while a thread hashes: both read the same pages of its cache."""
     digest, hashed = hashlib.sha256(), 0
@@ -107,7 +117,10 @@ def _copy_beside_hashing(
     def hash_all() -> None:
         nonlocal hashed
         buffer = memoryview(bytearray(CHUNK_BYTES))
-        while not given_up.is_set() and (count := os.preadv(origin, [buffer], hashed)):
+        while hashed < size and not given_up.is_set():
+            count = os.preadv(origin, [buffer[: size - hashed]], hashed)
+            if not count:
+                return
             digest.update(buffer[:count])
             hashed += count
 
@@ -115,14 +128,17 @@ def _copy_beside_hashing(
         hashing = pool.submit(hash_all)
         copied = 0
         try:
-            while count := os.sendfile(target, origin, copied, _LARGE_BYTES):
+            while copied < size:
+                count = os.sendfile(target, origin, copied, min(_LARGE_BYTES, size - copied))
+                if not count:
+                    break
                 copied += count
                 on_bytes(count)
             hashing.result()
         except BaseException:
             given_up.set()
             raise
-    return digest.hexdigest(), copied if copied == hashed else -1
+    return digest.hexdigest(), min(copied, hashed)
 
 
 def write_all(target: int, piece: bytes) -> None:

@@ -7,6 +7,7 @@ computer by having been silent for a week by the file server's own clock.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from backend.records.status import ProcessIdentity
 
+_FOLDER_MODE = 0o755
 _SILENT_S = 7 * 86_400
 _NAME = re.compile(
     r"\.(?P<name>.+)\.importing-(?P<host>[A-Za-z0-9_-]*)-(?P<boot>[0-9a-f]*)-(?P<pid>\d+)-"
@@ -41,8 +43,16 @@ def make_staging(folder: Path, name: str) -> Path:
     host, boot, pid, ticks = _own()
     token = secrets.token_hex(4)
     staging = folder / f".{name}.importing-{host}-{boot}-{pid}-{ticks}-{token}"
-    staging.mkdir(parents=True)
+    make_shared_folder(folder)
+    make_shared_folder(staging)
     return staging
+
+
+def make_shared_folder(path: Path) -> None:
+    """Make a folder that the nodes can read, whatever the umask; one that is there stays."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(_FOLDER_MODE)
 
 
 def stagings(folder: Path) -> Iterator[Staging]:

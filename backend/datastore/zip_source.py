@@ -51,7 +51,8 @@ class ZipSource(Source):
     def __init__(self, path: Path, files: Sequence[SourceFile], folders: set[str]) -> None:
         super().__init__(files, folders)
         self._path = path
-        self._open = threading.local()
+        self._mine = threading.local()
+        self._opened: list[zipfile.ZipFile] = []
 
     def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
         assert isinstance(file.key, zipfile.ZipInfo)
@@ -71,10 +72,15 @@ class ZipSource(Source):
 
     def _archive(self) -> zipfile.ZipFile:
         """One per thread: readers of one file would wait for each other."""
-        if not hasattr(self._open, "archive"):
-            self._open.archive = zipfile.ZipFile(self._path)
-        archive: zipfile.ZipFile = self._open.archive
+        archive: zipfile.ZipFile | None = getattr(self._mine, "archive", None)
+        if archive is None:
+            archive = self._mine.archive = zipfile.ZipFile(self._path)
+            self._opened.append(archive)
         return archive
+
+    def close(self) -> None:
+        for archive in self._opened:
+            archive.close()
 
 
 def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:

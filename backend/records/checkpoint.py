@@ -64,7 +64,7 @@ class Checkpoint:
                 },
                 reason=str(raw.get("reason", "")),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"checkpoint record without a usable {error}") from error
 
 

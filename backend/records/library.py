@@ -71,7 +71,7 @@ class LibraryItem:
                 source=str(raw.get("source", "")),
                 facts=dict(raw.get("facts", {})),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"library record without a usable {error}") from error
 
 

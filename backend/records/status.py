@@ -113,7 +113,7 @@ class RunStatus:
                 updated=str(raw.get("updated", "")),
                 schema=schema,
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"status without a usable {error}") from error
 
 

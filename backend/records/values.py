@@ -65,7 +65,7 @@ class Table:
             self.fault(key, f"must be a whole number, not {kind_of(value)}.")
             return low
         if value < low or (high is not None and value > high):
-            self.fault(key, f"is {value}; it must be {span(low, high)}.")
+            self.fault(key, f"is {printable(str(value))}; it must be {span(low, high)}.")
             return low
         return value
 
@@ -83,10 +83,15 @@ class Table:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.fault(key, f"must be a number, not {kind_of(value)}.")
             return 0.0
-        if not math.isfinite(value) or not ok(float(value)):
-            self.fault(key, f"is {value:g}; it must be {wanted}.")
+        try:
+            number = float(value)
+        except OverflowError:
+            # TOML files may hold whole numbers of any length.
+            number = math.inf
+        if not math.isfinite(number) or not ok(number):
+            self.fault(key, f"is {number:g}; it must be {wanted}.")
             return 0.0
-        return float(value)
+        return number
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.take(key, default)

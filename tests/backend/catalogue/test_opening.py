@@ -1,0 +1,301 @@
+"""Opening a catalogue: made whole, brought up to date, or refused with a way out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from backend.catalogue import migrate
+from backend.catalogue.place import network_file_system
+from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
+from backend.catalogue.tables import HEAD, Base
+from backend.records.library import Kind
+from tests.backend.catalogue.catalogue_rig import item, job
+
+OLD = Path(__file__).parents[2] / "data" / "catalogues"
+
+
+def refusal(path: Path, **options: Path) -> CatalogueError:
+    """Why ``path`` cannot be opened; that it was left as it is, is checked on the way."""
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(CatalogueError) as caught:
+        open_catalogue(path, **options)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert str(path) in caught.value.sentence
+    assert caught.value.sentence.endswith(".")
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_f61_only_its_owner_can_read_a_catalogue(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        opened = open_catalogue(tmp_path / "a" / "b" / "c.sqlite")
+        opened.put_job(job())
+        folder = tmp_path / "a" / "b"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+        assert modes == dict.fromkeys(("c.sqlite", "c.sqlite-wal", "c.sqlite-shm"), 0o600)
+        opened.close()
+    finally:
+        os.umask(before)
+
+
+def test_f61_an_open_file_mode_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    open_catalogue(path).close()
+    path.chmod(0o644)
+    open_catalogue(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_f37_an_empty_file_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    path.touch()
+    error = refusal(path)
+    assert "0 bytes" in error.sentence
+    assert error.is_damaged
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + b"garbage" * 1000])
+def test_f38_garbage_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(content)
+    assert refusal(path).is_damaged
+
+
+def test_f38_a_catalogue_with_a_hole_in_it_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    opened = open_catalogue(path)
+    opened.put_jobs(job(number) for number in range(500))
+    opened.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+    with pytest.raises(CatalogueError) as caught:
+        open_catalogue(path).jobs()
+    assert caught.value.is_damaged
+
+
+def test_f38_a_database_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "places.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE bookmarks (url TEXT)")
+    error = refusal(path)
+    assert "another program" in error.sentence
+    assert not error.is_damaged
+
+
+def test_f39_a_catalogue_of_a_newer_ringmaster_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    open_catalogue(path).close()
+    with closing(sqlite3.connect(path)) as newer, newer:
+        newer.execute("UPDATE alembic_version SET version_num = '0999'")
+    error = refusal(path)
+    assert "newer Ringmaster" in error.sentence
+    assert "rescan --catalogue" in error.remedy
+
+
+def test_f40_a_catalogue_that_another_program_has_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.sqlite"
+    open_catalogue(path).close()
+    monkeypatch.setattr("backend.catalogue.store.PATIENCE_S", 0.2)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    error = refusal(path)
+    other.close()
+    assert "locked by another program" in error.sentence
+    open_catalogue(path).close()
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:40 / {share} rw,relatime shared:5 - {kind} server:/export rw,vers=4.2
+31 30 254:1 / {share}/local\\040disk rw - ext4 /dev/vdb rw
+"""
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse.rclone"])
+def test_f41_m22_a_catalogue_on_a_network_share_is_refused(tmp_path: Path, kind: str) -> None:
+    share = tmp_path / "share"
+    (share / "local disk").mkdir(parents=True)
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.format(share=share, kind=kind))
+    error = refusal(share / "deeper" / "c.sqlite", mounts=mounts)
+    assert f"network share ({kind})" in error.sentence
+    assert not (share / "deeper").exists()
+    (tmp_path / "link").symlink_to(share)
+    refusal(tmp_path / "link" / "c.sqlite", mounts=mounts)
+    open_catalogue(share / "local disk" / "c.sqlite", mounts).close()
+    open_catalogue(tmp_path / "c.sqlite", mounts).close()
+
+
+def test_f41_of_two_mounts_on_one_place_the_later_counts(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"1 0 0:1 / {tmp_path} rw - nfs4 a:/b rw\n2 1 0:2 / {tmp_path} rw - ext4 /dev/x rw\n"
+        "not a line\n"
+    )
+    assert network_file_system(tmp_path / "c", mounts) == ""
+    assert network_file_system(tmp_path / "c", tmp_path / "no such file") == ""
+
+
+def test_this_computers_own_disk_is_no_share(tmp_path: Path) -> None:
+    assert network_file_system(tmp_path / "c.sqlite") == ""
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot be opened" in refusal(tmp_path / "file" / "c.sqlite").sentence
+    assert "is a folder" in refusal(tmp_path).sentence
+
+
+def test_f42_a_catalogue_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    first = open_catalogue(path)
+    assert first.is_new
+    first.put_job(job())
+    first.close()
+    again = open_catalogue(path)
+    assert not again.is_new
+    again.close()
+    path.unlink()
+    anew = open_catalogue(path)
+    assert anew.is_new
+    assert anew.jobs() == ()
+    anew.close()
+
+
+def test_what_is_set_aside_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(b"garbage")
+    aside = set_aside(path)
+    assert aside.read_bytes() == b"garbage"
+    assert aside.parent == tmp_path
+    open_catalogue(path).close()
+    assert aside.read_bytes() == b"garbage"
+
+
+def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from backend.catalogue.store import open_catalogue\n"
+        "from tests.backend.catalogue.catalogue_rig import job\n"
+        "sys.stdin.read(1)\n"
+        "open_catalogue(Path(sys.argv[1])).put_job(job(int(sys.argv[2])))\n"
+    )
+    starters = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", script, str(path), str(number)],
+            stdin=subprocess.PIPE,
+        )
+        for number in range(4)
+    ]
+    for starter in starters:
+        starter.communicate(b"x")
+        assert starter.returncode == 0
+    opened = open_catalogue(path)
+    assert opened.count_jobs() == 4
+    opened.close()
+    assert sorted(os.listdir(tmp_path)) == ["c.sqlite"]
+
+
+def test_a_catalogue_that_another_window_made_meanwhile_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.sqlite"
+    real = migrate.upgrade
+
+    def upgrade_slowly(connection: Connection) -> None:
+        monkeypatch.setattr(migrate, "upgrade", real)
+        with closing(open_catalogue(path)) as other:
+            other.put_job(job())
+        real(connection)
+
+    monkeypatch.setattr(migrate, "upgrade", upgrade_slowly)
+    with closing(open_catalogue(path)) as opened:
+        assert opened.jobs() == (job(),)
+    assert os.listdir(tmp_path) == ["c.sqlite"]
+
+
+@pytest.mark.parametrize("old", sorted(OLD.glob("v*.sqlite")), ids=lambda path: path.stem)
+def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
+    tmp_path: Path, old: Path
+) -> None:
+    path = tmp_path / "c.sqlite"
+    shutil.copy(old, path)
+    (tmp_path / f"c.sqlite.before-{HEAD}").write_text("an earlier copy is not replaced")
+    opened = open_catalogue(path)
+    assert opened.items(Kind.DATASET) == (item(version=2), item())
+    assert opened.jobs() == (job(2), job(1))
+    assert opened.jobs("GRÖSSE -000002") == (job(2),)
+    opened.close()
+    copy = tmp_path / f"c.sqlite.before-{HEAD}-2"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(copy)) as before, closing(sqlite3.connect(old)) as original:
+        assert list(before.iterdump()) == list(original.iterdump())
+    open_catalogue(path).close()
+    assert len(list(tmp_path.glob("*.before-*"))) == 2
+
+
+def test_a_migration_that_fails_leaves_the_catalogue_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.sqlite"
+    shutil.copy(OLD / "v1.sqlite", path)
+    with closing(sqlite3.connect(path)) as before:
+        dump = list(before.iterdump())
+    real = migrate.upgrade
+
+    def upgrade_then_fail(connection: Connection) -> None:
+        real(connection)
+        raise MemoryError
+
+    monkeypatch.setattr(migrate, "upgrade", upgrade_then_fail)
+    with pytest.raises(MemoryError):
+        open_catalogue(path)
+    with closing(sqlite3.connect(path)) as after:
+        assert list(after.iterdump()) == dump
+
+
+def test_the_migrations_lead_to_just_the_tables_in_the_code(tmp_path: Path) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    opened = open_catalogue(tmp_path / "c.sqlite")
+    with opened._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    opened.close()
+    assert ScriptDirectory.from_config(migrate._config()).get_current_head() == HEAD
+
+
+def test_a_migration_stands_alone() -> None:
+    for step in Path(migrate.__file__).with_name("versions").glob("v*.py"):
+        assert not re.search(r"^\s*(from|import) (backend|app|widgets)", step.read_text(), re.M)
+
+
+def test_opening_a_current_catalogue_imports_no_alembic(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    open_catalogue(path).close()
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from backend.catalogue.store import open_catalogue\n"
+        "open_catalogue(Path(sys.argv[1])).jobs()\n"
+        "sys.exit('alembic' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)

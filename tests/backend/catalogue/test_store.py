@@ -1,0 +1,245 @@
+"""The catalogue gives back what it was given, from any thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text as sql
+
+from backend.catalogue.store import Catalogue, open_catalogue
+from backend.errors import BackendError
+from backend.records.library import Kind
+from backend.records.state import JobState
+from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+    opened = open_catalogue(tmp_path / "c.sqlite")
+    yield opened
+    opened.close()
+
+
+def test_a_job_comes_back_as_it_was(catalogue: Catalogue) -> None:
+    catalogue.put_job(job())
+    assert catalogue.job(job().id) == job()
+    assert catalogue.jobs() == (job(),)
+    assert catalogue.job("another") is None
+
+
+def test_a_job_that_was_put_again_is_the_newer_one(catalogue: Catalogue) -> None:
+    catalogue.put_job(job())
+    catalogue.put_job(job(state=JobState.FINISHED, best_metric=None, error=None))
+    assert catalogue.jobs() == (job(state=JobState.FINISHED, best_metric=None, error=None),)
+
+
+def test_the_same_job_put_again_writes_nothing(catalogue: Catalogue) -> None:
+    catalogue.put_job(job())
+    wal = catalogue.path.with_name("c.sqlite-wal")
+    before = wal.stat().st_size
+    catalogue.put_job(job())
+    assert wal.stat().st_size == before
+
+
+def test_items_are_listed_by_name_and_newest_first(catalogue: Catalogue) -> None:
+    wanted = [item("b", 1), item("a", 2), item("a", 10), item("a", 1, Kind.MODEL)]
+    for each in wanted:
+        catalogue.put_item(each)
+    assert catalogue.items(Kind.DATASET) == (item("a", 10), item("a", 2), item("b", 1))
+    assert catalogue.items(Kind.MODEL) == (item("a", 1, Kind.MODEL),)
+    assert catalogue.items(Kind.LOADER) == ()
+
+
+def test_new_facts_of_an_item_keep_what_is_trusted(catalogue: Catalogue) -> None:
+    catalogue.put_item(item(), trusted="fingerprint")
+    catalogue.put_item(replace(item(), facts={"items": 3}))
+    assert catalogue.items(Kind.DATASET)[0].facts == {"items": 3}
+    assert catalogue.trusted(Kind.DATASET, "digits", 1) == "fingerprint"
+    assert catalogue.trusted(Kind.DATASET, "digits", 2) == ""
+
+
+def test_what_was_found_and_what_is_gone_are_taken_in_one_step(catalogue: Catalogue) -> None:
+    for version in range(1, 1200):
+        catalogue.put_item(item(version=version)) if version < 4 else None
+    catalogue.sync_items(
+        Kind.DATASET, [item(version=7)], [("digits", version) for version in range(1, 3)]
+    )
+    assert [each.version for each in catalogue.items(Kind.DATASET)] == [7, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "finds"),
+    [
+        ("optics", True),
+        ("GRÖSSE", True),
+        ("größe 1", True),
+        ("ärger demo", True),
+        ("20261121-000001", True),
+        ("%_sure", True),
+        ("_%", False),
+        ("optics nonsense", False),
+        ("'; DROP TABLE job; --", False),
+    ],
+)
+def test_m16_a_job_is_found_by_any_words_of_its_texts(
+    catalogue: Catalogue, text: str, finds: bool
+) -> None:
+    catalogue.put_job(job())
+    assert bool(catalogue.jobs(text)) == finds
+    assert catalogue.count_jobs(text) == finds
+
+
+def test_jobs_are_sorted_filtered_and_paged(catalogue: Catalogue) -> None:
+    views = [
+        job(
+            number,
+            name=f"{'aB'[number % 2]}{number}",
+            state=JobState.FINISHED if number % 3 else JobState.ERROR,
+            best_metric=("loss", float(number % 7)),
+        )
+        for number in range(50)
+    ]
+    catalogue.put_jobs(views)
+    newest = sorted(views, key=lambda view: view.created, reverse=True)
+    assert catalogue.jobs() == tuple(newest)
+    assert catalogue.jobs(limit=7, offset=40) == tuple(newest[40:47])
+    by_name = catalogue.jobs(order="name", descending=False, limit=50)
+    assert [view.name for view in by_name] == sorted(
+        (view.name for view in views), key=str.casefold
+    )
+    best = catalogue.jobs(order="best", descending=False, limit=8)
+    assert [view.best_metric for view in best] == [("loss", 0.0)] * 8
+    failed = catalogue.jobs(states=[JobState.ERROR])
+    assert {view.id for view in failed} == {view.id for view in views[::3]}
+    assert catalogue.count_jobs(states=[JobState.ERROR]) == 17
+
+
+def test_a_forgotten_job_is_gone_from_the_index(catalogue: Catalogue) -> None:
+    catalogue.put_jobs(job(number) for number in range(1200))
+    catalogue.forget_jobs(job(number).id for number in range(1, 1200))
+    assert catalogue.job_ids() == {job(0).id}
+    catalogue.forget_job(job(0).id)
+    catalogue.forget_job("never there")
+    assert catalogue.jobs() == ()
+
+
+TEXT = st.text()
+
+
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
+)
+@given(TEXT, TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, st.none() | st.floats()))
+def test_any_text_can_be_kept(
+    catalogue: Catalogue,
+    name: str,
+    notes: str,
+    tags: list[str],
+    metrics: dict[str, float | None],
+) -> None:
+    catalogue.put_job(job(name=name, notes=notes, tags=tuple(tags), metrics=metrics))
+    kept = catalogue.job(job().id)
+    assert kept is not None
+    assert kept.name == name.encode("utf-8", "replace").decode()
+    assert len(kept.tags) == len(tags)
+    assert catalogue.jobs(notes) or not notes.isprintable()
+
+
+def test_f60_the_value_of_a_jobs_variable_is_not_kept(tmp_path: Path, catalogue: Catalogue) -> None:
+    secret = "hf_planted_token"
+    config = replace(CONFIG, environment={"HF_TOKEN": secret})
+    catalogue.put_job(job(config=config))
+    catalogue.close()
+    for file in tmp_path.iterdir():
+        assert secret.encode() not in file.read_bytes()
+
+
+def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    opened = [open_catalogue(path), open_catalogue(path)]
+    problems: list[BaseException] = []
+    together = threading.Barrier(8)
+
+    def work(thread: int) -> None:
+        catalogue = opened[thread % 2]
+        try:
+            together.wait()
+            for number in range(50):
+                catalogue.put_job(job(thread * 1000 + number))
+                catalogue.put_item(item(f"set {thread}", number + 1))
+                assert catalogue.job(job(thread * 1000 + number).id)
+                catalogue.jobs(limit=5)
+        except BaseException as error:
+            problems.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert opened[0].count_jobs() == 400
+    assert len(opened[1].items(Kind.DATASET)) == 400
+    for catalogue in opened:
+        catalogue.close()
+
+
+def test_m22_a_transaction_that_reads_before_it_writes_waits_its_turn(catalogue: Catalogue) -> None:
+    together = threading.Barrier(2)
+    problems: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            together.wait()
+            for _ in range(50):
+                with catalogue._writing() as session:
+                    session.execute(sql("SELECT count(*) FROM job")).all()
+                    session.execute(sql(f"UPDATE job SET step = {number}"))
+        except BaseException as error:
+            problems.append(error)
+            raise
+
+    catalogue.put_job(job())
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_f40_a_write_that_waits_too_long_is_a_sentence(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue.close()
+    monkeypatch.setattr("backend.catalogue.store.PATIENCE_S", 0.2)
+    hasty = open_catalogue(catalogue.path)
+    other = sqlite3.connect(catalogue.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(BackendError, match="locked by another program"):
+            hasty.put_job(job())
+        assert hasty.jobs() == ()
+    finally:
+        other.close()
+    hasty.put_job(job())
+    assert hasty.jobs() == (job(),)
+    hasty.close()
+
+
+def test_f28_a_full_disk_is_a_sentence_and_loses_nothing(catalogue: Catalogue) -> None:
+    catalogue.put_job(job())
+    with catalogue._engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(BackendError, match="is full"):
+        catalogue.put_jobs(job(number, notes="x" * 10_000) for number in range(2, 100))
+    assert catalogue.jobs() == (job(),)
