@@ -112,7 +112,7 @@ def test_a_model_is_checked_with_what_is_chosen(qtbot):
         page._tab_chosen("check")
     assert wished.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
-    page.show_check(wished.args[0], ModelCheck("UserModel", 320, 320, 1280, layers=layers, loss=2.3))
+    page.show_check(wished.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
     assert page._check._model.rowCount() == 1
 
 
