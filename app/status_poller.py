@@ -128,7 +128,9 @@ class StatusPoller(QObject):
         for view in views:
             if view.state.is_live and view.id not in self._live:
                 self._live[view.id] = view
-        self.listed.emit(views)
+        # List and look are read side by side: of a job that is watched only the look has the word,
+        # or its end would be seen, taken back and seen again.
+        self.listed.emit(tuple(self._live.get(view.id, view) for view in views))
 
     def _miss(self, job_id: str, error: BackendError) -> None:
         self._under_way.discard(job_id)

@@ -133,3 +133,15 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
     jobs.broken = "The data root does not answer."
     with qtbot.waitSignal(poller.unlisted):
         poller.look_at_list()
+
+
+def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    with qtbot.waitSignal(poller.listed) as listed:
+        poller.look_at_list()
+    assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
+    steps_of_one_look(qtbot, poller)
+    with qtbot.waitSignal(poller.listed) as listed:
+        poller.look_at_list()
+    assert [view.state for view in listed.args[0]] == [JobState.FINISHED]

@@ -112,6 +112,9 @@ class JobsPage(QWidget):
         """All jobs there are."""
         self._loaded = True
         self.model.replace_all(views)
+        opened = self.model.view(self._open_id)
+        if opened is not None:
+            self.detail.show_view(opened)
         self._settle()
 
     def show_update(self, update: RunUpdate) -> None:
