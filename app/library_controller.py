@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from backend.services.library import LibraryService
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
@@ -16,6 +15,7 @@ from backend.progress import Progress
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
+from backend.services.library import LibraryService
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
 from widgets.library.library_page import LibraryPage, Trial
 

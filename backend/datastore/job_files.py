@@ -25,8 +25,10 @@ import tomli_w
 from backend.errors import BackendError
 from backend.records.files import read_json, replace_bytes, replace_json
 from backend.records.job import JobConfig, parse_job
+from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Pin
+from backend.records.status import RunStatus
 from backend.records.stop import wish_to_stop
 
 _SCHEMA = 1
@@ -47,6 +49,41 @@ class JobFile:
     name: str
     notes: str
     tags: tuple[str, ...]
+
+
+def view_of(
+    file: JobFile,
+    status: RunStatus,
+    best_metric: tuple[str, float] | None = None,
+    doubt: str = "",
+) -> JobView:
+    """The job as people see it: what was asked, and how far it is."""
+    return JobView(
+        id=file.id,
+        name=file.name,
+        state=status.state,
+        config=file.config,
+        created=file.created,
+        run=status.run,
+        epoch=status.epoch,
+        step=status.step,
+        total_steps=status.total_steps,
+        steps_per_epoch=status.steps_per_epoch,
+        metrics=status.metrics,
+        best_metric=best_metric,
+        message=status.message,
+        error=status.error,
+        started=status.started,
+        ended=status.updated if status.state.is_over else "",
+        user=file.user,
+        notes=file.notes,
+        tags=file.tags,
+        pins=file.pins,
+        eta_s=status.eta_s,
+        samples_per_second=status.samples_per_second,
+        rank_step_ms=status.rank_step_ms,
+        doubt=doubt,
+    )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
-from backend.datastore.job_files import read_job
+from backend.datastore.job_files import read_job, view_of
 from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job_view import JobView
@@ -44,31 +45,12 @@ class JobFolderReader:
             raise BackendError(f"The status of the job {job_id} cannot be read: {error}.") from (
                 error
             )
-        state, message, failure, ended = status.state, status.message, status.error, ""
         try:
             end = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
-            state, message, failure, ended = end.state, end.message, end.error, end.ended
+            status = replace(
+                status, state=end.state, message=end.message, error=end.error, updated=end.ended
+            )
         except (OSError, ValueError, KeyError, TypeError):
             # The run goes on, or nobody could write how it ended; the status is what there is.
             pass
-        return JobView(
-            id=file.id,
-            name=file.name,
-            state=state,
-            config=file.config,
-            created=file.created,
-            run=status.run,
-            epoch=status.epoch,
-            step=status.step,
-            total_steps=status.total_steps,
-            steps_per_epoch=status.steps_per_epoch,
-            metrics=status.metrics,
-            message=message,
-            error=failure,
-            started=status.started,
-            ended=ended,
-            user=file.user,
-            notes=file.notes,
-            tags=file.tags,
-            pins=file.pins,
-        )
+        return view_of(file, status)

@@ -26,7 +26,7 @@ from backend.datastore.checkpoint_files import (
     list_checkpoints,
     verify,
 )
-from backend.datastore.job_files import JobFile, read_job
+from backend.datastore.job_files import JobFile, read_job, view_of
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
 from backend.datastore.run_state import RunState, RunStateReader
 from backend.errors import BackendError
@@ -384,32 +384,7 @@ class JobService:
         best = None
         if status.run:
             best = best_value(list_checkpoints(folder, policy), policy)
-        return JobView(
-            id=file.id,
-            name=file.name,
-            state=status.state,
-            config=file.config,
-            created=file.created,
-            run=status.run,
-            epoch=status.epoch,
-            step=status.step,
-            total_steps=status.total_steps,
-            steps_per_epoch=status.steps_per_epoch,
-            metrics=status.metrics,
-            best_metric=best,
-            message=status.message,
-            error=status.error,
-            started=status.started,
-            ended=status.updated if status.state.is_over else "",
-            user=file.user,
-            notes=file.notes,
-            tags=file.tags,
-            pins=file.pins,
-            eta_s=status.eta_s,
-            samples_per_second=status.samples_per_second,
-            rank_step_ms=status.rank_step_ms,
-            doubt=found.doubt or " ".join(found.problems),
-        )
+        return view_of(file, status, best, found.doubt or " ".join(found.problems))
 
     def _tell(self, view: JobView) -> JobView:
         """The catalogue learns what was seen; what merely moves on is not worth a write."""

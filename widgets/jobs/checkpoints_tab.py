@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QHeaderView, QStackedWidget, QTableView, QWidget
 
 from backend.records.checkpoint import Checkpoint
@@ -14,75 +13,21 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.layout import STRETCH, col, row
+from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3
 from widgets.common.views import dress
-from widgets.jobs.job_list_model import moment_of
 
-AnyIndex = QModelIndex | QPersistentModelIndex
-NO_PARENT = QModelIndex()
-_TITLES = ("Name", "Epoch", "Step", "Metric", "Size", "Made", "", "SHA-256")
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
+_METRIC_COLUMN = 3
 
 
-class CheckpointModel(QAbstractTableModel):
-    """One row per checkpoint, the newest on top."""
-
-    CheckpointRole = Qt.ItemDataRole.UserRole
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: tuple[Checkpoint, ...] = ()
-        self._metric = ""
-
-    def put(self, checkpoints: tuple[Checkpoint, ...], metric: str) -> None:
-        wanted = tuple(sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True))
-        if wanted == self._rows and metric == self._metric:
-            return
-        self.beginResetModel()
-        self._rows, self._metric = wanted, metric
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(_TITLES)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            metric = self._metric.removeprefix("validation/")
-            return metric[:1].upper() + metric[1:] if section == 3 and metric else _TITLES[section]
-        return None
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        one = self._rows[index.row()]
-        if role == self.CheckpointRole:
-            return one
-        if role == Qt.ItemDataRole.ToolTipRole and index.column() == len(_TITLES) - 1:
-            return one.sha256
-        if role != Qt.ItemDataRole.DisplayRole:
-            return None
-        now = datetime.now().astimezone()
-        marks = [
-            word for word, there in (("latest", one.is_latest), ("best", one.is_best)) if there
-        ]
-        if one.reason in _REASONS:
-            marks.append(_REASONS[one.reason])
-        return (
-            one.name,
-            formats.count(one.epoch),
-            formats.count(one.step),
-            formats.metric(one.metrics.get(self._metric)),
-            formats.disk(one.bytes),
-            formats.moment_long(moment_of(one.created), now),
-            ", ".join(marks),
-            one.sha256[:8],
-        )[index.column()]
+def marks(checkpoint: Checkpoint) -> str:
+    """``latest, best, last epoch``."""
+    words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
+    if checkpoint.reason in _REASONS:
+        words.append(_REASONS[checkpoint.reason])
+    return ", ".join(words)
 
 
 class CheckpointsTab(QWidget):
@@ -100,7 +45,21 @@ class CheckpointsTab(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.model = CheckpointModel()
+        self._metric = ""
+        self.model = RowTableModel(
+            (
+                Column[Checkpoint]("Name", lambda one: one.name),
+                Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch)),
+                Column[Checkpoint]("Step", lambda one: formats.count(one.step)),
+                Column[Checkpoint](
+                    "Metric", lambda one: formats.metric(one.metrics.get(self._metric))
+                ),
+                Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes)),
+                Column[Checkpoint]("Made", _made),
+                Column[Checkpoint]("", marks),
+                Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
+            )
+        )
         self._table = QTableView()
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
@@ -137,7 +96,11 @@ class CheckpointsTab(QWidget):
         self, checkpoints: tuple[Checkpoint, ...], policy: CheckpointPolicy
     ) -> None:
         kept = self._chosen()
-        self.model.put(checkpoints, policy.best_metric)
+        self._metric = policy.best_metric
+        metric = self._metric.removeprefix("validation/")
+        self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        self.model.put(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
         each = max((c.bytes for c in checkpoints), default=0)
         most = policy.keep_latest + policy.keep_best + 1
@@ -160,8 +123,7 @@ class CheckpointsTab(QWidget):
         self._fit_buttons()
 
     def _name(self, row_number: int) -> str:
-        one: Checkpoint = self.model.index(row_number, 0).data(CheckpointModel.CheckpointRole)
-        return one.name
+        return self.model.rows[row_number].name
 
     def _chosen(self) -> str:
         rows = self._table.selectionModel().selectedRows()
@@ -174,3 +136,8 @@ class CheckpointsTab(QWidget):
         self._resume.set_tip("The job runs" if self._live else "")
         self._new.setEnabled(chosen)
         self._export.setEnabled(chosen)
+
+
+def _made(checkpoint: Checkpoint) -> str:
+    now = datetime.now().astimezone()
+    return formats.moment_long(formats.instant(checkpoint.created), now)

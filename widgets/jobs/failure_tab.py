@@ -17,7 +17,6 @@ from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_LARGE, S2, S3, S4
-from widgets.jobs.job_list_model import moment_of
 
 
 class FailureTab(QWidget):
@@ -87,7 +86,7 @@ class FailureTab(QWidget):
             there = "this computer" if error.node == "this-computer" else error.node
             facts.append(Fact("Where", there))
         facts.append(Fact("At step", formats.of(view.step, view.total_steps)))
-        facts.append(Fact("When", formats.moment_long(moment_of(view.ended), now)))
+        facts.append(Fact("When", formats.moment_long(formats.instant(view.ended), now)))
         self._facts.set_facts(facts)
         self._log.setText("Show the log" if self._rank is None else f"Log of rank {self._rank}")
         trace = error.traceback if error is not None else ""

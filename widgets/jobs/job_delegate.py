@@ -14,7 +14,7 @@ from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3
-from widgets.jobs.job_list_model import JOB_ROLE, best_words, moment_of, where
+from widgets.jobs.job_list_model import JOB_ROLE, best_words, where
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -102,4 +102,4 @@ def _when(view: JobView) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
         return formats.short_time_left(view.eta_s), "live"
-    return formats.moment(moment_of(view.ended or view.created), now), "text2"
+    return formats.moment(formats.instant(view.ended or view.created), now), "text2"

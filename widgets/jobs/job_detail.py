@@ -25,7 +25,7 @@ from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.failure_tab import FailureTab
-from widgets.jobs.job_list_model import best_words, moment_of, took_s, where
+from widgets.jobs.job_list_model import best_words, took_s, where
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
 from widgets.jobs.ranks_tab import RanksTab, rank_marks
@@ -421,7 +421,7 @@ class JobDetail(QWidget):
         newest = max(self._checkpoints, key=lambda c: (c.step, c.run), default=None)
         there = ""
         if newest is not None:
-            made = moment_of(newest.created)
+            made = formats.instant(newest.created)
             now = datetime.now().astimezone()
             when = formats.ago((now - made).total_seconds()) if made else ""
             there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
@@ -543,7 +543,7 @@ def _circumstances(view: JobView) -> str:
     """Where, since when, by whom, the how many-th run."""
     now = datetime.now().astimezone()
     words = [f"{where(view)}"]
-    started = moment_of(view.started)
+    started = formats.instant(view.started)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
         words.append(f"started {formats.moment_long(started, now)}{by}")

@@ -54,14 +54,6 @@ JOB_ROLE = Qt.ItemDataRole.UserRole
 SORT_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
-def moment_of(iso: str) -> datetime | None:
-    """A time of a record, None when there is none."""
-    try:
-        return datetime.fromisoformat(iso.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-
-
 def where(view: JobView) -> str:
     """On how much of what a job runs: ``2 processes on this computer``."""
     nodes = ["this computer" if node == "this-computer" else node for node in view.nodes]
@@ -72,8 +64,8 @@ def where(view: JobView) -> str:
 
 def took_s(view: JobView, now: datetime) -> float | None:
     """Seconds from the start of the last run to its end, or to now."""
-    begin = moment_of(view.started)
-    end = moment_of(view.ended) or (now if view.state.is_live else None)
+    begin = formats.instant(view.started)
+    end = formats.instant(view.ended) or (now if view.state.is_live else None)
     return (end - begin).total_seconds() if begin is not None and end is not None else None
 
 
@@ -189,7 +181,7 @@ def _shown(view: JobView, column: JobColumn) -> str:
     if column is JobColumn.WHERE:
         return where(view)
     if column is JobColumn.STARTED:
-        return formats.moment_long(moment_of(view.started), now)
+        return formats.moment_long(formats.instant(view.started), now)
     if column is JobColumn.TOOK:
         return formats.duration(took_s(view, now))
     return view.user
@@ -254,6 +246,6 @@ class JobFilter(QSortFilterProxyModel):
 
 def _place(view: JobView) -> tuple[int, float, str]:
     """Live by start, waiting by creation, ended by end, the newest first in each."""
-    when = moment_of(view.ended if group(view) == 2 else view.started or view.created)
+    when = formats.instant(view.ended if group(view) == 2 else view.started or view.created)
     newest_first = -(when.timestamp() if when else 0.0)
     return group(view), newest_first, view.id

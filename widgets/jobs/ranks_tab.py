@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from dataclasses import dataclass
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRectF, Qt
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHeaderView, QSizePolicy, QTableView, QWidget
 
+from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_text
+from widgets.common.row_table import Column, RowTableModel
 from widgets.common.state_badge import Mark
 from widgets.common.text import Label
 from widgets.common.theme import R_CELL, S1, S2, S3
 from widgets.common.views import dress
-
-AnyIndex = QModelIndex | QPersistentModelIndex
-NO_PARENT = QModelIndex()
 
 SLOW_FACTOR = 1.25
 """A rank whose step takes so much longer than the median is slow."""
@@ -113,52 +112,35 @@ class RankStrip(Card):
             self._word.setText("")
 
 
-_COLUMNS = ("Rank", "Where", "GPU", "Step")
+@dataclass(frozen=True)
+class RankRow:
+    """Where a rank is, and the time of one of its steps, in words."""
+
+    rank: int
+    node: str
+    gpu: str
+    step: str
 
 
-class RankModel(QAbstractTableModel):
+_COLUMNS = (
+    Column[RankRow]("Rank", lambda row: str(row.rank)),
+    Column[RankRow]("Where", lambda row: row.node),
+    Column[RankRow]("GPU", lambda row: row.gpu),
+    Column[RankRow]("Step", lambda row: row.step),
+)
+
+
+def rank_rows(view: JobView) -> tuple[RankRow, ...]:
     """One row per rank, from the placement of the job."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[tuple[str, str, str, str]] = []
-
-    def put(self, view: JobView) -> None:
-        rows: list[tuple[str, str, str, str]] = []
-        for placement in view.config.placement:
-            node = "this computer" if placement.node == "this-computer" else placement.node
-            for slot in range(placement.slots):
-                rank = len(rows)
-                gpu = placement.gpus[slot] if placement.gpus else "–"
-                known = rank < len(view.rank_step_ms)
-                ms = formats.milliseconds(view.rank_step_ms[rank]) if known else "–"
-                rows.append((str(rank), node, gpu, ms))
-        if len(rows) == len(self._rows):
-            self._rows = rows
-            last = self.index(len(rows) - 1, len(_COLUMNS) - 1)
-            self.dataChanged.emit(self.index(0, 0), last)
-            return
-        self.beginResetModel()
-        self._rows = rows
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(_COLUMNS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return _COLUMNS[section]
-        return None
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or role != Qt.ItemDataRole.DisplayRole:
-            return None
-        return self._rows[index.row()][index.column()]
+    rows: list[RankRow] = []
+    for placement in view.config.placement:
+        node = "this computer" if placement.node == THIS_COMPUTER else placement.node
+        for slot in range(placement.slots):
+            rank = len(rows)
+            known = rank < len(view.rank_step_ms)
+            step = formats.milliseconds(view.rank_step_ms[rank]) if known else "–"
+            rows.append(RankRow(rank, node, placement.gpus[slot] if placement.gpus else "–", step))
+    return tuple(rows)
 
 
 class RanksTab(QWidget):
@@ -166,7 +148,7 @@ class RanksTab(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._model = RankModel()
+        self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Ranks")
@@ -176,4 +158,4 @@ class RanksTab(QWidget):
         self.setLayout(col((Card((table, 1)), 1), margins=(0, 0, 0, S3), gap=S1))
 
     def show_view(self, view: JobView) -> None:
-        self._model.put(view)
+        self._model.put(rank_rows(view))

@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from backend.records.preview import LayerRow, ModelCheck
 from widgets.common import formats
 from widgets.common.cards import Card, Fact, Facts
 from widgets.common.layout import col
+from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S3
 from widgets.common.views import dress
 
-AnyIndex = QModelIndex | QPersistentModelIndex
-NO_PARENT = QModelIndex()
-_TITLES = ("Layer", "Kind", "Output", "Parameters")
-
-
-class LayerModel(QAbstractTableModel):
-    """One row per layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._layers: tuple[LayerRow, ...] = ()
-
-    def put(self, layers: tuple[LayerRow, ...]) -> None:
-        self.beginResetModel()
-        self._layers = layers
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._layers)
-
-    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(_TITLES)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return _TITLES[section]
-        return None
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or role != Qt.ItemDataRole.DisplayRole:
-            return None
-        layer = self._layers[index.row()]
-        count = formats.count(layer.parameters) if layer.parameters else "–"
-        return (layer.name, layer.kind, layer.output or "–", count)[index.column()]
+_COLUMNS = (
+    Column[LayerRow]("Layer", lambda layer: layer.name),
+    Column[LayerRow]("Kind", lambda layer: layer.kind),
+    Column[LayerRow]("Output", lambda layer: layer.output or "–"),
+    Column[LayerRow](
+        "Parameters", lambda layer: formats.count(layer.parameters) if layer.parameters else "–"
+    ),
+)
 
 
 class CheckView(QWidget):
@@ -60,7 +30,7 @@ class CheckView(QWidget):
         super().__init__(parent)
         self._facts = Facts()
         self._warnings = Label("", "body", "warn", wrap=True)
-        self._model = LayerModel()
+        self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Layers")

@@ -38,7 +38,7 @@ from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.samples_view import SamplesView, shape_words
 from widgets.library.source_view import SourceView
-from widgets.library.versions_view import VersionsView, when
+from widgets.library.versions_view import VersionsView
 
 
 @dataclass(frozen=True)
@@ -414,7 +414,9 @@ class LibraryPage(QWidget):
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = Fact("Imported", formats.moment_long(when(item.created), datetime.now(UTC)))
+        imported = Fact(
+            "Imported", formats.moment_long(formats.instant(item.created), datetime.now(UTC))
+        )
         self._facts.set_facts((Fact("Size", size), *more, imported))
 
     def _show_versions(self) -> None:

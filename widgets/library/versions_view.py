@@ -2,67 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from backend.records.library import LibraryItem
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import col
+from widgets.common.row_table import Column, RowTableModel
 from widgets.common.views import dress
-
-AnyIndex = QModelIndex | QPersistentModelIndex
-NO_PARENT = QModelIndex()
-_TITLES = ("Version", "Imported", "Size", "Files", "Used by", "From", "SHA-256")
-
-
-class VersionModel(QAbstractTableModel):
-    """One row per version."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._items: tuple[LibraryItem, ...] = ()
-        self._jobs: dict[str, int] = {}
-
-    def put(self, items: tuple[LibraryItem, ...], jobs_by_reference: dict[str, int]) -> None:
-        self.beginResetModel()
-        self._items, self._jobs = items, dict(jobs_by_reference)
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._items)
-
-    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(_TITLES)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return _TITLES[section]
-        return None
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        item = self._items[index.row()]
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return item.sha256 if index.column() == len(_TITLES) - 1 else None
-        if role != Qt.ItemDataRole.DisplayRole:
-            return None
-        jobs = self._jobs.get(item.reference, 0)
-        return (
-            formats.version(item.name, item.version),
-            formats.exact(when(item.created)),
-            formats.disk(item.bytes),
-            formats.count(item.files),
-            formats.plural(jobs, "job") if jobs else "–",
-            item.source or "–",
-            item.sha256[:12],
-        )[index.column()]
 
 
 class VersionsView(QWidget):
@@ -70,7 +17,24 @@ class VersionsView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._model = VersionModel()
+        self._jobs: dict[str, int] = {}
+        self._model = RowTableModel(
+            (
+                Column[LibraryItem](
+                    "Version", lambda item: formats.version(item.name, item.version)
+                ),
+                Column[LibraryItem](
+                    "Imported", lambda item: formats.exact(formats.instant(item.created))
+                ),
+                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes)),
+                Column[LibraryItem]("Files", lambda item: formats.count(item.files)),
+                Column[LibraryItem]("Used by", self._used_by),
+                Column[LibraryItem]("From", lambda item: item.source or "–"),
+                Column[LibraryItem](
+                    "SHA-256", lambda item: item.sha256[:12], lambda item: item.sha256
+                ),
+            )
+        )
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Versions")
@@ -81,12 +45,9 @@ class VersionsView(QWidget):
     def show_versions(
         self, items: tuple[LibraryItem, ...], jobs_by_reference: dict[str, int]
     ) -> None:
-        self._model.put(items, jobs_by_reference)
+        self._jobs = dict(jobs_by_reference)
+        self._model.put(items)
 
-
-def when(iso: str) -> datetime | None:
-    """A time of a record, None when it has none that can be read."""
-    try:
-        return datetime.fromisoformat(iso.replace("Z", "+00:00"))
-    except ValueError:
-        return None
+    def _used_by(self, item: LibraryItem) -> str:
+        jobs = self._jobs.get(item.reference, 0)
+        return formats.plural(jobs, "job") if jobs else "–"

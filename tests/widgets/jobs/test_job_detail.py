@@ -12,7 +12,6 @@ from backend.records.job_view import JobView, LogChunk, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RankError
-from widgets.jobs.checkpoints_tab import CheckpointModel
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_tab import LINES_KEPT, plain
@@ -189,9 +188,10 @@ def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
     assert names == ["night run"]
 
 
-def test_checkpoints_are_listed_newest_first(qtmodeltester):
-    model = CheckpointModel()
-    model.put((checkpoint(10, is_best=True), checkpoint(20, is_latest=True)), "loss")
+def test_checkpoints_are_listed_newest_first(detail, qtmodeltester):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10, is_best=True), checkpoint(20, is_latest=True)))
+    model = detail.checkpoints.model
     qtmodeltester.check(model)
     assert [model.index(row, 2).data() for row in range(2)] == ["20", "10"]
     assert model.index(1, 6).data() == "best"

@@ -1,0 +1,91 @@
+"""A table of records for any Qt view: a model per kind of record needs only its columns.
+
+For tables that are small or replaced as a whole. What changes row by row under a selection (the
+list of jobs) has a model of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+
+from widgets.common.text import plain_tip
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+NO_PARENT = QModelIndex()
+RECORD_ROLE = Qt.ItemDataRole.UserRole
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Record]):
+    """A column: its title, what it shows of a record, and the whole of it in the tool tip."""
+
+    title: str
+    shown: Callable[[Record], str]
+    tip: Callable[[Record], str] | None = None
+
+
+class RowTableModel(QAbstractTableModel, Generic[Record]):
+    """One row per record, in the order given; `RECORD_ROLE` gives the record itself."""
+
+    def __init__(self, columns: Sequence[Column[Record]]) -> None:
+        super().__init__()
+        self._columns = tuple(columns)
+        self._rows: tuple[Record, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Record, ...]:
+        return self._rows
+
+    def put(self, rows: Sequence[Record]) -> None:
+        """Show these. As many rows as before keep their selection; what is equal is not told."""
+        wanted = tuple(rows)
+        if wanted == self._rows:
+            return
+        if len(wanted) == len(self._rows):
+            self._rows = wanted
+            last = self.index(len(wanted) - 1, len(self._columns) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+            return
+        self.beginResetModel()
+        self._rows = wanted
+        self.endResetModel()
+
+    def retitle(self, column: int, title: str) -> None:
+        """Another head for a column: the metric that a job is judged by."""
+        old = self._columns[column]
+        if title != old.title:
+            changed = Column(title, old.shown, old.tip)
+            self._columns = (*self._columns[:column], changed, *self._columns[column + 1 :])
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
+
+    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
+            return self._columns[section].title
+        return None
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        record = self._rows[index.row()]
+        column = self._columns[index.column()]
+        if role == RECORD_ROLE:
+            return record
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column.shown(record)
+        if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
+            return plain_tip(column.tip(record))
+        return None
