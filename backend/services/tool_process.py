@@ -62,7 +62,7 @@ def preview(
     loader: Path,
     dataset: Path,
     split: str = "training",
-    samples: int = 12,
+    samples: int = 24,
     budget_s: float = 20.0,
     progress: Progress | None = None,
 ) -> Preview:

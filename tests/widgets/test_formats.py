@@ -227,6 +227,7 @@ def test_units_stand_behind_their_figures() -> None:
     assert plain(f.celsius(90.6)) == "91 °C"
     assert plain(f.milliseconds(351.7)) == "352 ms"
     assert plain(f.milliseconds(1804)) == "1_804 ms"
+    assert plain(f.milliseconds(0.041)) == "0.041 ms"
     assert f.shape([1, 28, 28]) == "1 × 28 × 28"
     assert f.ranges([8, 9, 10, 0, 3, 4]) == "0, 3, 4, 8–10"
 

@@ -278,7 +278,11 @@ def milliseconds(value_ms: float | None) -> str:
     special = _special(value_ms)
     if special is not None or value_ms is None:
         return special or NONE
-    figure = count(round(value_ms)) if abs(value_ms) >= 9.95 else f"{value_ms:.1f}"
+    if abs(value_ms) >= 9.95:
+        figure = count(round(value_ms))
+    else:
+        # A sample out of memory takes a few hundredths: "0.0 ms" would say nothing.
+        figure = f"{value_ms:.1f}" if abs(value_ms) >= 0.095 else f"{value_ms:.2g}"
     return f"{figure}{GAP}ms"
 
 

@@ -105,6 +105,7 @@ class ImportDialog(QDialog):
         if source and not name:
             self._source_changed(source)
         self._check()
+        (self._name if source else self._source).setFocus()
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True

@@ -44,14 +44,14 @@ _MOST_SHAPES = 64
 
 
 def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
-    """``loader``, ``dataset``; optional ``split``, ``samples`` (12), ``budget_s`` (20)."""
+    """``loader``, ``dataset``; optional ``split``, ``samples`` (24), ``budget_s`` (20)."""
     split = str(request.get("split", "training"))
     report("The loader is opened")
     loader = load_loader(Path(request["loader"]))
     opened = loader.validation if split == "validation" else loader.training
     data = opened(Path(request["dataset"]))
     return Survey(data, split, report).take(
-        int(request.get("samples", 12)), float(request.get("budget_s", 20.0))
+        int(request.get("samples", 24)), float(request.get("budget_s", 20.0))
     )
 
 
