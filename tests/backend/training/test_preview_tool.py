@@ -167,7 +167,7 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
         "UserDataset, item 1,000, raised OSError: cannot read picture (bks_dataset.py, line 8)."
     )
     assert "bks_dataset.py" in found.faults[0].traceback
-    assert len(found.samples) == 12
+    assert len(found.samples) == 24
 
 
 def test_f50_every_item_fails(previews: Previews) -> None:

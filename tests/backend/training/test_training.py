@@ -160,7 +160,7 @@ def test_checkpoints_by_the_clock_are_agreed(tmp_path: Path) -> None:
     assert len(list(training.folder.checkpoints.glob("*.pt"))) >= 3
 
 
-def test_f21_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_path: Path) -> None:
+def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_path: Path) -> None:
     bad = MODEL.replace(
         "return nn.functional.cross_entropy(output, target)",
         "import os\n"
