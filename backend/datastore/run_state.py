@@ -9,7 +9,6 @@ clocks are compared, and a file that cannot be read changes no state, it only ca
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,8 +18,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from backend.errors import BackendError
-from backend.node import identity, sweep
-from backend.node.guard import shared_memory_folder
+from backend.node import identity, sweep, traces
 from backend.node.supervise import final_status
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
@@ -261,7 +259,7 @@ class RunStateReader:
         attempt = self._folder.attempt(evidence.run)
         tag = run_tag(self._folder.job_id, evidence.run)
         leftovers = sweep.end_tagged(tag, 1.0)
-        shutil.rmtree(shared_memory_folder(tag), ignore_errors=True)
+        traces.remove(tag)
         launch = self._launch(evidence.run)
         record = run_exit(
             Found(

@@ -26,6 +26,7 @@ from backend.node.identity import process, send_signal
 from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
+from backend.node.traces import make_own, shared_memory_folder
 from backend.records.beat import BEAT_BYTES, BEAT_VARIABLE, Beat, Phase
 from backend.records.files import read_json
 from backend.records.launch import Launch, RankPlan
@@ -69,11 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = guard.watch()
     insist(folder.attempt(options.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
-
-
-def shared_memory_folder(tag: str) -> Path:
-    """Where the ranks of a run on one node keep what they exchange."""
-    return Path("/dev/shm") / f"ringmaster-{tag.replace('/', '-')}"
 
 
 class Guard:
@@ -205,14 +201,11 @@ class Guard:
             if not users:
                 del environment["TMPDIR"]
         environment.update(self._launch.config.environment)
-        with suppress(OSError):
-            self._shared_memory.mkdir(mode=0o700, exist_ok=True)
-            # /dev/shm is everybody's: a folder of that name may be another user's.
-            if self._shared_memory.lstat().st_uid == os.geteuid():
-                # Open MPI 5.0 knows the first name, 4.1 the second.
-                for name in ("sm", "vader"):
-                    variable = f"OMPI_MCA_btl_{name}_backing_directory"
-                    environment[variable] = str(self._shared_memory)
+        if make_own(self._shared_memory):
+            # Open MPI 5.0 knows the first name, 4.1 the second.
+            for name in ("sm", "vader"):
+                variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.

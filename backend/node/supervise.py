@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,8 +20,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import identity, linux, mpi, sweep, words
-from backend.node.guard import TMPDIR_VARIABLE, shared_memory_folder
+from backend.node import identity, linux, mpi, sweep, traces, words
+from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
@@ -45,8 +43,6 @@ _START_LIMIT_S = 100.0
 _TO_FIRST_STEP_S = 0.6
 """Rank 0 writes twice a second: a status that still says SETUP after this is true."""
 _WRITE_LIMIT_S = 600.0
-_LONGEST_TMPDIR = 40
-"""PMIx makes sockets some 50 bytes below TMPDIR, and a socket's path holds 107."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,14 +101,10 @@ class Supervisor:
         self._logs_before = {
             plan.rank: _size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
-        temporary = Path(tempfile.mkdtemp(prefix="rm-", dir="/tmp"))
-        try:
-            refusal = self._start(launch, temporary)
-            if not refusal:
-                self._watch(launch)
-            leftovers = self._clear_up(launch)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        refusal = self._start(launch)
+        if not refusal:
+            self._watch(launch)
+        leftovers = self._clear_up(launch)
         newest = _newest_checkpoint(self._folder)
         status = _last_status(self._folder)
         return self._close(
@@ -138,11 +130,11 @@ class Supervisor:
 
     # mpirun's beginning.
 
-    def _start(self, launch: Launch, temporary: Path) -> str:
+    def _start(self, launch: Launch) -> str:
         """Start mpirun; returns why it could not be started, or ""."""
         log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.write(log, f"── run {self._run}, {_now()} ──\n".encode())
-        environment = _environment(launch, self._tag, temporary)
+        environment = _environment(launch, self._tag)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
         reading, writing = os.pipe()
@@ -294,8 +286,7 @@ class Supervisor:
         leftovers = sweep.end_tagged(self._tag, 1.0, self._reap)
         # What dropped its environment fell to this process, as the nearest subreaper.
         leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
-        # The guards remove it; one that was killed could not.
-        shutil.rmtree(shared_memory_folder(self._tag), ignore_errors=True)
+        traces.remove(self._tag)
         self._collect(launch)
         return tuple(dict.fromkeys(leftovers))
 
@@ -333,13 +324,14 @@ def final_status(
     )
 
 
-def _environment(launch: Launch, tag: str, temporary: Path) -> Mapping[str, str]:
+def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
     environment = mpi.environment()
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
-    # mpirun leaves its session folder behind when it is killed; in here it goes with the run.
-    environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
-    environment["TMPDIR"] = str(temporary)
+    session = traces.session_folder(tag)
+    if traces.make_own(session):
+        environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
+        environment["TMPDIR"] = str(session)
     return environment
 
 

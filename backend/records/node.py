@@ -108,7 +108,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as people see it. ``state`` is ONLINE or OFFLINE; findings are there when asked for."""
+    """A node as people see it. ``state`` is ONLINE or OFFLINE; findings come when asked for."""
 
     name: str
     state: str

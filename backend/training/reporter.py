@@ -170,6 +170,7 @@ class Reporter:
 
     def evaluated(self, seconds: float) -> None:
         self._eta.evaluation(seconds)
+        self._evaluations_left = max(0, self._evaluations_left - 1)
 
     def close(self) -> None:
         """Write what is left.

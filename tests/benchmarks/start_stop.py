@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.services.workplace import Services, open_services
-
 from backend.datastore.checkpoint_files import verify
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
+from backend.services.workplace import Services, open_services
 from tests.backend.training.training_rig import ROOT, clean_environment, mpirun
 from tests.benchmarks.figures import Figure
 from tests.integration.tiny import MODEL, raw_job, write_sources

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.launch import mpirun, placement
-from backend.node import identity, sweep
-from backend.node.guard import shared_memory_folder
+from backend.node import identity, sweep, traces
 from backend.node.start import CODE_ROOT, start_supervisor
 from backend.records.files import read_json, replace_json
 from backend.records.job import parse_job
@@ -178,11 +177,16 @@ class Run:
         assert self.status.state is record.state
         assert self.leftovers() == ()
         assert not self.shared_memory.exists()
+        assert not self.session.exists()
         return record
 
     @property
     def shared_memory(self) -> Path:
-        return shared_memory_folder(run_tag(self.folder.job_id, self.run))
+        return traces.shared_memory_folder(run_tag(self.folder.job_id, self.run))
+
+    @property
+    def session(self) -> Path:
+        return traces.session_folder(run_tag(self.folder.job_id, self.run))
 
     def checkpoints(self) -> list[str]:
         return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
@@ -230,6 +234,7 @@ class Run:
         if self.attempt.supervisor.exists():
             identity.send_signal(self.supervisor, signal.SIGKILL)
         sweep.end(self.leftovers, 0.5)
+        traces.remove(run_tag(self.folder.job_id, self.run))
         shutil.rmtree(self.folder.path, ignore_errors=True)
 
 

@@ -85,6 +85,7 @@ def test_a_job_runs_to_its_end_and_says_so(services: Services) -> None:
     assert leftovers(view) == []
 
 
+@pytest.mark.timeout(900)
 def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
     services.jobs.start(view.id)

@@ -22,6 +22,7 @@ from tests.integration.tiny import raw_job, write_sources
 STOPS = 100
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> None:
     model, loader, dataset = write_sources(tmp_path)

@@ -230,6 +230,8 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
     assert found.state is JobState.ERROR
     assert found.status.message.startswith("The supervisor of the run ended without a record")
     assert run.leftovers() == ()
+    assert not run.session.exists()
+    assert not run.shared_memory.exists()
     assert reader.look() == found
     assert RunExit.from_dict(read_json(run.attempt.exit)).state is JobState.ERROR
     assert run.status.heartbeat > 1
