@@ -31,7 +31,7 @@ class Setting:
     """One setting of an optimizer or schedule, by PyTorch's name.
 
     ``kind``: "number", "whole", "flag" or "pair" (two numbers). ``low`` ≤ value, and value ``<``
-    ``below`` where given.
+    ``below`` where given. One without a ``label`` has no field in the form.
     """
 
     kind: str
@@ -49,7 +49,7 @@ def _number(
 
 _EPS = _number(1e-8, label="Epsilon")
 _DECAY = _number(0.0, label="Weight decay")
-_FOREACH = {"maximize": Setting("flag", False, label="Maximize")}
+_COMMON = {"maximize": Setting("flag", False)}
 
 OPTIMIZERS: dict[str, dict[str, Setting]] = {
     "sgd": {
@@ -57,34 +57,34 @@ OPTIMIZERS: dict[str, dict[str, Setting]] = {
         "dampening": _number(0.0, label="Dampening"),
         "nesterov": Setting("flag", False, label="Nesterov"),
         "weight_decay": _DECAY,
-        **_FOREACH,
+        **_COMMON,
     },
     "adam": {
         "betas": Setting("pair", (0.9, 0.999), below=1.0, label="Betas"),
         "eps": _EPS,
         "weight_decay": _DECAY,
         "amsgrad": Setting("flag", False, label="AMSGrad"),
-        **_FOREACH,
+        **_COMMON,
     },
     "adamw": {
         "betas": Setting("pair", (0.9, 0.999), below=1.0, label="Betas"),
         "eps": _EPS,
         "weight_decay": _number(0.01, label="Weight decay"),
         "amsgrad": Setting("flag", False, label="AMSGrad"),
-        **_FOREACH,
+        **_COMMON,
     },
     "adagrad": {
         "lr_decay": _number(0.0, label="Rate decay"),
         "initial_accumulator_value": _number(0.0, label="Initial accumulator"),
         "eps": _number(1e-10, label="Epsilon"),
         "weight_decay": _DECAY,
-        **_FOREACH,
+        **_COMMON,
     },
     "adadelta": {
         "rho": _number(0.9, below=1.0, label="Rho"),
         "eps": _number(1e-6, label="Epsilon"),
         "weight_decay": _DECAY,
-        **_FOREACH,
+        **_COMMON,
     },
     "rmsprop": {
         "momentum": _number(0.0, below=1.0, label="Momentum"),
@@ -92,7 +92,7 @@ OPTIMIZERS: dict[str, dict[str, Setting]] = {
         "eps": _EPS,
         "centered": Setting("flag", False, label="Centered"),
         "weight_decay": _DECAY,
-        **_FOREACH,
+        **_COMMON,
     },
 }
 

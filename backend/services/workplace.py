@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.catalogue.store import Catalogue, open_catalogue
+from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.errors import BackendError
 from backend.records.layout import DataRoot
 from backend.services.jobs import JobService
@@ -68,6 +68,17 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
     if opened.is_new:
         library.rescan()
     return services
+
+
+def set_catalogue_aside(data_root: Path, catalogue: Path | None = None) -> Path:
+    """Rename a damaged catalogue, so that `open_services` builds a new one from the files.
+
+    Raises:
+        BackendError: It cannot be renamed; nothing was changed.
+    """
+    root = data_root.expanduser().absolute()
+    place = default_catalogue(root) if catalogue is None else catalogue.expanduser().absolute()
+    return set_aside(place)
 
 
 def _key(data_root: Path) -> str:

@@ -39,4 +39,3 @@ class StopWatcher:
                     self.wanted = True
                     self._on_wanted()
                     return
-

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QSlider,
     QSpinBox,
+    QStyledItemDelegate,
     QVBoxLayout,
     QWidget,
 )
@@ -118,6 +119,8 @@ class ComboBox(QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
+        # The sheet reaches the rows of the list only through this delegate.
+        self.setItemDelegate(QStyledItemDelegate(self))
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.set_options(options, chosen)
 
@@ -343,9 +346,14 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
     box.setFont(theme.font("body"))
     box.setAccessibleName(name)
     box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    box.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
-    if unit and isinstance(box, QSpinBox | QDoubleSpinBox):
-        box.setSuffix(f" {unit}")
+    # Its arrows are hidden by the sheet: with `NoButtons` and an edge from a sheet Qt 6.11 gives
+    # the figure one pixel of width.
+    label = Label(unit, "small", "text3", parent=box)
+    label.setVisible(bool(unit))
+    label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+    box.setLayout(row(STRETCH, label, margins=(10, 0, 10, 0)))
+    right = label.sizeHint().width() + 16 if unit else 10
+    box.lineEdit().setTextMargins(10, 0, right, 0)
 
 
 def _wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:

@@ -93,7 +93,7 @@ def percent(share: float | None) -> str:
     special = _special(share)
     if special is not None or share is None:
         return special or NONE
-    return f"{round(share * 100)}{GAP}%"
+    return f"{share * 100:.0f}{GAP}%"
 
 
 def progress(share: float) -> str:
@@ -106,7 +106,7 @@ def progress_figure(share: float) -> str:
     if not math.isfinite(share):
         return "0"
     # 0.29 * 100 is 28.999…: what is true to a millionth of a percent is true.
-    return str(min(max(math.floor(share * 100 + 1e-6), 0), 100))
+    return str(math.floor(min(max(share, 0.0), 1.0) * 100 + 1e-6))
 
 
 def disk(size_bytes: float | None) -> str:
@@ -148,7 +148,9 @@ def duration(seconds: float | None) -> str:
         return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
     hours = round(seconds / 3600)
     days, rest = divmod(hours, 24)
-    return f"{count(days)}{GAP}d" + (f" {rest}{GAP}h" if rest and days < 100 else "")
+    if days >= 100:
+        return f"{count(round(seconds / 86400))}{GAP}d"
+    return f"{days}{GAP}d" + (f" {rest}{GAP}h" if rest else "")
 
 
 def rough(seconds: float | None) -> str:
@@ -178,6 +180,13 @@ def time_left(seconds: float | None) -> str:
     return f"{duration(seconds)} left"
 
 
+def short_time_left(seconds: float | None) -> str:
+    """Time left where room is short, "" when it is not known."""
+    if seconds is None:
+        return ""
+    return "< 1 min left" if seconds < 60 else time_left(seconds)
+
+
 def ago(seconds: float | None) -> str:
     """``2 s ago``, ``4 min ago``, ``12 h ago``."""
     text = rough(seconds)
@@ -192,6 +201,11 @@ def clock(when: datetime | float) -> str:
 def clock_s(when: datetime | float) -> str:
     """``14:02:11``: in lists of events."""
     return f"{_local(when):%H:%M:%S}"
+
+
+def day(when: datetime | float) -> str:
+    """``3 Nov``: on a time axis."""
+    return _date(_local(when).date())
 
 
 def moment(when: datetime | float | None, now: datetime | float) -> str:

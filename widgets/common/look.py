@@ -44,16 +44,18 @@ class Look(QObject):
         self._choice = choice
         self._reduced_motion = reduced_motion
         self._hints = app.styleHints()
+        self._system = self._hints.colorScheme()
         # Fusion is the one style that looks the same everywhere, so what the sheet leaves alone
         # looks the same too.
         app.setStyle(QStyleFactory.create("Fusion"))
         app.setFont(theme.font("body"))
-        self._dress()
-        self._hints.colorSchemeChanged.connect(self._system_changed)
+        # Qt 6.10 and newer know whether more contrast is wanted.
         self._accessibility = getattr(self._hints, "accessibility", lambda: None)()
-        if self._accessibility is not None:  # Qt 6.10 and newer
-            self._accessibility.contrastPreferenceChanged.connect(self._system_changed)
-            self._dress()
+        self._tell_system()
+        self._dress()
+        self._hints.colorSchemeChanged.connect(self._scheme_changed)
+        if self._accessibility is not None:
+            self._accessibility.contrastPreferenceChanged.connect(self._contrast_changed)
 
     @property
     def choice(self) -> ThemeChoice:
@@ -72,6 +74,7 @@ class Look(QObject):
     def choose(self, choice: ThemeChoice) -> None:
         """Follow the system, or not."""
         self._choice = choice
+        self._tell_system()
         self._refresh()
 
     @Slot()
@@ -84,9 +87,23 @@ class Look(QObject):
         self._reduced_motion = reduced
         self._refresh()
 
-    @Slot()
-    def _system_changed(self) -> None:
+    @Slot(Qt.ColorScheme)
+    def _scheme_changed(self, scheme: Qt.ColorScheme) -> None:
+        self._system = scheme
         self._refresh()
+
+    @Slot()
+    def _contrast_changed(self) -> None:
+        self._refresh()
+
+    def _tell_system(self) -> None:
+        """Let the title bar and the system's own dialogs be as dark as the window."""
+        if self._choice is ThemeChoice.SYSTEM:
+            self._hints.unsetColorScheme()
+            self._system = self._hints.colorScheme()
+        else:
+            dark = self._choice is ThemeChoice.DARK
+            self._hints.setColorScheme(Qt.ColorScheme.Dark if dark else Qt.ColorScheme.Light)
 
     def _refresh(self) -> None:
         if self._dress():
@@ -94,10 +111,10 @@ class Look(QObject):
 
     def _wanted(self) -> theme.Theme:
         dark = self._choice is ThemeChoice.DARK or (
-            self._choice is ThemeChoice.SYSTEM and self._hints.colorScheme() is Qt.ColorScheme.Dark
+            self._choice is ThemeChoice.SYSTEM and self._system is Qt.ColorScheme.Dark
         )
         wanted = theme.DARK if dark else theme.LIGHT
-        hints = getattr(self, "_accessibility", None)
+        hints = self._accessibility
         if hints is not None and hints.contrastPreference() is Qt.ContrastPreference.HighContrast:
             return wanted.contrasted()
         return wanted

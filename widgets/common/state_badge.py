@@ -125,7 +125,7 @@ def paint_state(
     elif state is JobState.EVALUATING:
         arcs(so_far)
         solid()
-        painter.drawEllipse(centre, 3 * k, 3 * k)
+        painter.drawEllipse(centre, 2.6 * k, 2.6 * k)
     elif state is JobState.SAVING:
         arcs(so_far)
         painter.setPen(round_pen(colour, 1.9 * k))
@@ -134,7 +134,8 @@ def paint_state(
     elif state is JobState.STOPPING:
         arcs(so_far)
         solid()
-        painter.drawRoundedRect(QRectF(at(-2.8, -2.8), at(2.8, 2.8)), k, k)
+        # Sharp and large: at 18 px a rounded square is the dot of Evaluating.
+        painter.drawRoundedRect(QRectF(at(-3.1, -3.1), at(3.1, 3.1)), 0.4 * k, 0.4 * k)
     elif state is JobState.INTERRUPTED:
         arcs(so_far)
         painter.setPen(round_pen(colour, 2.1 * k))

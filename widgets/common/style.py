@@ -156,6 +156,7 @@ QComboBox:!editable {{ background: {t.surface}; }}
 {each(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
 {each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
 {each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
   padding: 0; min-height: 0; }}
 QComboBox::drop-down {{ border: 0; width: 24px; }}
@@ -168,6 +169,13 @@ QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; 
 QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};
   border-color: {t.sunken}; }}
 QCheckBox, QRadioButton {{ spacing: 8px; min-height: {TARGET_MIN}px; }}
+QCheckBox::indicator, QRadioButton::indicator, QAbstractItemView::indicator {{ width: 14px;
+  height: 14px; border: 1px solid {t.line_strong}; border-radius: {R_CELL}px;
+  background: {t.surface}; }}
+QRadioButton::indicator {{ border-radius: 8px; }}
+QCheckBox::indicator:checked, QRadioButton::indicator:checked,
+QAbstractItemView::indicator:checked {{ background: {t.ink}; border-color: {t.ink}; }}
+QCheckBox::indicator:focus, QRadioButton::indicator:focus {{ border: 2px solid {t.focus}; }}
 """
 
 
@@ -181,11 +189,13 @@ QTreeView::item {{ min-height: {TABLE_ROW_H - 1}px; }}
 QListView::item {{ border-radius: {R_CONTROL}px; padding: 0 8px; }}
 QAbstractItemView::item:hover {{ background: {t.hover}; }}
 QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }}
+QTableView, QTreeView {{ border: {FOCUS_W}px solid transparent; }}
 QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
   border-radius: {R_CONTROL}px; }}
 QHeaderView {{ background: transparent; border: 0; }}
 QHeaderView::section {{ background: transparent; color: {t.text3}; border: 0;
-  border-bottom: 1px solid {t.line}; padding: 0 8px; min-height: {TABLE_ROW_H - 4}px; }}
+  border-bottom: 1px solid {t.line}; padding: 0 8px 0 11px;
+  min-height: {TABLE_ROW_H - 4}px; }}
 QHeaderView::section:hover {{ color: {t.text}; }}
 QTableCornerButton::section {{ background: transparent; border: 0; }}
 """
@@ -203,8 +213,8 @@ QScrollBar::handle:hover {{ background: {t.text3}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QAbstractScrollArea::corner {{ background: transparent; }}
-QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px; min-height: 6px;
-  max-height: 6px; }}
+QProgressBar {{ background: {t.live_tint}; color: transparent; border: 0; border-radius: 3px;
+  min-height: 6px; max-height: 6px; }}
 QProgressBar::chunk {{ background: {t.live}; border-radius: 3px; }}
 QTabWidget::pane {{ border: 0; border-top: 1px solid {t.line}; }}
 QTabBar {{ background: transparent; }}

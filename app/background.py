@@ -1,0 +1,148 @@
+"""The only module that starts threads.
+
+A thread here runs a plain function and nothing else: it owns no state and touches no Qt object.
+Its outcome, a frozen value or an exception, comes back as a call on the GUI thread, and so do its
+reports of progress.
+
+Work goes into named lanes. Two pieces in one lane never overlap ("job 7" is started once at a
+time); different lanes do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+
+from backend.errors import BackendError
+from backend.progress import Progress
+
+T = TypeVar("T")
+
+Report = Callable[[float | None, str], None]
+"""Share done (None: unknown) and what is being done."""
+
+_REPORT_INTERVAL_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Task:
+    lane: str
+    work: Callable[[], Any]
+    then: Callable[[Any], None]
+    otherwise: Callable[[BackendError], None]
+
+
+class Runner(Protocol):
+    """What controllers need of `Background`; tests give them one without threads."""
+
+    def run(
+        self,
+        lane: str,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        otherwise: Callable[[BackendError], None],
+    ) -> None:
+        """Run ``work`` when its lane is free, then call ``then`` or ``otherwise`` here."""
+
+    def progress(self, on_report: Report) -> Progress:
+        """For work that takes long: its reports come to ``on_report``, on the GUI thread."""
+
+
+class Background(QObject):
+    """Runs functions off the GUI thread. Everything but the work itself is on the GUI thread."""
+
+    _ended = Signal(object, object)
+    _reported = Signal(object, object, str)
+
+    def __init__(self, workers: int = 8, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="background")
+        self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
+        self._closed = False
+        self._under_way: set[Progress] = set()
+        self._ended.connect(self._hand_back, Qt.ConnectionType.QueuedConnection)
+        self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
+
+    def run(
+        self,
+        lane: str,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        otherwise: Callable[[BackendError], None],
+    ) -> None:
+        """Run ``work`` when its lane is free, then call ``then`` or ``otherwise`` here.
+
+        An exception that is no `BackendError` is a bug, and is raised here for the excepthook.
+        """
+        if self._closed:
+            return
+        self._lanes[lane].append(_Task(lane, work, then, otherwise))
+        if len(self._lanes[lane]) == 1:
+            self._start(lane)
+
+    def progress(self, on_report: Report) -> Progress:
+        """For work that takes long: its reports come to ``on_report``, on the GUI thread."""
+        made = _Reporting(self, on_report)
+        self._under_way.add(made)
+        return made
+
+    def close(self) -> None:
+        """Drop what waits, cancel what can be, and return when what runs has ended."""
+        self._closed = True
+        for progress in self._under_way:
+            progress.cancel()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _start(self, lane: str) -> None:
+        task = self._lanes[lane][0]
+        self._pool.submit(task.work).add_done_callback(
+            lambda future: self._ended.emit(task, future)  # emitted on the worker thread
+        )
+
+    @Slot(object, object)
+    def _hand_back(self, task: _Task, future: Future[Any]) -> None:
+        if self._closed:
+            return
+        self._lanes[task.lane].popleft()
+        if self._lanes[task.lane]:
+            self._start(task.lane)
+        else:
+            del self._lanes[task.lane]
+        error = future.exception()
+        if error is None:
+            task.then(future.result())
+        elif isinstance(error, BackendError):
+            task.otherwise(error)
+        else:
+            raise error
+
+    @Slot(object, object, str)
+    def _hand_report(self, on_report: Report, share: float | None, what: str) -> None:
+        if not self._closed:
+            on_report(share, what)
+
+
+class _Reporting(Progress):
+    """Reports at most twenty times a second; the last one of a kind is never held back."""
+
+    def __init__(self, background: Background, on_report: Report) -> None:
+        super().__init__()
+        self._background = background
+        self._on_report = on_report
+        self._last_s = 0.0
+        self._what = ""
+
+    def report(self, done: float, total: float, what: str) -> None:
+        now = time.monotonic()
+        is_news = what != self._what or (total and done >= total)
+        if not is_news and now < self._last_s + _REPORT_INTERVAL_S:
+            return
+        self._last_s, self._what = now, what
+        share = done / total if total else None
+        self._background._reported.emit(self._on_report, share, what)

@@ -1,0 +1,377 @@
+"""The composition root: builds every object and wires every signal, on one page.
+
+The window is painted first. The catalogue, SQLAlchemy and all that hangs on them are opened on a
+worker thread meanwhile, because a window that appears in a second is worth more than one that
+appears whole in two.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, QUrl, Slot
+from PySide6.QtGui import QDesktopServices, QIcon, QPixmap
+from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QSystemTrayIcon
+
+from app.background import Background
+from app.excepthook import ExceptHook, log_to
+from app.notices import Notice, Notices
+from app.paths import log_file, settings_file
+from app.settings import Settings
+from app.status_poller import StatusPoller
+from backend.errors import BackendError
+from backend.records.job_view import JobView, RunUpdate
+from backend.records.library import Kind
+from backend.records.node import NodeReading
+from widgets.cluster.node_page import NodePage
+from widgets.common.cards import EmptyState
+from widgets.common.look import Look, ThemeChoice
+from widgets.common.text import literal
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+from widgets.library.library_page import LibraryPage
+from widgets.main_window import MainWindow
+
+if TYPE_CHECKING:
+    from backend.services.workplace import Services
+
+LOOK_INTERVAL_MS = 500
+NODE_INTERVAL_MS = 2000
+_HEARTBEAT_MS = 200
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+
+
+def main(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
+    """Open the window and stay until it is closed; returns the exit code.
+
+    Raises:
+        BackendError: There is no display to open it on.
+    """
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
+        # Qt itself would abort the process, with words for programmers.
+        raise BackendError(
+            "There is no display here to open the window on.",
+            "Use a subcommand (main.py --help), or start it where a screen is.",
+        )
+    app = QApplication(sys.argv[:1])
+    app.setApplicationName("Ringmaster")
+    app.setDesktopFileName("ringmaster")
+    log_to(log_file())
+    program = Program(app, data_root, catalogue, demo_workers)
+    ExceptHook(program.tell_bug, log_file()).install()
+    # Python sees Ctrl+C only between two of its own instructions: give it some.
+    signal.signal(signal.SIGINT, lambda *_: app.quit())
+    heartbeat = QTimer()
+    heartbeat.timeout.connect(_nothing)
+    heartbeat.start(_HEARTBEAT_MS)
+    program.show()
+    code = app.exec()
+    program.close()
+    return code
+
+
+class Program(QObject):
+    """Everything that lives as long as the application."""
+
+    def __init__(
+        self, app: QApplication, data_root: Path, catalogue: Path | None, demo_workers: int | None
+    ) -> None:
+        super().__init__()
+        self._data_root = data_root
+        self._catalogue = catalogue
+        self._demo_workers = demo_workers
+        self._services: Services | None = None
+        self._settings = Settings(settings_file())
+        preferences = self._settings.preferences
+        self._look = Look(app, _choice(preferences.theme))
+        self._background = Background(parent=self)
+
+        self.jobs = JobsPage()
+        self.form = JobForm()
+        self.library = {kind: LibraryPage(kind) for kind in Kind}
+        self.node = NodePage()
+        self._refusal = EmptyState("warning-octagon", "", "", button="Try again")
+        self._sets_aside = False
+        self.window = MainWindow(
+            {
+                "jobs": self.jobs,
+                "new-job": self.form,
+                "datasets": self.library[Kind.DATASET],
+                "models": self.library[Kind.MODEL],
+                "loaders": self.library[Kind.LOADER],
+                "nodes": self.node,
+                "refusal": self._refusal,
+            }
+        )
+        self.window.resize(preferences.width, preferences.height)
+        self.window.setWindowIcon(_mark())
+        self.window.side_bar.set_root(_short(data_root))
+        self.window.side_bar.set_dark(self._look.is_dark)
+        self.window.go("jobs")
+
+        self.notices = Notices(lambda: self._settings.preferences.tell_finished, parent=self)
+        self._tray = QSystemTrayIcon(_mark(), self)
+        self._unread = 0
+        self._wire_frame()
+
+    def show(self) -> None:
+        """The window now, all else right after its first frame."""
+        self.window.show()
+        QTimer.singleShot(0, self._open)
+
+    @Slot()
+    def close(self) -> None:
+        """The window is gone. Jobs go on; nothing of theirs hangs on this process."""
+        for part in (getattr(self, "_poller", None), getattr(self, "_node_controller", None)):
+            if part is not None:
+                part.stop()
+        self._background.close()
+        if self._services is not None:
+            self._services.close()
+
+    # The frame.
+
+    def _wire_frame(self) -> None:
+        side_bar = self.window.side_bar
+        side_bar.theme_toggled.connect(self._look.toggle)
+        side_bar.folder_wished.connect(self._open_root)
+        side_bar.notices_wished.connect(self._show_notices)
+        side_bar.job_opened.connect(self._open_job)
+        self._look.changed.connect(self._look_changed)
+        self.window.resized.connect(self._resized)
+        self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
+        self.notices.told.connect(self._notify)
+        self._refusal.pressed.connect(self._open_again)
+
+    @Slot()
+    def _look_changed(self) -> None:
+        self.window.side_bar.set_dark(self._look.is_dark)
+        self._settings.change(theme=self._look.choice.value)
+
+    @Slot(int, int)
+    def _resized(self, width: int, height: int) -> None:
+        if not self.window.isFullScreen():
+            self._settings.change(width=width, height=height)
+
+    @Slot()
+    def _open_root(self) -> None:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._data_root)))
+
+    @Slot(str)
+    def _open_job(self, job_id: str) -> None:
+        self.window.go("jobs")
+        self.jobs.open_job(job_id)
+
+    # The services.
+
+    @Slot()
+    def _open(self) -> None:
+        self._background.run("open", self._open_services, self._furnish, self._refused)
+
+    def _open_services(self) -> Services:
+        # On the worker: these imports take longer than the first frame.
+        from app import job_controller, library_controller  # noqa: F401
+        from backend.services.workplace import open_services
+
+        return open_services(self._data_root, self._catalogue)
+
+    def _refused(self, error: BackendError) -> None:
+        """The data root or the catalogue cannot be used: one sentence, and the way out."""
+        self._sets_aside = bool(getattr(error, "is_damaged", False))
+        button = "Set it aside and build a new one" if self._sets_aside else "Try again"
+        self._refusal.say("warning-octagon", str(error), error.remedy, button=button)
+        self.window.go("refusal")
+
+    @Slot()
+    def _open_again(self) -> None:
+        if self._sets_aside:
+            self._background.run("open", self._set_aside, self._furnish, self._refused)
+        else:
+            self._open()
+
+    def _set_aside(self) -> Services:
+        from backend.services.workplace import set_catalogue_aside
+
+        set_catalogue_aside(self._data_root, self._catalogue)
+        return self._open_services()
+
+    def _furnish(self, services: Services) -> None:
+        from app.job_controller import JobController, is_job_file
+        from app.library_controller import LibraryController
+        from app.node_controller import NodeController
+
+        self._services = services
+        side_bar = self.window.side_bar
+        if self.window.place == "refusal":
+            self.window.go("jobs")
+
+        self._poller = StatusPoller(
+            services.jobs.look, services.jobs.list, self._background, LOOK_INTERVAL_MS, self
+        )
+        self._job_controller = JobController(
+            services, self._background, self._poller, self.jobs, self.form, self.window, self
+        )
+        self._library_controller = LibraryController(
+            services.library, self._background, self.library, self.window, self
+        )
+        self._node_controller = NodeController(
+            services.nodes, self._background, self.node, NODE_INTERVAL_MS, self
+        )
+
+        self._poller.listed.connect(self._listed)
+        self._poller.updated.connect(self._updated)
+        self._poller.unreadable.connect(self.jobs.detail.show_doubt)
+        self._poller.unlisted.connect(side_bar.show_trouble)
+        self._job_controller.form_wished.connect(partial(self.window.go, "new-job"))
+        self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
+        self._job_controller.told.connect(self.window.toast.tell)
+        self._library_controller.told.connect(self.window.toast.tell)
+        self._library_controller.changed.connect(self._library_changed)
+        self._library_controller.job_wished.connect(self._job_controller.new_job_with)
+        self._node_controller.read.connect(self._read)
+        first = self.jobs.first_start
+        first.dataset_requested.connect(
+            partial(self.library[Kind.DATASET].import_requested.emit, "")
+        )
+        first.model_requested.connect(partial(self.library[Kind.MODEL].import_requested.emit, ""))
+
+        def dropped(path: str) -> None:
+            if is_job_file(Path(path)):
+                self._job_controller.open_job_file(Path(path))
+            else:
+                self._library_controller.drop(Path(path))
+
+        self.window.dropped.connect(dropped)
+        self._library_controller.refresh()
+        self._node_controller.start()
+        self._poller.start()
+        self._background.run(
+            "doctor", services.nodes.doctor, first.show_findings, lambda _error: None
+        )
+        if self._demo_workers is not None:
+            self._job_controller.train_example(self._demo_workers)
+
+    # News.
+
+    @Slot(object)
+    def _listed(self, views: tuple[JobView, ...]) -> None:
+        self.window.side_bar.show_trouble("")
+        for view in views:
+            self.notices.see(view)
+        self.jobs.show_jobs(views)
+        if self._library_controller is not None:
+            self._library_controller.show_jobs(views)
+        self._show_live()
+
+    @Slot(RunUpdate)
+    def _updated(self, update: RunUpdate) -> None:
+        self.notices.see(update.view)
+        self.jobs.show_update(update)
+        self._show_live()
+
+    def _show_live(self) -> None:
+        views = self.jobs.model.views()
+        live = sorted((v for v in views if v.state.is_live), key=lambda v: (v.started, v.id))
+        self.window.side_bar.show_live(tuple(live))
+        self.window.side_bar.set_count("jobs", len(views))
+
+    @Slot()
+    def _library_changed(self) -> None:
+        items = {kind: self._library_controller.items(kind) for kind in Kind}
+        self.form.show_choices(items[Kind.MODEL], items[Kind.DATASET], items[Kind.LOADER])
+        for kind, key in (
+            (Kind.DATASET, "datasets"),
+            (Kind.MODEL, "models"),
+            (Kind.LOADER, "loaders"),
+        ):
+            names = {item.name for item in items[kind]}
+            self.window.side_bar.set_count(key, len(names))
+
+    @Slot(NodeReading)
+    def _read(self, reading: NodeReading) -> None:
+        self.window.side_bar.show_reading(reading)
+        self.window.side_bar.set_count("nodes", 1)
+        self._job_controller.show_reading(reading)
+        self.jobs.first_start.show_reading(reading)
+
+    # Notices and bugs.
+
+    @Slot(Notice)
+    def _notify(self, notice: Notice) -> None:
+        self._unread += 1
+        self.window.side_bar.set_unread(self._unread)
+        if QSystemTrayIcon.isSystemTrayAvailable():
+            self._tray.show()
+            self._tray.showMessage(notice.title, notice.text)
+        if notice.job_id:
+            self._tray.messageClicked.connect(partial(self._open_job, notice.job_id))
+
+    @Slot()
+    def _show_notices(self) -> None:
+        self._unread = 0
+        self.window.side_bar.set_unread(0)
+        menu = QMenu(self.window)
+        for notice in self.notices.past[:20]:
+            text = literal(f"{notice.when:%H:%M}  {notice.title}")
+            action = menu.addAction(text)
+            action.setToolTip(notice.text)
+            if notice.job_id:
+                action.triggered.connect(partial(self._open_job, notice.job_id))
+        if not self.notices.past:
+            menu.addAction("Nothing has ended yet").setEnabled(False)
+        menu.addSeparator()
+        finished = menu.addAction("Tell when a job has finished")
+        finished.setCheckable(True)
+        finished.setChecked(self._settings.preferences.tell_finished)
+        finished.toggled.connect(lambda on: self._settings.change(tell_finished=on))
+        menu.popup(self.window.side_bar.mapToGlobal(self.window.side_bar.rect().bottomLeft()))
+
+    def tell_bug(self, text: str, log_path: Path) -> None:
+        """The one dialog for what is our fault."""
+        box = QMessageBox(self.window)
+        box.setWindowTitle("A fault in Ringmaster")
+        box.setText("Something in Ringmaster itself went wrong. Your jobs go on.")
+        box.setInformativeText(f"The details are in {log_path}.")
+        box.setDetailedText(text)
+        copy = box.addButton("Copy", QMessageBox.ButtonRole.ActionRole)
+        copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
+        box.addButton(QMessageBox.StandardButton.Close)
+        box.exec()
+
+
+def _choice(name: str) -> ThemeChoice:
+    try:
+        return ThemeChoice(name)
+    except ValueError:
+        return ThemeChoice.SYSTEM
+
+
+def _short(path: Path) -> str:
+    """A path as its owner thinks of it: ``~/ringmaster``."""
+    try:
+        return f"~/{path.expanduser().absolute().relative_to(Path.home())}"
+    except ValueError:
+        return str(path)
+
+
+def _mark() -> QIcon:
+    from PySide6.QtCore import QRectF, Qt
+    from PySide6.QtGui import QPainter
+
+    from widgets.common.state_badge import paint_logo
+
+    pixmap = QPixmap(128, 128)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint_logo(painter, QRectF(8, 8, 112, 112))
+    painter.end()
+    return QIcon(pixmap)
+
+
+def _nothing() -> None:
+    """Python's turn."""

@@ -1,0 +1,394 @@
+"""What a person does with jobs becomes calls of the job service; outcomes come back to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.background import Runner
+from app.status_poller import StatusPoller
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.job_view import JobCheck, JobView
+from backend.records.library import Kind
+from backend.records.node import NodeReading
+from backend.services.example import create_example
+from backend.services.workplace import Services
+from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+
+_NEW_JOB: Mapping[str, Any] = {
+    "epochs": 10,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "schedule": {"name": "cosine", "warmup_epochs": 1},
+    "placement": [{"node": "this-computer", "processes": 1}],
+}
+_LOG_BYTES = 400_000
+
+
+class JobController(QObject):
+    """Serves the place Jobs and the page New job.
+
+    Signals:
+        form_wished: The page New job should be in front.
+        jobs_wished: The place Jobs should be in front.
+        told: A sentence for the toast, about what the user did.
+    """
+
+    form_wished = Signal()
+    jobs_wished = Signal()
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        poller: StatusPoller,
+        page: JobsPage,
+        form: JobForm,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._jobs = services.jobs
+        self._runner = runner
+        self._poller = poller
+        self._page = page
+        self._form = form
+        self._window = window
+        self._export: Progress | None = None
+        self._check_number = 0
+        detail = page.detail
+        page.opened.connect(self._open)
+        page.new_requested.connect(self.new_job)
+        page.first_start.example_requested.connect(self.train_example)
+        detail.start_requested.connect(self.start)
+        detail.stop_requested.connect(self.stop)
+        detail.resume_requested.connect(self.resume)
+        detail.start_over_requested.connect(self.start_over)
+        detail.clone_requested.connect(self.clone)
+        detail.new_from_requested.connect(self._new_from)
+        detail.export_requested.connect(self.export)
+        detail.export_cancelled.connect(self._cancel_export)
+        detail.rename_requested.connect(self._rename)
+        detail.notes_requested.connect(self._note)
+        detail.tags_requested.connect(self._tag)
+        detail.remove_requested.connect(self._remove)
+        detail.folder_requested.connect(self._open_folder)
+        detail.log_requested.connect(self._log)
+        detail.checkpoints_requested.connect(self._checkpoints)
+        detail.settings_requested.connect(self._settings)
+        detail.save_requested.connect(self._save)
+        form.check_requested.connect(self._check)
+        form.start_requested.connect(partial(self._create, start=True))
+        form.save_requested.connect(partial(self._create, start=False))
+        form.open_requested.connect(self._choose_job_file)
+        form.load_requested.connect(self._load_settings)
+
+    # A job's life.
+
+    @Slot(str)
+    def start(self, job_id: str) -> None:
+        self._act(job_id, "Starting…", partial(self._jobs.start, job_id))
+
+    @Slot(str)
+    def start_over(self, job_id: str) -> None:
+        self._act(job_id, "Starting…", partial(self._jobs.start, job_id, start_over=True))
+
+    @Slot(str)
+    def stop(self, job_id: str) -> None:
+        self._act(job_id, "Stopping…", partial(self._jobs.stop, job_id))
+
+    @Slot(str, str)
+    def resume(self, job_id: str, checkpoint: str = "") -> None:
+        self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, checkpoint))
+
+    def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:
+        self._page.detail.show_busy(job_id, sentence)
+        self._runner.run(f"job {job_id}", work, self._acted, partial(self._refused, job_id))
+
+    def _acted(self, view: JobView) -> None:
+        self._page.detail.show_busy(view.id, "")
+        self._page.show_view(view)
+        self._poller.know(view)
+
+    def _refused(self, job_id: str, error: BackendError) -> None:
+        self._page.detail.show_busy(job_id, "")
+        self._page.detail.show_error(job_id, str(error), error.remedy)
+
+    # The example.
+
+    @Slot()
+    def train_example(self, workers: int = 2) -> None:
+        """Import the built-in example, make its job, and start it."""
+        first = self._page.first_start
+        first.show_busy("Bringing the example…")
+
+        def bring() -> JobView:
+            view = create_example(self._services, workers)
+            return self._jobs.start(view.id)
+
+        self._runner.run(
+            "example",
+            bring,
+            self._example_started,
+            lambda error: first.show_error(str(error), error.remedy),
+        )
+
+    def _example_started(self, view: JobView) -> None:
+        self._page.first_start.show_busy("")
+        self._show_new(view)
+
+    def _show_new(self, view: JobView) -> None:
+        self.jobs_wished.emit()
+        self._page.show_view(view)
+        self._page.open_job(view.id)
+        self._poller.know(view)
+
+    # The form.
+
+    @Slot()
+    def new_job(self) -> None:
+        self._form.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
+        self.form_wished.emit()
+
+    def _free_name(self) -> str:
+        """A name nobody has to think of: "job 7"."""
+        taken = {view.name for view in self._page.model.views()}
+        number = len(taken) + 1
+        while f"job {number}" in taken:
+            number += 1
+        return f"job {number}"
+
+    def new_job_with(self, kind: Kind, reference: str) -> None:
+        """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
+        self.new_job()
+        raw = dict(self._form.draft().raw)
+        raw[kind.value] = reference.partition("@")[0]
+        self._form.show_draft(JobDraft(raw))
+
+    def show_reading(self, reading: NodeReading) -> None:
+        self._form.show_nodes((reading,))
+
+    def open_job_file(self, path: Path) -> None:
+        """A job file was chosen or dropped."""
+        self._runner.run(
+            "form",
+            partial(self._jobs.read_file, path),
+            self._show_draft,
+            lambda error: self._form_refused(error),
+        )
+
+    def _show_draft(self, raw: Mapping[str, Any]) -> None:
+        self._form.show_draft(JobDraft(raw))
+        self.form_wished.emit()
+
+    def _form_refused(self, error: BackendError) -> None:
+        self.form_wished.emit()
+        self._form.show_error(f"{error} {error.remedy}".strip())
+
+    @Slot()
+    def _choose_job_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(self._window, "Job file", "", "Job files (*.toml)")
+        if chosen:
+            self.open_job_file(Path(chosen))
+
+    @Slot()
+    def _load_settings(self) -> None:
+        if self._page.open_id:
+            self.clone(self._page.open_id)
+        else:
+            self._form.show_error("There is no job yet whose settings could be loaded.")
+
+    @Slot(str)
+    def clone(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self._runner.run(
+            "form",
+            partial(self._jobs.clone, job_id),
+            self._show_draft,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, str)
+    def _new_from(self, job_id: str, checkpoint: str) -> None:
+        self._runner.run(
+            "form",
+            partial(self._jobs.clone, job_id),
+            lambda raw: self._show_draft({**raw, "start_from": f"{job_id}/{checkpoint}"}),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(object)
+    def _check(self, draft: JobDraft) -> None:
+        self._check_number += 1
+        self._runner.run(
+            "check",
+            partial(self._jobs.check, draft.raw),
+            partial(self._checked, self._check_number),
+            lambda error: self._form.show_error(str(error)),
+        )
+
+    def _checked(self, number: int, check: JobCheck) -> None:
+        if number == self._check_number:
+            self._form.show_check(check)
+
+    def _create(self, draft: JobDraft, start: bool) -> None:
+        self._form.set_busy("Creating…")
+        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+
+        def create() -> JobView:
+            view = self._jobs.create(draft.raw, progress)
+            return self._jobs.start(view.id) if start else view
+
+        self._runner.run(
+            "create",
+            create,
+            self._created,
+            lambda error: self._form.show_error(f"{error} {error.remedy}".strip()),
+        )
+
+    def _created(self, view: JobView) -> None:
+        self._form.set_busy("")
+        self._show_new(view)
+
+    # What is open.
+
+    @Slot(str)
+    def _open(self, job_id: str) -> None:
+        self._poller.open(job_id)
+        self._checkpoints(job_id)
+
+    @Slot(str)
+    def _checkpoints(self, job_id: str) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.checkpoints, job_id),
+            partial(self._page.detail.show_checkpoints, job_id),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, object, int)
+    def _log(self, job_id: str, rank: int | None, offset: int) -> None:
+        def read() -> Any:
+            if offset >= 0:
+                return self._jobs.log(job_id, rank, offset, _LOG_BYTES)
+            size = self._jobs.log(job_id, rank, 0, 0).size
+            return self._jobs.log(job_id, rank, max(0, size - _LOG_BYTES), _LOG_BYTES)
+
+        self._runner.run(
+            f"log {job_id}",
+            read,
+            lambda chunk: self._page.detail.show_log(
+                job_id, rank, chunk, offset if offset >= 0 else max(0, chunk.size - _LOG_BYTES)
+            ),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str)
+    def _settings(self, job_id: str) -> None:
+        def read() -> tuple[str, tuple[str, ...]]:
+            view = self._jobs.show(job_id)
+            raw = view.config.to_dict()
+            return tomli_w.dumps(raw), self._jobs.check(raw).command
+
+        self._runner.run(
+            f"read {job_id}",
+            read,
+            lambda found: self._page.detail.show_settings(job_id, *found),
+            partial(self._refused, job_id),
+        )
+
+    # What a person changes.
+
+    @Slot(str, str)
+    def _rename(self, job_id: str, name: str) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, name=name))
+
+    @Slot(str, str)
+    def _note(self, job_id: str, notes: str) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, notes=notes))
+
+    @Slot(str, object)
+    def _tag(self, job_id: str, tags: tuple[str, ...]) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, tags=tags))
+
+    def _annotate(self, job_id: str, work: Callable[[], JobView]) -> None:
+        self._runner.run(
+            f"job {job_id}", work, self._page.show_view, partial(self._refused, job_id)
+        )
+
+    @Slot(str)
+    def _remove(self, job_id: str) -> None:
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.remove, job_id),
+            self._removed,
+            partial(self._refused, job_id),
+        )
+
+    def _removed(self, view: JobView) -> None:
+        self._page.forget(view.id)
+        self.told.emit(f"Moved “{view.name}” to the trash")
+
+    # What a person takes away.
+
+    @Slot(str, str, str, str)
+    def export(self, job_id: str, checkpoint: str, file_format: str, path: str) -> None:
+        detail = self._page.detail
+        progress = self._runner.progress(partial(detail.show_export_progress, job_id))
+        self._export = progress
+        self._runner.run(
+            f"export {job_id}",
+            lambda: self._jobs.export(job_id, checkpoint, file_format, Path(path), progress),
+            lambda made: detail.show_exported(job_id, str(made)),
+            partial(self._refused, job_id),
+        )
+
+    @Slot()
+    def _cancel_export(self) -> None:
+        if self._export is not None:
+            self._export.cancel()
+
+    @Slot(str, object)
+    def _save(self, suggested: str, content: bytes) -> None:
+        chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", suggested)
+        if not chosen:
+            return
+        path = Path(chosen)
+
+        def save() -> Path:
+            try:
+                path.write_bytes(content)
+            except OSError as error:
+                raise BackendError(
+                    f"{path} cannot be written: {error.strerror or error}."
+                ) from error
+            return path
+
+        self._runner.run(
+            "save",
+            save,
+            lambda made: self.told.emit(f"Saved {made.name}"),
+            lambda error: self.told.emit(str(error)),
+        )
+
+    @Slot(str)
+    def _open_folder(self, job_id: str) -> None:
+        folder = self._services.data_root.job(job_id).path
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
+
+def is_job_file(path: Path) -> bool:
+    """Whether a dropped file is meant as a job file; reads nothing."""
+    return path.suffix.lower() == ".toml"

@@ -1,0 +1,272 @@
+"""What a person does in Datasets, Models and Loaders becomes calls of the library service."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from backend.services.library import LibraryService
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QWidget
+
+from app.background import Runner
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.job_view import JobView
+from backend.records.library import Kind, LibraryItem
+from backend.records.preview import ModelCheck, Preview
+from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
+from widgets.library.library_page import LibraryPage, Trial
+
+_FILES_SHOWN = 5000
+
+
+class LibraryController(QObject):
+    """Serves the three pages and the import dialog.
+
+    Signals:
+        changed: What there is, is another now; ask `items`.
+        told: A sentence for the toast, about what the user did.
+        job_wished: Kind and reference: a new job should begin with it.
+    """
+
+    changed = Signal()
+    told = Signal(str)
+    job_wished = Signal(object, str)
+
+    def __init__(
+        self,
+        library: LibraryService,
+        runner: Runner,
+        pages: dict[Kind, LibraryPage],
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._library = library
+        self._runner = runner
+        self._pages = pages
+        self._window = window
+        self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
+        self._trials: dict[Kind, Progress] = {}
+        self._dialog: ImportDialog | None = None
+        self._import: Progress | None = None
+        for kind, page in pages.items():
+            page.import_requested.connect(partial(self._wish_import, kind))
+            page.remove_requested.connect(partial(self._remove, kind))
+            page.job_requested.connect(partial(self.job_wished.emit, kind))
+            page.preview_requested.connect(partial(self._preview, kind))
+            page.check_requested.connect(partial(self._check, kind))
+            page.cancel_requested.connect(partial(self._cancel_trial, kind))
+            page.files_requested.connect(partial(self._files, kind))
+            page.text_requested.connect(partial(self._text, kind))
+            page.folder_requested.connect(partial(self._open_folder, kind))
+
+    def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
+        return self._items[kind]
+
+    @Slot()
+    def refresh(self) -> None:
+        """Read again what there is: another desktop may have imported something."""
+        for kind in Kind:
+            self._runner.run(
+                "library",
+                partial(self._library.list, kind),
+                partial(self._take_items, kind),
+                partial(self._miss_items, kind),
+            )
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """Count which versions the jobs use."""
+        for kind, page in self._pages.items():
+            counts: dict[str, int] = {}
+            for view in views:
+                pins = {pin.reference for key, pin in view.pins.items() if kind.value in key}
+                for reference in pins:
+                    counts[reference] = counts.get(reference, 0) + 1
+            page.show_jobs(counts)
+
+    def drop(self, path: Path) -> None:
+        """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
+
+        def look() -> tuple[str, ...]:
+            try:
+                return tuple(entry.name for entry in path.iterdir()) if path.is_dir() else ()
+            except OSError:
+                return ()
+
+        self._runner.run(
+            "library",
+            look,
+            lambda names: self._open_dialog(guessed_kind(names), str(path), ""),
+            lambda error: self.told.emit(str(error)),
+        )
+
+    # Importing.
+
+    def _wish_import(self, kind: Kind, name: str) -> None:
+        self._open_dialog(kind, "", name)
+
+    def _open_dialog(self, kind: Kind, source: str, name: str) -> None:
+        if self._dialog is not None:
+            self._dialog.reject()
+        newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
+        for k, items in self._items.items():
+            for item in items:
+                newest[k][item.name] = max(item.version, newest[k].get(item.name, 0))
+        dialog = ImportDialog(kind, source, name, newest, self._window)
+        dialog.import_requested.connect(self._start_import)
+        dialog.cancel_requested.connect(self._cancel_import)
+        dialog.finished.connect(self._forget_dialog)
+        self._dialog = dialog
+        dialog.open()
+
+    def _start_import(self, wish: ImportWish) -> None:
+        progress = self._runner.progress(self._report_import)
+        self._import = progress
+        self._runner.run(
+            "import",
+            lambda: self._library.import_item(
+                wish.kind, Path(wish.source).expanduser(), wish.name, progress
+            ),
+            self._imported,
+            self._not_imported,
+        )
+
+    def _report_import(self, share: float | None, what: str) -> None:
+        if self._dialog is not None:
+            self._dialog.show_progress(share, what)
+
+    def _imported(self, item: LibraryItem) -> None:
+        self._import = None
+        if self._dialog is not None:
+            self._dialog.accept()
+        self.told.emit(f"Imported {item.name} @ {item.version}")
+        self._items[item.kind] = (*self._items[item.kind], item)
+        self._show(item.kind)
+        self._pages[item.kind].show_item(item.reference)
+        self.refresh()
+
+    def _not_imported(self, error: BackendError) -> None:
+        self._import = None
+        if self._dialog is not None:
+            self._dialog.show_error(str(error), error.remedy)
+        else:
+            self.told.emit(str(error))
+
+    @Slot()
+    def _cancel_import(self) -> None:
+        if self._import is not None:
+            self._import.cancel()
+
+    @Slot()
+    def _forget_dialog(self) -> None:
+        dialog, self._dialog = self._dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+
+    # Looking inside.
+
+    def _preview(self, kind: Kind, trial: Trial) -> None:
+        progress = self._begin_trial(kind)
+        self._runner.run(
+            f"try {kind.value}",
+            lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
+            partial(self._show_preview, kind, trial),
+            partial(self._trial_failed, kind),
+        )
+
+    def _check(self, kind: Kind, trial: Trial) -> None:
+        progress = self._begin_trial(kind)
+        self._runner.run(
+            f"try {kind.value}",
+            lambda: self._library.check_model(
+                trial.model, trial.dataset, trial.loader, progress=progress
+            ),
+            partial(self._show_check, kind, trial),
+            partial(self._trial_failed, kind),
+        )
+
+    def _begin_trial(self, kind: Kind) -> Progress:
+        self._cancel_trial(kind)
+        self._trials[kind] = self._runner.progress(self._pages[kind].show_trial_progress)
+        return self._trials[kind]
+
+    def _cancel_trial(self, kind: Kind) -> None:
+        trial = self._trials.pop(kind, None)
+        if trial is not None:
+            trial.cancel()
+
+    def _show_preview(self, kind: Kind, trial: Trial, preview: Preview) -> None:
+        self._pages[kind].show_preview(trial, preview)
+
+    def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
+        self._pages[kind].show_check(trial, check)
+
+    def _trial_failed(self, kind: Kind, error: BackendError) -> None:
+        self._pages[kind].show_trial_error(str(error), error.remedy)
+
+    def _files(self, kind: Kind, reference: str) -> None:
+        def paths() -> tuple[str, ...]:
+            return tuple(e.path for e in self._library.files(kind, reference)[:_FILES_SHOWN])
+
+        self._runner.run(
+            "library",
+            paths,
+            partial(self._pages[kind].show_files, reference),
+            partial(self._trial_failed, kind),
+        )
+
+    def _text(self, kind: Kind, reference: str, path: str) -> None:
+        page = self._pages[kind]
+        self._runner.run(
+            "library",
+            partial(self._library.text, kind, reference, path),
+            partial(page.show_text, reference, path),
+            lambda error: page.show_text(reference, path, str(error)),
+        )
+
+    def _open_folder(self, kind: Kind, reference: str) -> None:
+        self._runner.run(
+            "library",
+            partial(self._library.content, kind, reference),
+            _open_folder,
+            partial(self._trial_failed, kind),
+        )
+
+    def _remove(self, kind: Kind, reference: str) -> None:
+        self._runner.run(
+            "library",
+            partial(self._library.remove, kind, reference),
+            lambda item: self._removed(item),
+            partial(self._trial_failed, kind),
+        )
+
+    def _removed(self, item: LibraryItem) -> None:
+        self.told.emit(f"Moved {item.name} @ {item.version} to the trash")
+        self.refresh()
+
+    # What there is.
+
+    def _take_items(self, kind: Kind, items: tuple[LibraryItem, ...]) -> None:
+        if items != self._items[kind]:
+            self._items[kind] = items
+            self._show(kind)
+        elif not items:
+            self._show(kind)
+
+    def _miss_items(self, kind: Kind, error: BackendError) -> None:
+        self._pages[kind].show_trial_error(str(error), error.remedy)
+
+    def _show(self, kind: Kind) -> None:
+        names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
+        for other, page in self._pages.items():
+            guess = page.shown_name if other is not kind else ""
+            page.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
+        self._pages[kind].show_items(self._items[kind])
+        self.changed.emit()
+
+
+def _open_folder(folder: Path) -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -1,0 +1,74 @@
+"""What the window remembers: theme, sizes, notices. A file that cannot be read is as good as none.
+
+Nothing here is worth a question to the user, so a damaged file is laid aside under another name and
+the window opens with what it would have on its first start.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from backend.records.files import replace_bytes
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """One user's preferences on this computer."""
+
+    theme: str = "system"
+    tell_finished: bool = True
+    width: int = 1440
+    height: int = 900
+    place: str = "jobs"
+    smoothing: float = 0.6
+
+
+class Settings:
+    """Reads the preferences once and writes them whole at each change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._preferences = _read(path)
+
+    @property
+    def preferences(self) -> Preferences:
+        return self._preferences
+
+    def change(self, **changes: Any) -> None:
+        """Remember; a disk that is full costs the preference, not the work."""
+        changed = replace(self._preferences, **changes)
+        if changed == self._preferences:
+            return
+        self._preferences = changed
+        content = tomli_w.dumps(asdict(changed)).encode()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_bytes(self._path, content, mode=0o600)
+        except OSError:
+            return
+
+
+def _read(path: Path) -> Preferences:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Preferences()
+    except (OSError, ValueError):
+        _lay_aside(path)
+        return Preferences()
+    known = asdict(Preferences())
+    fits = {k: v for k, v in raw.items() if k in known and type(v) is type(known[k])}
+    return replace(Preferences(), **fits)
+
+
+def _lay_aside(path: Path) -> None:
+    try:
+        os.replace(path, path.with_suffix(".damaged"))
+    except OSError:
+        return

@@ -1,0 +1,139 @@
+"""Looks at jobs again and again, and tells the window what is new about them.
+
+Nobody sends the window a message. Rank 0 of a run replaces ``status.json`` and appends to
+``history.toml``; this module looks past the point at which it stopped. So a laptop that slept for
+a night loses nothing, and two windows can watch one run.
+
+Live jobs are looked at each time. The others come by in the list, which is read every few looks,
+because another desktop may have started one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.background import Runner
+from backend.errors import BackendError
+from backend.records.job_view import JobView, RunUpdate
+
+_LOOKS_A_LIST = 8
+"""The list is read once in so many looks."""
+
+
+class StatusPoller(QObject):
+    """Keeps the window up to date about all jobs, and about the curves of the open one.
+
+    Signals:
+        updated: A `RunUpdate`: a job's view changed, or its history has new points.
+        listed: All `JobView`, as a tuple.
+        unreadable: Job id, sentence. Comes with every look that fails: show it as doubt, never as
+            a dialog. The job stays watched.
+        unlisted: A sentence: the list could not be read.
+    """
+
+    updated = Signal(RunUpdate)
+    listed = Signal(object)
+    unreadable = Signal(str, str)
+    unlisted = Signal(str)
+
+    def __init__(
+        self,
+        look: Callable[[str, object], RunUpdate],
+        list_jobs: Callable[[], tuple[JobView, ...]],
+        runner: Runner,
+        interval_ms: int,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._look = look
+        self._list_jobs = list_jobs
+        self._runner = runner
+        self._live: dict[str, JobView] = {}
+        self._cursors: dict[str, object] = {}
+        self._under_way: set[str] = set()
+        self._listing = False
+        self._looks = 0
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self.look)
+        self._timer.setInterval(interval_ms)
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        self.look_at_list()
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.stop()
+
+    def open(self, job_id: str) -> None:
+        """From now on the history of this job is wanted too, from its beginning."""
+        self._cursors.pop(job_id, None)
+        self._look_at(job_id)
+
+    def know(self, view: JobView) -> None:
+        """A job was created, started or changed here; look at it at once."""
+        self._take_view(view)
+        self._look_at(view.id)
+
+    @Slot()
+    def look(self) -> None:
+        """Look once at every live job, and at the list when it is its turn."""
+        self._looks += 1
+        for job_id in list(self._live):
+            self._look_at(job_id)
+        if self._looks % _LOOKS_A_LIST == 0:
+            self.look_at_list()
+
+    @Slot()
+    def look_at_list(self) -> None:
+        if self._listing:
+            return
+        self._listing = True
+        self._runner.run("list", self._list_jobs, self._take_list, self._miss_list)
+
+    def _look_at(self, job_id: str) -> None:
+        if job_id in self._under_way:
+            return
+        self._under_way.add(job_id)
+        cursor = self._cursors.get(job_id)
+        self._runner.run(
+            f"look {job_id}",
+            partial(self._look, job_id, cursor),
+            partial(self._take, cursor),
+            partial(self._miss, job_id),
+        )
+
+    def _take(self, asked_with: object, update: RunUpdate) -> None:
+        job_id = update.view.id
+        self._under_way.discard(job_id)
+        if asked_with is not self._cursors.get(job_id):
+            # It was opened anew meanwhile: these points belong to the earlier look.
+            self._look_at(job_id)
+            return
+        self._cursors[job_id] = update.cursor
+        self._take_view(update.view)
+        self.updated.emit(update)
+
+    def _take_view(self, view: JobView) -> None:
+        if view.state.is_live:
+            self._live[view.id] = view
+        else:
+            self._live.pop(view.id, None)
+
+    def _take_list(self, views: tuple[JobView, ...]) -> None:
+        self._listing = False
+        for view in views:
+            if view.state.is_live and view.id not in self._live:
+                self._live[view.id] = view
+        self.listed.emit(views)
+
+    def _miss(self, job_id: str, error: BackendError) -> None:
+        self._under_way.discard(job_id)
+        self.unreadable.emit(job_id, str(error))
+
+    def _miss_list(self, error: BackendError) -> None:
+        self._listing = False
+        self.unlisted.emit(str(error))

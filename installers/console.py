@@ -1,0 +1,188 @@
+"""What setting up says while it works, and how it runs other programs.
+
+A terminal gets one line that moves; a file or a CI log gets a whole line now and then, because a
+build that is silent for a minute looks like one that hangs.  What the other programs print goes to
+a log, and their last words become a sentence when they stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+Argument = str | os.PathLike[str]
+
+_PLAIN_INTERVAL_S = 10.0
+_TERMINAL_INTERVAL_S = 0.2
+
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_NO_NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|Temporary failure in name resolution"
+    r"|Temporary failure resolving|Could not resolve|Network is unreachable|Connection refused"
+    r"|Max retries exceeded|ConnectTimeout|ReadTimeout|Read timed out|ProxyError"
+    r"|Connection broken|Connection aborted|IncompleteRead|Unable to connect to"
+)
+_NO_TRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED")
+
+
+class PreparationError(Exception):
+    """The world is in the way.  str() is one sentence for the user, with the way out."""
+
+
+class Progress:
+    """Tells on one stream what is going on, for how long, and how far it is."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._moves = self._stream.isatty()
+        self._text = ""
+        self._detail = ""
+        self._began = self._told = clock()
+
+    def note(self, text: str) -> None:
+        """Say something that stays."""
+        self._clear()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    @contextlib.contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Everything until the end of the block belongs to this step."""
+        self._text, self._detail = text, ""
+        self._began = self._told = self._clock()
+        self._say(f"{text} …")
+        yield
+        self._detail = "done"
+        self._tell()
+        if self._moves:
+            self._stream.write("\n")
+        self._text = ""
+
+    def detail(self, detail: str) -> None:
+        """How far the step is, in a few words."""
+        self._detail = detail
+        self.tick()
+
+    def tick(self) -> None:
+        """Time passes."""
+        interval = _TERMINAL_INTERVAL_S if self._moves else _PLAIN_INTERVAL_S
+        if self._clock() - self._told >= interval:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self._clock()
+        words = [f"{self._told - self._began:.0f} s"] + ([self._detail] if self._detail else [])
+        self._say(f"{self._text}: {', '.join(words)}")
+
+    def _say(self, line: str) -> None:
+        if self._moves:
+            width = os.get_terminal_size(self._stream.fileno()).columns or 80
+            self._stream.write(f"\r\x1b[K{line[: width - 1]}")
+        else:
+            self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def _clear(self) -> None:
+        if self._moves and self._text:
+            self._stream.write("\r\x1b[K")
+
+
+def run_logged(
+    command: Sequence[Argument],
+    *,
+    log: Path,
+    progress: Progress,
+    what: str,
+    on_line: Callable[[str], None] = lambda line: None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    hold: Sequence[int] = (),
+) -> None:
+    """Run a program to its end, its output into `log`.
+
+    `hold` are descriptors that the program inherits.  A lock's descriptor belongs there: when this
+    process is killed, the lock stays taken until the orphans have ended too, so the next start
+    cannot clear a folder in which they still write.
+    """
+    tail: list[str] = []
+
+    def take(line: str) -> None:
+        tail.append(line)
+        del tail[:-400]
+        on_line(line)
+
+    with log.open("ab") as sink:
+        sink.write(f"\n$ {' '.join(map(str, command))}\n".encode())
+        sink.flush()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=None if environment is None else dict(environment),
+            cwd=folder,
+            pass_fds=hold,
+            start_new_session=True,  # so that a build's compilers can be ended with it
+        )
+        try:
+            with process:
+                for line in _lines(process, progress.tick):
+                    sink.write(line)
+                    take(line.decode(errors="replace").rstrip())
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise PreparationError(explain(what, process.returncode, "\n".join(tail), log))
+
+
+def _lines(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Iterator[bytes]:
+    assert process.stdout is not None
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            tick()
+            if not selector.select(timeout=_TERMINAL_INTERVAL_S):
+                continue
+            chunk = os.read(process.stdout.fileno(), 65536)
+            if not chunk:
+                break
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def explain(what: str, exit_code: int, output: str, log: Path) -> str:
+    """One sentence for a program that stopped: the cause and the way out."""
+    if _NO_SPACE.search(output):
+        return (
+            f"{what} stopped because the disk that holds {log.parent} is full; "
+            "free some space and start again, it goes on from here."
+        )
+    if _NO_TRUST.search(output):
+        return (
+            f"{what} stopped because this machine does not trust the package index's certificate; "
+            "an institute's proxy often has its own, which PIP_CERT=FILE names (details: "
+            f"{log})."
+        )
+    if _NO_NETWORK.search(output):
+        return (
+            f"{what} stopped because the package index cannot be reached; check the network and "
+            f"the proxy, then start again, it goes on from here (details: {log})."
+        )
+    errors = [line.strip() for line in output.splitlines() if re.search(r"\berror\b", line, re.I)]
+    cause = f": {errors[0][:300]}" if errors else f" with exit code {exit_code}"
+    return f"{what} stopped{cause} (everything it said is in {log})."

@@ -1,0 +1,61 @@
+"""Files and folders that several starts share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from installers.console import Progress
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
+    """Hold a lock among all starts of this user; gives its descriptor, for children to inherit.
+
+    Without a `progress` to tell it to, nobody waits: BlockingIOError says that the lock is taken.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if progress is None:
+                raise
+            progress.note(f"Another start is preparing {what}; this one waits for it.")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Put a file in place whole: a reader sees the old one or the new one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, target)
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder for the length of a block; what a killed start left there goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove(folder: Path) -> None:
+    """Take a folder away under another name, so that half of it is never met as a whole."""
+    aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    os.replace(folder, aside)
+    shutil.rmtree(aside)

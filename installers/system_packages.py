@@ -1,0 +1,151 @@
+"""What Ringmaster needs from the operating system, and how to get it there.
+
+Each need is tried, not looked up: a library is there if it can be loaded, a tool if it is in PATH.
+Package databases name the same library differently (Debian's libglib2.0-0 is libglib2.0-0t64 in
+Ubuntu 24.04) and know nothing of what came another way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from installers.console import PreparationError, Progress, run_logged
+
+
+def _loads(soname: str) -> bool:
+    try:
+        ctypes.CDLL(soname)
+    except OSError:
+        return False
+    return True
+
+
+def _has_font(pattern: str) -> bool:
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    folders = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), data / "fonts")
+    return any(any(folder.rglob(pattern)) for folder in folders)
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing and the Debian package that brings it."""
+
+    package: str
+    name: str
+    is_there: Callable[[str], object]
+
+
+def _has_header(name: str) -> bool:
+    return (Path(sysconfig.get_path("include")) / name).exists()
+
+
+BUILD = (
+    Need("g++", "g++", shutil.which),
+    Need("make", "make", shutil.which),
+    Need("python{}.{}-dev".format(*sys.version_info[:2]), "Python.h", _has_header),
+)
+
+# `readelf -d` of PySide6-Essentials 6.11.3: QtCore, QtGui, QtWidgets, and the offscreen platform.
+QT = (
+    Need("libegl1", "libEGL.so.1", _loads),
+    Need("libgl1", "libGL.so.1", _loads),
+    Need("libdbus-1-3", "libdbus-1.so.3", _loads),
+    Need("libfontconfig1", "libfontconfig.so.1", _loads),
+    Need("libglib2.0-0", "libgthread-2.0.so.0", _loads),
+    Need("libgssapi-krb5-2", "libgssapi_krb5.so.2", _loads),
+    Need("libxkbcommon0", "libxkbcommon.so.0", _loads),
+    Need("libx11-6", "libX11.so.6", _loads),
+)
+
+# The same of plugins/platforms/libqxcb.so and libQt6XcbQpa.so.6.
+WINDOW = (
+    Need("libx11-xcb1", "libX11-xcb.so.1", _loads),
+    Need("libxcb-cursor0", "libxcb-cursor.so.0", _loads),
+    Need("libxcb-glx0", "libxcb-glx.so.0", _loads),
+    Need("libxcb-icccm4", "libxcb-icccm.so.4", _loads),
+    Need("libxcb-image0", "libxcb-image.so.0", _loads),
+    Need("libxcb-keysyms1", "libxcb-keysyms.so.1", _loads),
+    Need("libxcb-randr0", "libxcb-randr.so.0", _loads),
+    Need("libxcb-render-util0", "libxcb-render-util.so.0", _loads),
+    Need("libxcb-shape0", "libxcb-shape.so.0", _loads),
+    Need("libxcb-sync1", "libxcb-sync.so.1", _loads),
+    Need("libxcb-xfixes0", "libxcb-xfixes.so.0", _loads),
+    Need("libxcb-xkb1", "libxcb-xkb.so.1", _loads),
+    Need("libxkbcommon-x11-0", "libxkbcommon-x11.so.0", _loads),
+)
+
+FONTS = (
+    Need("fonts-inter", "*Inter*", _has_font),
+    Need("fonts-jetbrains-mono", "*JetBrainsMono*", _has_font),
+)
+
+LIBRARIES: dict[str, tuple[Need, ...]] = {"headless": (), "window": QT + WINDOW, "test": QT}
+
+
+def missing(needs: Sequence[Need]) -> list[str]:
+    """The packages, in the order of the needs."""
+    return [need.package for need in needs if not need.is_there(need.name)]
+
+
+def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
+    """Install what is missing as root; otherwise say what an administrator has to type."""
+    packages = missing(needs)
+    if packages and _may_install():
+        _install(packages, log, progress)
+        packages = missing(needs)
+    if packages:
+        raise PreparationError(
+            f"This machine lacks {_listed(packages)}; "
+            f"an administrator installs {'it' if len(packages) == 1 else 'them'} with: "
+            f"apt-get install {' '.join(packages)}"
+        )
+
+
+def recommend_fonts(log: Path, progress: Progress) -> None:
+    """The window's own fonts: good to have, and no reason to stop."""
+    packages = missing(FONTS)
+    if packages and _may_install():
+        with contextlib.suppress(PreparationError):
+            _install(packages, log, progress)
+        packages = missing(FONTS)
+    if packages:
+        progress.note(
+            "The window looks as it was drawn with two fonts; an administrator installs them "
+            f"with: apt-get install {' '.join(packages)}"
+        )
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _install(packages: Sequence[str], log: Path, progress: Progress) -> None:
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
+    install += ["-o", "DPkg::Lock::Timeout=300", *packages]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+
+    def run(command: Sequence[str]) -> None:
+        run_logged(command, log=log, progress=progress, what="apt-get", environment=environment)
+
+    with progress.step(f"Installing {_listed(packages)}"):
+        try:
+            run(install)
+        except PreparationError:
+            # A fresh machine has no package lists, an old one lists that no longer hold.
+            run(["apt-get", "update", "-q"])
+            run(install)
+
+
+def _listed(packages: Sequence[str]) -> str:
+    """In words, unless the list is so long that nobody reads it; the command names them anyway."""
+    if len(packages) > 3:
+        return f"{len(packages)} packages of the system"
+    return " and ".join(filter(None, [", ".join(packages[:-1]), packages[-1]]))

@@ -1,0 +1,127 @@
+"""The one module that starts threads keeps its promises to those who use it."""
+
+import threading
+
+import pytest
+
+from app.background import Background
+from backend.errors import BackendError
+
+
+@pytest.fixture
+def background(qapp):
+    background = Background(workers=2)
+    yield background
+    background.close()
+
+
+def test_work_runs_elsewhere_and_its_outcome_comes_home(qtbot, background):
+    gate, seen = threading.Event(), []
+
+    def work():
+        gate.wait(5)  # so that it cannot have ended before run() returns
+        return threading.get_ident()
+
+    background.run(
+        "any",
+        work,
+        then=lambda worker: seen.append((worker, threading.get_ident())),
+        otherwise=pytest.fail,
+    )
+    gate.set()
+    qtbot.waitUntil(lambda: len(seen) == 1)
+    worker, home = seen[0]
+    assert home == threading.get_ident() != worker
+
+
+def test_one_lane_never_overlaps_itself(qtbot, background):
+    started, release, order = threading.Event(), threading.Event(), []
+
+    def first():
+        started.set()
+        release.wait(5)
+        return 1
+
+    background.run("node gpu3", first, order.append, pytest.fail)
+    background.run("node gpu3", lambda: 2, order.append, pytest.fail)
+    background.run("node gpu4", lambda: 3, order.append, pytest.fail)
+    assert started.wait(5)
+    qtbot.waitUntil(lambda: order == [3])
+    release.set()
+    qtbot.waitUntil(lambda: order == [3, 1, 2])
+
+
+def test_expected_failures_are_handed_over(qtbot, background):
+    def refuse():
+        raise BackendError("no route to gpu3")
+
+    errors = []
+    background.run("any", refuse, pytest.fail, errors.append)
+    qtbot.waitUntil(lambda: len(errors) == 1)
+
+
+def test_a_bug_reaches_the_excepthook_and_frees_the_lane(qtbot, background):
+    done = []
+    with qtbot.captureExceptions() as caught:
+        background.run("any", lambda: 1 / 0, pytest.fail, pytest.fail)
+        background.run("any", lambda: 1, done.append, pytest.fail)
+        qtbot.waitUntil(lambda: done == [1])
+    assert caught[0][0] is ZeroDivisionError
+
+
+def test_no_callback_comes_after_close(qtbot, qapp):
+    gate, heard = threading.Event(), []
+    background = Background(workers=1)
+    background.run("a", lambda: gate.wait(5), heard.append, heard.append)
+    background.run("a", lambda: 2, heard.append, heard.append)
+    background.run("b", lambda: 3, heard.append, heard.append)
+    gate.set()
+    background.close()
+    qapp.processEvents()
+    assert heard == []
+
+
+def test_reports_of_progress_come_home(qtbot, background):
+    reports, homes = [], []
+
+    def on_report(share, what):
+        reports.append((share, what))
+        homes.append(threading.get_ident())
+
+    progress = background.progress(on_report)
+    background.run("any", lambda: progress.step(1, 2, "Copying"), lambda _: None, pytest.fail)
+    qtbot.waitUntil(lambda: reports == [(0.5, "Copying")])
+    assert homes == [threading.get_ident()]
+
+
+def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, background):
+    reports = []
+    progress = background.progress(lambda share, _what: reports.append(share))
+
+    def work():
+        for done in range(1, 10_001):
+            progress.report(done, 10_000, "Copying")
+
+    background.run("any", work, lambda _: None, pytest.fail)
+    qtbot.waitUntil(lambda: bool(reports) and reports[-1] == 1.0)
+    assert len(reports) < 200
+
+
+def test_closing_cancels_what_reports_progress(qapp):
+    background = Background(workers=1)
+    progress = background.progress(lambda _share, _what: None)
+    started, ended = threading.Event(), []
+
+    def work():
+        started.set()
+        try:
+            while True:
+                progress.step(0, 0, "Importing")
+        except BackendError as error:
+            ended.append(error)
+            raise
+
+    background.run("any", work, pytest.fail, pytest.fail)
+    assert started.wait(5)
+    background.close()
+    assert len(ended) == 1

@@ -1,0 +1,96 @@
+"""What a person does in Datasets reaches the real library, and its outcome reaches the page."""
+
+import pytest
+
+from app.library_controller import LibraryController
+from backend.records.library import Kind
+from backend.services.workplace import open_services
+from widgets.library.library_page import LibraryPage
+
+
+@pytest.fixture
+def library(tmp_path):
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield services.library
+    services.close()
+
+
+@pytest.fixture
+def pages(qtbot):
+    pages = {kind: LibraryPage(kind) for kind in Kind}
+    for page in pages.values():
+        qtbot.addWidget(page)
+    return pages
+
+
+@pytest.fixture
+def controller(library, immediately, pages):
+    return LibraryController(library, immediately, pages, pages[Kind.DATASET])
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"not really")
+    return folder
+
+
+def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pictures, qtbot):
+    controller.drop(pictures)
+    dialog = controller._dialog
+    qtbot.addWidget(dialog)
+    told = []
+    controller.told.connect(told.append)
+    dialog._wish()
+    assert told == ["Imported pictures @ 1"]
+    assert pages[Kind.DATASET].shown_name == "pictures"
+    assert controller._dialog is None
+
+
+def test_importing_the_name_again_makes_a_version_and_says_so_before(
+    controller, pages, pictures, qtbot
+):
+    controller.drop(pictures)
+    controller._dialog._wish()
+    (pictures / "b.png").write_bytes(b"more")
+    pages[Kind.DATASET].import_requested.emit("pictures")
+    dialog = controller._dialog
+    dialog._source.setText(str(pictures))
+    assert "version 2" in dialog._name_field._below.text()
+    dialog._wish()
+    assert [item.version for item in controller.items(Kind.DATASET)] == [2, 1]
+
+
+def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
+    controller.drop(tmp_path / "nothing-here")
+    dialog = controller._dialog
+    dialog._wish()
+    assert dialog._error.text()
+    assert controller.items(Kind.DATASET) == ()
+    dialog.reject()
+
+
+def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
+    source = tmp_path / "net"
+    source.mkdir()
+    (source / "bks_model.py").write_text("class UserModel: ...\n")
+    controller.drop(source)
+    controller._dialog._wish()
+    page = pages[Kind.MODEL]
+    assert page._source._model.stringList() == ["bks_model.py"]
+    assert page._source._text.toPlainText() == "class UserModel: ...\n"
+
+
+def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
+    controller.drop(pictures)
+    controller._dialog._wish()
+    pages[Kind.DATASET].remove_requested.emit("pictures@1")
+    assert controller.items(Kind.DATASET) == ()
+    assert pages[Kind.DATASET].shown_name == ""
+
+
+def test_another_desktop_sees_the_import_when_it_looks_again(controller, library, pictures):
+    library.import_item(Kind.DATASET, pictures, "elsewhere")
+    controller.refresh()
+    assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]

@@ -1,0 +1,135 @@
+"""The poller tells what is new, forgets nothing, and never asks twice at once."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.status_poller import StatusPoller
+from backend.errors import BackendError
+from backend.records.job import parse_job
+from backend.records.job_view import JobView, RunUpdate
+from backend.records.series import HistoryUpdate
+from backend.records.state import JobState
+
+NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
+
+CONFIG = parse_job(
+    {
+        "name": "digits",
+        "model": "digits",
+        "dataset": "digits",
+        "loader": "digits",
+        "epochs": 2,
+        "batch_size": 8,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "placement": [{"node": "this-computer", "processes": 2}],
+    }
+).config
+LIVE = JobView("a", "digits", JobState.TRAINING, CONFIG, "2026-11-21T07:00:00Z", run=1, step=5)
+
+
+class Jobs:
+    """One job's folder as the service shows it."""
+
+    def __init__(self):
+        self.view = LIVE
+        self.broken = ""
+        self.cursors = []
+
+    def look(self, job_id, cursor):
+        self.cursors.append(cursor)
+        if self.broken:
+            raise BackendError(self.broken)
+        first = 0 if cursor is None else cursor
+        points = tuple(range(first, self.view.step))
+        return RunUpdate(self.view, HistoryUpdate(steps=points), self.view.step)
+
+    def list(self):
+        if self.broken:
+            raise BackendError(self.broken)
+        return (self.view,)
+
+
+@pytest.fixture
+def jobs():
+    return Jobs()
+
+
+@pytest.fixture
+def poller(qapp, jobs, immediately):
+    return StatusPoller(jobs.look, jobs.list, immediately, NEVER)
+
+
+def steps_of_one_look(qtbot, poller):
+    with qtbot.waitSignal(poller.updated) as blocker:
+        poller.look()
+    return list(blocker.args[0].history.steps)
+
+
+def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
+    poller.look_at_list()
+    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+
+
+def test_each_look_brings_only_what_is_new(qtbot, poller, jobs):
+    poller.look_at_list()
+    steps_of_one_look(qtbot, poller)
+    jobs.view = replace(LIVE, step=7)
+    assert steps_of_one_look(qtbot, poller) == [5, 6]
+
+
+def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
+    poller.look_at_list()
+    steps_of_one_look(qtbot, poller)
+    with qtbot.waitSignal(poller.updated) as blocker:
+        poller.open("a")
+    assert len(blocker.args[0].history.steps) == 5
+
+
+def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_points(qapp, jobs):
+    waiting = []
+
+    class Later:
+        def run(self, lane, work, then, otherwise):
+            waiting.append((work, then))
+
+    poller = StatusPoller(jobs.look, jobs.list, Later(), NEVER)
+    seen = []
+    poller.updated.connect(lambda update: seen.extend(update.history.steps))
+    poller.know(LIVE)
+    work, then = waiting.pop()
+    then(work())
+    jobs.view = replace(LIVE, step=7)
+    poller.look()
+    early = waiting.pop()
+    seen.clear()
+    poller.open("a")
+    early[1](early[0]())
+    while waiting:
+        work, then = waiting.pop()
+        then(work())
+    assert seen == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    steps_of_one_look(qtbot, poller)
+    with qtbot.assertNotEmitted(poller.updated):
+        poller.look()
+
+
+def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.broken = "The data root does not answer."
+    with qtbot.waitSignal(poller.unreadable) as blocker:
+        poller.look()
+    assert blocker.args == ["a", "The data root does not answer."]
+    jobs.broken = ""
+    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+
+
+def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
+    jobs.broken = "The data root does not answer."
+    with qtbot.waitSignal(poller.unlisted):
+        poller.look_at_list()

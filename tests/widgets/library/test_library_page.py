@@ -1,0 +1,158 @@
+"""Datasets, Models, Loaders: what is chosen is looked at, and late answers do not mix things up."""
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.library import Kind, LibraryItem
+from backend.records.preview import (
+    ChannelStatistics,
+    ClassCount,
+    LayerRow,
+    ModelCheck,
+    Part,
+    Preview,
+    Sample,
+)
+from widgets.library.entries import EntryModel, entries
+from widgets.library.import_dialog import ImportDialog, guessed_kind
+from widgets.library.library_page import LibraryPage, Trial
+
+
+def item(name, version=1, kind=Kind.DATASET, **facts):
+    return LibraryItem(
+        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", facts=facts
+    )
+
+
+def preview(count=10):
+    part = Part("data", (1, 8, 8), "float32", "values", values=(0.5,))
+    return Preview(
+        "training",
+        "UserDataset",
+        count,
+        count,
+        samples=(Sample(0, (part,), "7", 0.4),),
+        classes=(ClassCount("7", count),),
+        statistics=(ChannelStatistics("data", 0, 0.5, 0.1, 0.0, 1.0),),
+        item_time_ms=0.4,
+        warnings=("All samples are of one class.",),
+    )
+
+
+@pytest.fixture
+def page(qtbot):
+    page = LibraryPage(Kind.DATASET)
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    return page
+
+
+def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
+    model = EntryModel()
+    model.put(entries((item("digits", 1), item("coco"), item("digits", 2))))
+    qtmodeltester.check(model)
+    assert [model.index(row).data() for row in range(model.rowCount())] == ["coco", "digits"]
+    assert entries((item("digits", 1), item("digits", 2)))[0].newest.version == 2
+
+
+def test_a_change_of_one_entry_keeps_the_selection(page):
+    page.show_items((item("coco"), item("digits")))
+    page.show_item("digits")
+    page.show_items((item("coco"), item("digits", 1), item("digits", 2)))
+    assert page._name.text() == "digits"
+
+
+def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
+    page.show_companions((), ("digits",))
+    with qtbot.waitSignal(page.preview_requested) as wished:
+        page.show_items((item("digits", 2),))
+    assert wished.args[0] == Trial("digits@2", "digits")
+
+
+def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page, qtbot):
+    with qtbot.assertNotEmitted(page.preview_requested):
+        page.show_items((item("digits"),))
+        qtbot.mouseClick(page._go, Qt.MouseButton.LeftButton)
+    assert page._banner.isVisible()
+
+
+def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
+    page.show_companions((), ("any",))
+    page.show_items((item("a"), item("b")))
+    page.show_item("b")
+    page.show_preview(Trial("a@1", "any"), preview())
+    assert page._samples_pages.currentIndex() == 1
+
+
+def test_a_preview_shows_samples_and_what_looks_wrong(page):
+    page.show_companions((), ("any",))
+    page.show_items((item("a"),))
+    page.show_preview(Trial("a@1", "any"), preview())
+    assert page._samples_pages.currentWidget() is page._samples
+    assert "one class" in page._banner.accessibleName() + page._banner._strong.text()
+
+
+def test_a_refused_preview_says_why_and_can_be_tried_again(page):
+    page.show_companions((), ("any",))
+    page.show_items((item("a"),))
+    page.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
+    assert page._banner._strong.text() == "The loader stopped at item 1000: no file 1000.png."
+    assert page._go.isEnabled()
+
+
+def test_a_model_is_checked_with_what_is_chosen(qtbot):
+    page = LibraryPage(Kind.MODEL)
+    qtbot.addWidget(page)
+    page.show_companions(("digits",), ("digits",), "digits")
+    page.show_items((item("net", kind=Kind.MODEL),))
+    with qtbot.waitSignal(page.check_requested) as wished:
+        page._tabs.choose("check")
+        page._tab_chosen("check")
+    assert wished.args[0] == Trial("digits", "digits", "net@1")
+    layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
+    page.show_check(wished.args[0], ModelCheck("UserModel", 320, 320, 1280, layers, loss=2.3))
+    assert page._check._model.rowCount() == 1
+
+
+def test_a_name_with_markup_is_shown_as_it_is(page):
+    page.show_items((item("<b>bold</b>"),))
+    assert page._name.textFormat() is Qt.TextFormat.PlainText
+    assert page._name.text() == "<b>bold</b>"
+
+
+def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(qtbot):
+    taken = {Kind.DATASET: {"plankton": 2}}
+    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken)
+    qtbot.addWidget(dialog)
+    with qtbot.waitSignal(dialog.import_requested) as wished:
+        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert (wished.args[0].name, wished.args[0].source) == ("plankton", "/home/mai/plankton.zip")
+    assert "version 3" in dialog._name_field._below.text()
+
+
+def test_a_name_that_cannot_be_is_told_at_its_field(qtbot):
+    dialog = ImportDialog(Kind.MODEL, "/tmp/net", "CON")
+    qtbot.addWidget(dialog)
+    assert "reserved" in dialog._name_field.error()
+    assert not dialog._import.isEnabled()
+
+
+def test_closing_during_an_import_cancels_it(qtbot):
+    dialog = ImportDialog(Kind.MODEL, "/tmp/net", "net")
+    qtbot.addWidget(dialog)
+    dialog.show_progress(0.5, "Copying")
+    with qtbot.waitSignal(dialog.cancel_requested):
+        dialog.reject()
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("bks_model.py", "blocks.py"), Kind.MODEL),
+        (("bks_dataset.py",), Kind.LOADER),
+        (("a.png",), Kind.DATASET),
+    ],
+)
+def test_what_a_dropped_folder_is_is_guessed_from_its_files(names, kind):
+    assert guessed_kind(names) is kind

@@ -1,0 +1,425 @@
+"""The plot: what is in view, what a pointer reads, what can be taken along."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QPainter, QWheelEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from widgets.common import theme
+from widgets.common.look import Look, ThemeChoice
+from widgets.curves.curve_data import CurveData, Floats, XAxis
+from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.hover_link import HoverLink
+from widgets.curves.marks import (
+    Boundary,
+    Overlay,
+    Post,
+    Span,
+    Threshold,
+    curve_pen,
+    spread_labels,
+)
+from widgets.curves.sparkline import Sparkline
+
+BLUE, ORANGE = theme.LIGHT.curves[:2]
+
+
+@pytest.fixture(autouse=True)
+def look(qapp: QApplication) -> Iterator[Look]:
+    yield Look(qapp, ThemeChoice.LIGHT)
+    qapp.setStyleSheet("")
+    theme.use(theme.LIGHT)
+
+
+@pytest.fixture
+def link() -> HoverLink:
+    return HoverLink()
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, link: HoverLink) -> CurvePanel:
+    panel = CurvePanel("Loss", link=link)
+    qtbot.addWidget(panel)
+    panel.resize(700, 300)
+    panel.show()
+    settle()
+    return panel
+
+
+def settle() -> None:
+    for _ in range(3):
+        QApplication.processEvents()
+
+
+def curve(values: Floats | list[float], first_step: int = 0) -> CurveData:
+    data = CurveData()
+    steps = np.arange(first_step, first_step + len(values), dtype=float)
+    data.extend(steps, values, steps / 100, 1.7e9 + steps)
+    return data
+
+
+def loss(count: int = 2000) -> Floats:
+    rng = np.random.default_rng(1)
+    return 0.4 + 2 * np.exp(-np.arange(count) / (count * 0.13)) + rng.normal(0, 0.05, count)
+
+
+def pixels(panel: CurvePanel, colour: str) -> int:
+    """How many pixels of the plot have exactly this colour."""
+    settle()
+    image = panel.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    rows = np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), -1)
+    return int((rows & 0xFFFFFF == int(colour[1:], 16)).sum())
+
+
+def viewport(panel: CurvePanel) -> QWidget:
+    """What receives the mouse."""
+    view = panel.findChildren(Overlay)[0].parentWidget()
+    assert view is not None
+    return view
+
+
+def wheel(widget: QWidget, at: QPointF, turns: int) -> None:
+    event = QWheelEvent(
+        *(at, widget.mapToGlobal(at), QPoint(0, 0), QPoint(0, 120 * turns)),
+        *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
+        *(Qt.ScrollPhase.NoScrollPhase, False),
+    )
+    QApplication.sendEvent(widget, event)
+    settle()
+
+
+# What is in view
+
+
+def test_all_points_are_in_view_and_those_that_come(panel: CurvePanel) -> None:
+    data = curve(loss(1000))
+    panel.set_curve("train", "train", data)
+    low, high = panel.x_range()
+    assert low == 0
+    assert 999 < high < 1400  # room for "train 0.412" beyond the last point
+    data.extend(np.arange(1000.0, 3000.0), np.full(2000, 7.0))
+    panel.refresh()
+    assert panel.x_range()[1] > 2999
+    assert panel.y_range()[1] > 7
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e30, -1e30, 1e308])
+def test_m13_what_diverges_does_not_blank_the_plot(panel: CurvePanel, bad: float) -> None:
+    values = loss()
+    values[700:710] = bad
+    panel.set_curve("train", "train", curve(values))
+    panel.set_smoothing(0.6)
+    low, high = panel.y_range()
+    assert -1 < low < 0.5
+    assert 2 < high < 4
+    assert pixels(panel, BLUE) > 300
+
+
+def test_m13_a_plot_of_nothing_but_nan_says_nothing_wrong(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve([math.nan] * 50))
+    panel.set_smoothing(0.6)
+    panel.set_log_y(True)
+    assert pixels(panel, BLUE) == 0
+
+
+def test_m13_the_first_points_are_in_view(panel: CurvePanel) -> None:
+    values = loss(100_000)
+    values[:3] = 300.0
+    panel.set_curve("train", "train", curve(values))
+    assert panel.y_range()[1] >= 300
+
+
+def test_m13_smoothing_keeps_the_raw_trace_behind(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(loss()))
+    panel.set_smoothing(0.95)
+    raw = theme.LIGHT.curve(0, 0.28)
+    # The colour that the raw trace has on the ground of the plot.
+    with_raw = panel.grab().toImage()
+    panel.set_curve("train", "train", curve(loss()), with_raw=False)
+    settle()
+    without = panel.grab().toImage()
+    assert with_raw != without
+    assert raw.alphaF() == pytest.approx(0.28, abs=0.01)
+
+
+def test_m13_a_logarithmic_axis_spans_powers_of_ten(panel: CurvePanel) -> None:
+    panel.set_curve("lr", "rate", curve(np.logspace(-5, -1, 500)))
+    panel.set_log_y(True)
+    low, high = panel.y_range()
+    assert low == pytest.approx(-5, abs=0.6)
+    assert high == pytest.approx(-1, abs=0.6)
+    assert pixels(panel, BLUE) > 200
+
+
+def test_on_a_logarithmic_axis_a_value_is_where_its_tick_is(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve([10.0] * 500), 0, named=False)
+    flat = pixels(panel, BLUE)
+    panel.set_log_y(True)
+    low, high = panel.y_range()
+    assert low < 1 < high
+    assert pixels(panel, BLUE) == pytest.approx(flat, rel=0.1)
+
+
+def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
+    values = np.full(1000, 1.0)
+    panel.set_curve("train", "train", curve(values), named=False)
+    whole = pixels(panel, BLUE)
+    values[250:750] = math.nan
+    panel.set_curve("train", "train", curve(values), named=False)
+    assert pixels(panel, BLUE) == pytest.approx(whole / 2, rel=0.1)
+
+
+def test_a_resumed_run_takes_the_place_of_what_it_repeats(panel: CurvePanel) -> None:
+    data = curve(np.full(1000, 1.0))
+    panel.set_curve("train", "train", data)
+    data.extend(np.arange(400.0, 500.0), np.full(100, 2.0))
+    panel.refresh()
+    assert panel.x_range()[1] < 700
+    sample = data.last()
+    assert sample is not None
+    assert (sample.step, sample.raw) == (499, 2.0)
+
+
+@pytest.mark.parametrize("axis", XAxis)
+def test_every_axis_shows_the_same_curve(panel: CurvePanel, axis: XAxis) -> None:
+    panel.set_curve("train", "train", curve(loss()))
+    before = pixels(panel, BLUE)
+    panel.set_axis(axis)
+    assert panel.axis is axis
+    assert pixels(panel, BLUE) == pytest.approx(before, rel=0.2)
+
+
+def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve(loss()), 0)
+    panel.set_curve("b", "b", curve(loss() + 1), 1)
+    assert pixels(panel, ORANGE) > 100
+    panel.remove_curve("b")
+    assert pixels(panel, ORANGE) == 0
+    assert panel.keys() == ("a",)
+    panel.clear()
+    assert pixels(panel, BLUE) == 0
+
+
+def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve(loss()), 0)
+    panel.set_curve("b", "b", curve(loss() + 1), 1)
+    panel.lift("b")
+    assert pixels(panel, BLUE) == 0
+    assert pixels(panel, ORANGE) > 100
+    panel.lift("")
+    assert pixels(panel, BLUE) > 100
+
+
+def test_marks_stand_where_they_belong(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(np.full(1000, 1.0)))
+    assert pixels(panel, theme.LIGHT.bad) == 0
+    panel.set_marks(
+        posts=[Post(900, "failed here"), Post(5000, "out of view")],
+        boundaries=[Boundary(500, 2)],
+        spans=[Span(100, 300, text="slowed by heat")],
+        thresholds=[Threshold(1.001, "limit", "warn")],
+    )
+    assert pixels(panel, theme.LIGHT.bad) > 100
+    assert pixels(panel, theme.LIGHT.line_strong) > 100
+    panel.set_marks(posts=[])
+    assert pixels(panel, theme.LIGHT.bad) == 0
+
+
+def test_a_dark_window_has_dark_curves(panel: CurvePanel, look: Look) -> None:
+    panel.set_curve("train", "train", curve(loss()))
+    assert pixels(panel, theme.DARK.curves[0]) == 0
+    look.choose(ThemeChoice.DARK)
+    assert pixels(panel, theme.DARK.curves[0]) > 100
+
+
+# Zoom, pan, fit
+
+
+def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
+    qtbot: QtBot, panel: CurvePanel
+) -> None:
+    panel.set_curve("train", "train", curve(loss()))
+    whole = panel.x_range()
+    view = viewport(panel)
+    with qtbot.waitSignal(panel.x_range_changed) as told:
+        wheel(view, QPointF(350, 150), 3)
+    low, high = panel.x_range()
+    assert (low, high) == tuple(told.args)
+    assert whole[0] < low < high < whole[1]
+    assert not panel.is_fitted()
+    with qtbot.waitSignal(panel.fitted):
+        QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=QPoint(350, 150))
+    assert panel.x_range() == whole
+
+
+def test_nobody_gets_lost_zooming_out(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(loss()))
+    whole = panel.x_range()
+    view = viewport(panel)
+    wheel(view, QPointF(350, 150), 3)
+    wheel(view, QPointF(350, 150), -30)
+    assert panel.x_range() == whole
+    assert panel.is_fitted()
+
+
+def test_one_who_looks_closely_is_not_pulled_away_by_new_points(panel: CurvePanel) -> None:
+    data = curve(loss())
+    panel.set_curve("train", "train", data)
+    panel.set_x_range(100, 200)
+    data.append(5000, 0.1)
+    panel.refresh()
+    assert panel.x_range() == (100, 200)
+    panel.fit()
+    assert panel.x_range()[1] > 5000
+
+
+# The pointer
+
+
+def test_the_pointer_is_on_all_plots_of_the_page(
+    qtbot: QtBot, panel: CurvePanel, link: HoverLink
+) -> None:
+    other = CurvePanel("mAP", link=link)
+    qtbot.addWidget(other)
+    other.resize(300, 200)
+    other.show()
+    for each in (panel, other):
+        each.set_curve("a", "a", curve(loss()))
+    settle()
+    calm = other.grab().toImage()
+    view = viewport(panel)
+    with qtbot.waitSignal(link.moved) as told:
+        QTest.mouseMove(view, QPoint(300, 150))
+    assert 0 < told.args[0] < 2000
+    settle()
+    assert other.grab().toImage() != calm
+    with qtbot.waitSignal(link.left):
+        QApplication.sendEvent(view, QEvent(QEvent.Type.Leave))
+    settle()
+    assert other.grab().toImage() == calm
+    assert link.x is None
+
+
+def test_the_read_out_tells_every_curve_at_the_pointer(panel: CurvePanel, link: HoverLink) -> None:
+    panel.set_curve("train", "train", curve([3.0, 2.0, 1.0]), 0)
+    panel.set_curve("val", "validation", curve([2.5], first_step=1), 1, smooth=False)
+    panel.set_smoothing(0.5)
+    rows, place = panel.read(1.2)
+    assert [row[:2] for row in rows] == [
+        ("train", "2.33"),
+        ("train, raw", "2.00"),
+    ]
+    rows, place = panel.read(1.0)
+    assert rows[-1] == ("validation", "2.50")
+    assert place.startswith("step 1 · epoch 0.01 · ")
+
+
+# Names at the ends
+
+
+@given(st.lists(st.floats(-50, 350), max_size=12))
+def test_names_never_cover_each_other_and_keep_their_order(wanted: list[float]) -> None:
+    height, low, high = 16.0, 0.0, 300.0
+    places = spread_labels(wanted, height, low, high)
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    stacked = [places[i] for i in order]
+    assert all(b - a >= height - 1e-6 for a, b in itertools.pairwise(stacked))
+    if len(wanted) * height <= high - low:
+        assert all(low <= place - height / 2 + 1e-6 for place in places)
+        assert all(place + height / 2 - 1e-6 <= high for place in places)
+
+
+@given(st.floats(10, 290))
+def test_a_name_alone_stands_at_its_point(wanted: float) -> None:
+    assert spread_labels([wanted], 16, 0, 300) == [min(max(wanted, 8), 292)]
+
+
+def test_from_the_fifth_on_curves_are_dashed_for_grey_prints() -> None:
+    solid = [curve_pen(i, 2).style() is Qt.PenStyle.SolidLine for i in range(9)]
+    assert solid == [True] * 4 + [False] * 4 + [True]  # the ninth is grey
+
+
+# To take along
+
+
+def test_a_plot_can_be_taken_along_as_picture_drawing_and_table(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(loss(300)))
+    panel.set_smoothing(0.6)
+    image = QImage.fromData(panel.png())
+    assert image.width() == 2 * panel.width()
+    assert image.pixelColor(3, 3).name().upper() == theme.LIGHT.surface
+    assert b"Loss" in panel.svg()
+    assert len(panel.csv().splitlines()) == 301
+    panel.set_x_range(100, 199)
+    assert len(panel.csv().splitlines()) == 101
+
+
+def test_the_drawing_is_the_picture(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", curve(loss(300)))
+    image = QImage.fromData(panel.png(ratio=1.0))
+    drawn = QImage(image.size(), QImage.Format.Format_ARGB32_Premultiplied)
+    painter = QPainter(drawn)
+    QSvgRenderer(QByteArray(panel.svg())).render(painter)
+    painter.end()
+
+    def axis_ink(picture: QImage) -> Floats:
+        """How dark each stretch of 8 pixels of the x axis is; edges of letters may differ."""
+        grey = picture.convertToFormat(QImage.Format.Format_Grayscale8)
+        rows = np.frombuffer(grey.constBits(), np.uint8).reshape(grey.height(), -1)
+        strip = 255.0 - rows[-20:, : grey.width() // 8 * 8].mean(axis=0)
+        return strip.reshape(-1, 8).mean(axis=1)
+
+    assert np.corrcoef(axis_ink(image), axis_ink(drawn))[0, 1] > 0.9
+
+
+def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:
+    for i in range(9):
+        panel.set_curve(str(i), f"retinanet-r50 · run {i}", curve(loss(500 + i)), i)
+    panel.resize(320, 260)
+    settle()
+    assert not panel.grab().isNull()
+    assert b"run 8" in panel.csv()
+
+
+def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:
+    spark = Sparkline("Use of GPU 3", low=0, high=100)
+    qtbot.addWidget(spark)
+    spark.resize(120, 28)
+    for values in ([], [5.0], [1.0, math.nan, 90.0, 95.0, math.inf], [math.nan] * 5):
+        spark.set_values(values)
+        assert not spark.grab().isNull()
+
+
+# Speed
+
+
+def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: CurvePanel) -> None:
+    rng = np.random.default_rng(0)
+    steps = np.arange(1_000_000)
+    panel.resize(1000, 400)
+    for i in range(4):
+        values = 0.4 + 0.1 * i + np.exp(-steps / 2e5) + rng.normal(0, 0.1, len(steps))
+        panel.set_curve(str(i), f"run {i}", curve(values), i)
+    panel.set_smoothing(0.9)
+    settle()
+    took = []
+    for i in range(40):
+        begin = time.thread_time()
+        panel.set_x_range(i * 3000, 400_000 + i * 3000)
+        QApplication.processEvents()
+        took.append(time.thread_time() - begin)
+    # 15 ms. Not by the clock on the wall: who else uses the machine is not our slowness.
+    assert float(np.median(took)) < 1 / 30

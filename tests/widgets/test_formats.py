@@ -1,0 +1,243 @@
+"""Every number, size and time of the window follows one rule."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from widgets.common import formats as f
+
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NOW = datetime(2026, 11, 21, 15, 4).astimezone()
+
+
+def plain(text: str) -> str:
+    return text.replace(f.THIN, "_").replace(f.GAP, " ")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.371, "0.371"),
+        (0.4, "0.400"),
+        (0.0127, "0.0127"),
+        (0.9999, "1.00"),
+        (0.99949, "0.999"),
+        (9.996, "10.0"),
+        (1.0, "1.00"),
+        (63.38, "63.4"),
+        (551.4, "551"),
+        (12_480.3, "12_480"),
+        (-0.5, "-0.500"),
+        (0.0, "0"),
+        (3.2e-5, "3.20e-5"),
+        (1e30, "1.00e30"),
+        (math.nan, "NaN"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (None, "–"),
+    ],
+)
+def test_a_metric_has_three_significant_digits(value: float | None, text: str) -> None:
+    assert plain(f.metric(value)) == text
+
+
+@given(st.floats(-1e300, 1e300))
+def test_a_metric_is_within_half_of_its_third_digit(value: float) -> None:
+    text = f.metric(value).replace(f.THIN, "")
+    assert float(text) == pytest.approx(value, rel=0.00502, abs=1e-300)
+    assert len(text) <= 10
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.04, "0.04"), (1e-5, "1e-5"), (12000, "12_000"), (-0.5, "-0.5"), (2.5e-7, "2.5e-7")],
+)
+def test_a_setting_is_shown_as_it_was_typed(value: float, text: str) -> None:
+    assert plain(f.setting(value)) == text
+
+
+@given(FINITE)
+def test_a_setting_loses_no_digit(value: float) -> None:
+    assert float(f.setting(value).replace(f.THIN, "")) == value
+
+
+def test_thousands_are_parted_by_a_thin_space() -> None:
+    assert f.count(12480) == "12\u202f480"
+    assert f.count(999) == "999"
+    assert plain(f.of(12480, 19500)) == "12_480 of 19_500"
+    assert f.plural(1, "job") == "1 job"
+    assert f.plural(3, "job") == "3 jobs"
+    assert f.plural(2, "process", "processes") == "2 processes"
+
+
+@given(st.integers())
+def test_a_count_reads_back(value: int) -> None:
+    assert int(f.count(value).replace(f.THIN, "")) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (2000, "2k"),
+        (12500, "12.5k"),
+        (0.5, "0.5"),
+        (2_000_000, "2M"),
+        (1e-3, "0.001"),
+        (1e-5, "10⁻⁵"),
+        (2e-5, "2×10⁻⁵"),
+        (-1e12, "-10¹²"),
+    ],
+)
+def test_a_tick_is_short(value: float, text: str) -> None:
+    assert f.tick(value) == text
+
+
+def test_progress_says_100_only_when_it_is_true() -> None:
+    assert f.progress_figure(0.9999) == "99"
+    assert f.progress_figure(1.0) == "100"
+    assert f.progress_figure(0.29) == "29"  # 0.29 * 100 is 28.999999999999996
+    assert f.progress_figure(math.nan) == "0"
+    assert plain(f.progress(0.64)) == "64 %"
+    assert plain(f.percent(0.25)) == "25 %"
+
+
+@given(st.integers(0, 100))
+def test_each_whole_percent_is_shown_as_itself(value: int) -> None:
+    assert f.progress_figure(value / 100) == str(value)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1_100_000, "1.1 MB"),
+        (999_960, "1.0 MB"),
+        (19.3e9, "19.3 GB"),
+        (412e9, "412 GB"),
+        (2.1e12, "2.1 TB"),
+    ],
+)
+def test_a_disk_counts_in_powers_of_ten(size: float, text: str) -> None:
+    assert plain(f.disk(size)) == text
+
+
+def test_memory_counts_in_powers_of_two() -> None:
+    gib = 2**30
+    assert plain(f.memory(31 * gib)) == "31.0 GiB"
+    assert plain(f.memory_of(61.2 * gib, 80 * gib)) == "61 of 80 GiB"
+    assert plain(f.memory_of(0.44 * gib, 80 * gib)) == "0.4 of 80 GiB"
+    assert f.memory_of(None, 80 * gib) == "–"
+
+
+@given(st.floats(0, 1e15))
+def test_a_size_never_needs_more_than_four_digits(size: float) -> None:
+    for text in (f.disk(size), f.memory(size)):
+        assert re.fullmatch(r"\d{1,4}(\.\d)?\u00a0[kKMGTP]?i?B", text), text
+        assert len(text.split(f.GAP)[0].replace(".", "")) <= 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.35, "350 ms"),
+        (2.3, "2.3 s"),
+        (45, "45 s"),
+        (59.7, "1 min"),
+        (137, "2 min 17 s"),
+        (3599.6, "1 h 00"),
+        (6900, "1 h 55"),
+        (8040, "2 h 14"),
+        (86399, "1 d"),
+        (3 * 86400 + 4 * 3600, "3 d 4 h"),
+        (-5, "−5.0 s"),
+        (None, "–"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float | None, text: str) -> None:
+    assert plain(f.duration(seconds)) == text
+
+
+@given(st.floats(1, 1e8))
+def test_a_duration_reads_back_to_within_its_last_unit(seconds: float) -> None:
+    text = plain(f.duration(seconds)).replace("_", "")
+    found = {unit: float(n) for n, unit in re.findall(r"(\d+(?:\.\d)?) (d|h|min|s)", text)}
+    minutes = re.search(r" h (\d\d)$", text)
+    total = (
+        found.get("d", 0) * 86400
+        + found.get("h", 0) * 3600
+        + found.get("min", 0) * 60
+        + found.get("s", 0)
+        + (float(minutes[1]) * 60 if minutes else 0)
+    )
+    unit = 86400 if seconds >= 99 * 86400 else 3600 if "d" in found else 60 if "h" in found else 1
+    assert abs(total - seconds) <= unit * 0.51
+
+
+def test_what_is_only_guessed_is_no_more_precise_than_known() -> None:
+    assert plain(f.time_left(41 * 60 + 12)) == "41 min left"
+    assert plain(f.time_left(6900)) == "1 h 55 left"
+    assert f.time_left(20) == "under a minute left"
+    assert f.time_left(None) == ""
+    assert plain(f.ago(2)) == "2 s ago"
+    assert plain(f.ago(12 * 3600)) == "12 h ago"
+    assert plain(f.rough(41 * 86400)) == "41 d"
+
+
+@pytest.mark.parametrize(
+    ("ago", "short", "long"),
+    [
+        (timedelta(minutes=62), "14:02", "14:02"),
+        (timedelta(hours=15, minutes=54), "yesterday", "yesterday 23:10"),
+        (timedelta(days=3), "Wed", "Wed 15:04"),
+        (timedelta(days=18), "3 Nov", "3 Nov 15:04"),
+        (timedelta(days=365), "21 Nov 2025", "21 Nov 2025 15:04"),
+        (timedelta(days=-1), "22 Nov", "22 Nov 15:04"),
+    ],
+)
+def test_a_moment_is_a_clock_time_today_and_else_a_date(
+    ago: timedelta, short: str, long: str
+) -> None:
+    assert f.moment(NOW - ago, NOW) == short
+    assert f.moment_long(NOW - ago, NOW) == long
+    assert f.moment((NOW - ago).timestamp(), NOW.timestamp()) == short
+
+
+def test_a_foreseen_moment_says_that_it_is_foreseen() -> None:
+    assert plain(f.about(NOW + timedelta(minutes=52), NOW)) == "≈ 15:56"
+    assert f.exact(NOW) == "Sat 21 Nov 2026, 15:04:00"
+    assert f.clock_s(NOW) == "15:04:00"
+
+
+def test_units_stand_behind_their_figures() -> None:
+    assert f.version("coco", 2) == "coco @ 2"
+    assert plain(f.per_second(551.3, "img")) == "551 img/s"
+    assert plain(f.with_unit(372.4, "W")) == "372 W"
+    assert plain(f.with_unit(6.13, "kWh")) == "6.1 kWh"
+    assert plain(f.celsius(90.6)) == "91 °C"
+    assert plain(f.milliseconds(351.7)) == "352 ms"
+    assert plain(f.milliseconds(1804)) == "1_804 ms"
+    assert f.shape([1, 28, 28]) == "1 × 28 × 28"
+    assert f.ranges([8, 9, 10, 0, 3, 4]) == "0, 3, 4, 8–10"
+
+
+@given(ANY)
+def test_no_number_is_too_strange_to_be_shown(value: float) -> None:
+    for write in (
+        *(f.metric, f.setting, f.tick, f.percent, f.disk, f.memory, f.duration, f.rough),
+        *(f.time_left, f.ago, f.celsius, f.milliseconds, f.progress),
+    ):
+        assert isinstance(write(value), str)
+    assert isinstance(f.with_unit(value, "W"), str)
+    assert isinstance(f.per_second(value, "img"), str)
+    assert isinstance(f.memory_of(value, value), str)

@@ -1,0 +1,178 @@
+"""Twelve states, twelve outlines: told apart without colour and without a word."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from backend.records.state import JobState
+from widgets.common import theme
+from widgets.common.state_badge import (
+    Logo,
+    Mark,
+    RankRing,
+    StateBadge,
+    StateGlyph,
+    paint_gpu_cell,
+    paint_rank_ring,
+    paint_state,
+    state_tone,
+    turn_now,
+    turns,
+)
+
+Grey = NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def calm(qapp: QApplication) -> Iterator[None]:
+    theme.use(theme.LIGHT)
+    yield
+    theme.use(theme.LIGHT)
+    theme.reduce_motion(False)
+
+
+def painted(width: int, height: int, paint: Callable[[QPainter, QRectF], None]) -> QImage:
+    image = QImage(width, height, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
+    paint(painter, QRectF(0, 0, width, height))
+    painter.end()
+    return image
+
+
+def grey(image: QImage) -> Grey:
+    """How much ink each pixel has, whatever its hue."""
+    alpha = image.convertToFormat(QImage.Format.Format_Alpha8)
+    rows = np.frombuffer(alpha.constBits(), np.uint8).reshape(alpha.height(), -1)
+    return rows[:, : alpha.width()] / 255.0
+
+
+def glyph(state: JobState, size: int = 20, progress: float = 0.6) -> Grey:
+    return grey(painted(size, size, lambda p, r: paint_state(p, r, state, progress)))
+
+
+@pytest.mark.parametrize("size", [18, 20, 24])
+def test_every_pair_of_states_differs_in_outline(size: int) -> None:
+    glyphs = {state: glyph(state, size) for state in JobState}
+    for a, b in itertools.combinations(JobState, 2):
+        assert np.abs(glyphs[a] - glyphs[b]).sum() > 6, f"{a} looks like {b}"
+
+
+def test_a_tick_is_cut_out_so_that_it_shows_on_every_ground() -> None:
+    size = 40
+    for state in (JobState.FINISHED, JobState.ERROR):
+        ink = glyph(state, size)
+        middle = ink[12:28, 12:28]
+        assert middle.min() == 0
+        assert middle.max() == 1
+
+
+def test_progress_is_seen_and_never_quite_nothing() -> None:
+    ink = [glyph(JobState.TRAINING, 40, share).sum() for share in (0.0, 0.25, 0.5, 1.0)]
+    assert ink == sorted(ink)
+    assert ink[0] > glyph(JobState.STARTING, 40).sum() * 0.5
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_the_badge_says_the_word_of_the_state_in_its_tone(qtbot: QtBot, state: JobState) -> None:
+    badge = StateBadge(state, 0.5, "on gpu06")
+    qtbot.addWidget(badge)
+    assert badge.accessibleName() == f"{state.word} on gpu06"
+    assert theme.current().hex(state_tone(state)) == theme.current().hex(state.family)
+
+
+def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> None:
+    turning = StateGlyph(JobState.SETUP)
+    qtbot.addWidget(turning)
+    assert not turning.is_turning()
+    turning.show()
+    assert turning.is_turning()
+    turning.set_state(JobState.TRAINING, 0.1)
+    assert not turning.is_turning()
+    turning.set_state(JobState.STARTING)
+    assert turning.is_turning()
+    turning.hide()
+    assert not turning.is_turning()
+
+
+def test_nothing_turns_for_people_who_asked_for_that(qtbot: QtBot) -> None:
+    theme.reduce_motion(True)
+    still = StateGlyph(JobState.SETUP)
+    qtbot.addWidget(still)
+    still.show()
+    assert not still.is_turning()
+    assert not turns(JobState.SETUP)
+    assert turn_now() == 0.0
+    theme.reduce_motion(False)
+    assert turns(JobState.SETUP)
+    assert 0 <= turn_now() < 1
+
+
+def ring(ranks: list[Mark]) -> Grey:
+    return grey(painted(96, 96, lambda p, r: paint_rank_ring(p, r, JobState.TRAINING, 0.5, ranks)))
+
+
+def test_an_unwell_rank_is_thicker_not_only_amber() -> None:
+    well: list[Mark] = [""] * 16
+    unwell: list[Mark] = [*[""] * 11, "warn", *[""] * 4]
+    assert ring(unwell).sum() > ring(well).sum() + 10
+
+
+def test_a_ring_of_64_ranks_has_64_segments() -> None:
+    ink = ring([""] * 64)
+    angles = np.linspace(0, 2 * np.pi, 4096, endpoint=False)
+    # Between the middle of the outer ring and its edge.
+    x = np.round(47.5 + 45.5 * np.sin(angles)).astype(int)
+    y = np.round(47.5 - 45.5 * np.cos(angles)).astype(int)
+    lit = ink[y, x] > 0.5
+    assert 56 <= int((np.diff(lit.astype(int)) == 1).sum()) <= 72
+
+
+def test_the_ring_says_how_far_and_how_many_are_unwell(qtbot: QtBot) -> None:
+    widget = RankRing(96)
+    qtbot.addWidget(widget)
+    widget.set_progress(JobState.TRAINING, 0.649, ["", "warn", "", "bad"])
+    assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks unwell"
+    widget.set_progress(JobState.FINISHED, 1.0)
+    assert widget.accessibleName() == "Finished, 100 percent"
+    assert not widget.grab().isNull()
+
+
+def cell(use: str, unwell: bool = False) -> NDArray[np.float64]:
+    """A cell on white paper, as a grey print has it."""
+    image = QImage(44, 22, QImage.Format.Format_RGB32)
+    image.fill(theme.LIGHT.q("surface"))
+    painter = QPainter(image)
+    paint_gpu_cell(painter, QRectF(0, 0, 44, 22), use, unwell=unwell)  # type: ignore[arg-type]
+    painter.end()
+    print_ = image.convertToFormat(QImage.Format.Format_Grayscale8)
+    rows = np.frombuffer(print_.constBits(), np.uint8).reshape(22, -1)
+    return rows[:, :44] / 255.0
+
+
+def test_gpu_cells_are_told_apart_in_a_grey_print() -> None:
+    kinds = [("ours", False), ("other", False), ("free", False), ("chosen", False), ("gone", False)]
+    cells = {kind: cell(*kind) for kind in [*kinds, ("ours", True)]}
+    for a, b in itertools.combinations(cells, 2):
+        assert np.abs(cells[a] - cells[b]).mean() > 0.02, f"{a} looks like {b}"
+
+
+def test_an_unwell_gpu_has_a_hole() -> None:
+    unwell = cell("ours", unwell=True)
+    assert unwell[11, 22] > 0.9
+    assert unwell[11, 6] < 0.7
+
+
+def test_the_mark_is_painted(qtbot: QtBot) -> None:
+    logo = Logo()
+    qtbot.addWidget(logo)
+    assert not logo.grab().isNull()

@@ -1,0 +1,40 @@
+"""Holds back what comes too often: beats of 64 nodes, but a repaint twice a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer, Slot
+
+
+class Throttle(QObject):
+    """Calls at most once per interval: the first time at once, and never leaves the last out.
+
+    ``self._repaint = Throttle(500, self.update, self)``, then ``self._repaint.ask()``.
+    """
+
+    def __init__(self, interval_ms: int, call: Callable[[], object], parent: QObject) -> None:
+        super().__init__(parent)
+        self._call = call
+        self._asked = False
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(interval_ms)
+        self._pause.timeout.connect(self._pause_over)
+
+    def ask(self) -> None:
+        """Call now, or when the pause after the last call is over."""
+        if self._pause.isActive():
+            self._asked = True
+        else:
+            self._now()
+
+    @Slot()
+    def _pause_over(self) -> None:
+        if self._asked:
+            self._now()
+
+    def _now(self) -> None:
+        self._asked = False
+        self._pause.start()
+        self._call()

@@ -1,0 +1,415 @@
+"""What stands on a plot beside its curves, and how it is painted.
+
+All functions paint in pixels of the plot's view, over the curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from widgets.common import theme
+from widgets.common.paint import paint_text, text_width
+from widgets.common.theme import CURVE_DASH, SOLID_CURVES, Role
+from widgets.curves.curve_data import Floats
+
+LINE_W = 2.2
+NAME_GAP, NAME_H = 9, 16
+DOT = 3.5
+LEGEND_H = 20
+_TITLE_H, _ROW_H, _SIDE = 24, 18, 10
+_MOST_OUTLIERS = 200
+
+
+@dataclass(frozen=True)
+class Post:
+    """A line at a place on the x axis: where a run failed, or where NaN came."""
+
+    x: float
+    text: str = ""
+    tone: str = "bad"
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where a run of the job begins: a thin line with the run's number."""
+
+    x: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the x axis on a tint: while a GPU was slowed by heat."""
+
+    x0: float
+    x1: float
+    tone: str = "warn"
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A value with a name: "slows down at 85 °C"."""
+
+    y: float
+    text: str = ""
+    tone: str = "text3"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a plot is in pixels, and what stretch of x and y it shows."""
+
+    rect: QRectF
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def at(self, x: float, y: float) -> QPointF:
+        return QPointF(self.px(x), self.py(y))
+
+    def px(self, x: float) -> float:
+        return self.rect.left() + (x - self.x0) / (self.x1 - self.x0) * self.rect.width()
+
+    def py(self, y: float) -> float:
+        return self.rect.bottom() - (y - self.y0) / (self.y1 - self.y0) * self.rect.height()
+
+    def x_at(self, px: float) -> float:
+        return self.x0 + (px - self.rect.left()) / self.rect.width() * (self.x1 - self.x0)
+
+    def has(self, x: float) -> bool:
+        return self.x0 <= x <= self.x1
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a curve: its last point, and the name and value beside it."""
+
+    point: QPointF
+    text: str
+    colour: QColor
+
+
+@dataclass(frozen=True)
+class ReadOutRow:
+    """A line of the read-out. `point` is marked on the curve, when it is in the picture."""
+
+    colour: QColor
+    name: str
+    value: str
+    point: QPointF | None = None
+
+
+def curve_colour(colour: int | str, alpha: float = 1.0) -> QColor:
+    """The colour of a curve by its number, or a token of the theme."""
+    t = theme.current()
+    return t.curve(colour, alpha) if isinstance(colour, int) else t.q(colour, alpha)
+
+
+def is_dashed(colour: int | str) -> bool:
+    """Whether a curve of this colour is drawn dashed."""
+    return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
+
+
+def curve_pen(colour: int | str, width: float, alpha: float = 1.0) -> QPen:
+    """The pen of a curve, the same on the plot and in the legend."""
+    pen = QPen(curve_colour(colour, alpha), width)
+    pen.setCosmetic(True)
+    # At 2 px a round join looks no better and takes twice the time to draw.
+    pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
+    pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+    if is_dashed(colour):
+        pen.setDashPattern([length / width for length in CURVE_DASH])
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+    return pen
+
+
+def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
+    """Middles for labels of one height so that none covers another and all lie in low…high.
+
+    Each is as near to its wanted place as the others let it: labels that would touch form a
+    group, which stands around the mean of its wanted places.  They keep their order.  Too many
+    for the room begin at `low` and run over at the other end.
+    """
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    groups: list[tuple[float, list[int]]] = []  # the middle of the group, its members
+
+    def held(members: list[int]) -> tuple[float, list[int]]:
+        half = height * len(members) / 2
+        mean = sum(wanted[j] for j in members) / len(members)
+        return max(min(mean, high - half), low + half), members
+
+    for i in order:
+        groups.append(held([i]))
+        while len(groups) > 1:
+            (above, upper), (below, lower) = groups[-2:]
+            if below - above >= height * (len(upper) + len(lower)) / 2:
+                break
+            groups[-2:] = [held(upper + lower)]
+    places = [0.0] * len(wanted)
+    for middle, members in groups:
+        for rank, i in enumerate(members):
+            places[i] = middle + height * (rank - (len(members) - 1) / 2)
+    return places
+
+
+def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Boundary]) -> None:
+    """Thin lines with the number of the run that begins there."""
+    t = theme.current()
+    for boundary in boundaries:
+        if not frame.has(boundary.x):
+            continue
+        x = round(frame.px(boundary.x)) + 0.5
+        painter.setPen(QPen(t.q("line_strong"), 1))
+        painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
+        _paint_beside(
+            painter, frame, x, frame.rect.top(), f"run {boundary.number}", "tiny", "text3"
+        )
+
+
+def paint_posts(painter: QPainter, frame: Frame, posts: Sequence[Post]) -> None:
+    """Where something happened. Solid 2 px; dashed 1 px for what is only of interest."""
+    for post in posts:
+        if not frame.has(post.x):
+            continue
+        x = frame.px(post.x)
+        pen = QPen(theme.current().fill(post.tone), 1.0 if post.dashed else 2.0)
+        if post.dashed:
+            pen.setDashPattern([3, 3])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
+        if post.text:
+            y = frame.rect.top() + frame.rect.height() * 0.14
+            _paint_beside(painter, frame, x, y, post.text, "small_strong", post.tone)
+
+
+def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Threshold]) -> None:
+    """Dashed lines across, with their names at the left."""
+    for threshold in thresholds:
+        if not frame.y0 <= threshold.y <= frame.y1:
+            continue
+        y = round(frame.py(threshold.y)) + 0.5
+        pen = QPen(theme.current().fill(threshold.tone), 1)
+        pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(frame.rect.left(), y), QPointF(frame.rect.right(), y))
+        if threshold.text:
+            above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
+            _paint_on_ground(painter, above, threshold.text, "tiny", threshold.tone)
+
+
+def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> None:
+    """What the shaded stretches mean; the shades lie behind the curves."""
+    for span in spans:
+        left = max(frame.px(span.x0), frame.rect.left())
+        right = min(frame.px(span.x1), frame.rect.right())
+        if span.text and text_width(span.text, "tiny") <= right - left - 8:
+            rect = QRectF(left + 4, frame.rect.top() + 2, right - left - 8, 16)
+            paint_text(painter, rect, span.text, "tiny", span.tone)
+
+
+def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour: QColor) -> None:
+    """A small arrow at the edge for each value that lies out of the picture: none is hidden."""
+    if not len(x):
+        return
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    seen = (x >= frame.x0) & (x <= frame.x1)
+    for beyond, edge, way in (
+        (seen & (y > frame.y1), frame.rect.top(), 1),
+        (seen & (y < frame.y0), frame.rect.bottom(), -1),
+    ):
+        columns = {round(frame.px(float(place))) for place in x[beyond]}
+        for px in sorted(columns)[:_MOST_OUTLIERS]:
+            tip = QPointF(px, edge)
+            base = [QPointF(px - 3, edge + 5 * way), QPointF(px + 3, edge + 5 * way)]
+            painter.drawPolygon(QPolygonF([tip, *base]))
+
+
+def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], named: bool) -> None:
+    """A dot at each last point and, where there is room for all, its name and value."""
+    for ending in endings:
+        paint_dot(painter, ending.point, ending.colour)
+    if not named or not endings:
+        return
+    for ending, room in zip(endings, _name_rects(frame, endings), strict=True):
+        painter.fillRect(room.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
+        painter.setFont(theme.font("small_strong"))
+        painter.setPen(ending.colour)
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
+
+
+def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
+    """Where the names go: right of their points, moved up or down where they would touch."""
+    rect = frame.rect
+    spans: list[tuple[float, float]] = []
+    for ending in endings:
+        width = text_width(ending.text, "small_strong") + 1
+        left = ending.point.x() + NAME_GAP
+        if left + width > rect.right() + 1:
+            # No room beside the end (someone zoomed): left of it, on a ground of its own.
+            left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
+        spans.append((left, left + min(width, rect.width())))
+    middles = [0.0] * len(endings)
+    # Only names that share a piece of the x axis can touch.
+    for group in _overlapping(spans):
+        wanted = [endings[i].point.y() for i in group]
+        places = spread_labels(wanted, NAME_H, rect.top(), rect.bottom())
+        for i, place in zip(group, places, strict=True):
+            middles[i] = place
+    return [
+        QRectF(left, middle - NAME_H / 2, right - left, NAME_H)
+        for (left, right), middle in zip(spans, middles, strict=True)
+    ]
+
+
+def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Indices of spans in groups: two groups share no place."""
+    groups: list[list[int]] = []
+    end = float("-inf")
+    for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
+        if spans[i][0] < end:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+        end = max(end, spans[i][1])
+    return groups
+
+
+def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
+    """A point on a curve, with a ring that lifts it off the line."""
+    painter.setPen(QPen(theme.current().q("surface"), 2))
+    painter.setBrush(colour)
+    painter.drawEllipse(point, DOT + 0.5, DOT + 0.5)
+
+
+def paint_pointer(painter: QPainter, frame: Frame, x: float, rows: Sequence[ReadOutRow]) -> None:
+    """The dashed line under the pointer, and a dot on each curve."""
+    pen = QPen(theme.current().q("text3"), 1)
+    pen.setDashPattern([3, 3])
+    painter.setPen(pen)
+    px = round(frame.px(x)) + 0.5
+    painter.drawLine(QPointF(px, frame.rect.top()), QPointF(px, frame.rect.bottom()))
+    for row in rows:
+        if row.point is not None:
+            paint_dot(painter, row.point, row.colour)
+
+
+def paint_read_out(
+    painter: QPainter, frame: Frame, x: float, title: str, rows: Sequence[ReadOutRow]
+) -> None:
+    """The box beside the pointer: where it is, and the value of every curve there."""
+    t = theme.current()
+    names = max((text_width(row.name, "small") for row in rows), default=0)
+    values = max((text_width(row.value, "small_strong") for row in rows), default=0)
+    width = max(names + values + 26 + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE)
+    width = min(width, int(frame.rect.width()) - 8)
+    height = _TITLE_H + _ROW_H * len(rows) + 6
+    px = frame.px(x)
+    left = px + 12
+    if left + width > frame.rect.right():
+        left = max(px - 12 - width, frame.rect.left())
+    box = QRectF(left, frame.rect.top() + 4, width, height)
+    painter.setPen(QPen(t.q("line_strong", 0.6), 1))
+    painter.setBrush(t.q("raised"))
+    painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+    inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
+    place = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
+    paint_text(painter, place, title, "tiny", "text3")
+    for i, row in enumerate(rows):
+        line = QRectF(inner.left(), box.top() + _TITLE_H + _ROW_H * i, inner.width(), _ROW_H)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(row.colour)
+        painter.drawRoundedRect(QRectF(line.left(), line.top() + 7, 10, 3), 1.5, 1.5)
+        room = line.adjusted(16, 0, -values - 8, 0)
+        paint_text(painter, room, row.name, "small", "text2")
+        paint_text(painter, line, row.value, "small_strong", "text", right=True)
+
+
+class Legend(QWidget):
+    """Names with a piece of their line, above a plot with more than four curves."""
+
+    _LINE, _GAP, _BETWEEN = 18, 6, 16
+
+    def __init__(self, left: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._left = left
+        self._curves: list[tuple[str, int | str]] = []
+        self.setFixedHeight(LEGEND_H)
+
+    def show_curves(self, curves: list[tuple[str, int | str]]) -> None:
+        self._curves = curves
+        self.setAccessibleName(", ".join(name for name, _ in curves))
+        self._wrap()
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._wrap()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        self.paint(QPainter(self))
+
+    def paint(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for (name, colour), place in zip(self._curves, self._places(), strict=True):
+            middle, x = place.center().y(), place.left()
+            painter.setPen(curve_pen(colour, LINE_W))
+            painter.drawLine(QPointF(x, middle), QPointF(x + self._LINE, middle))
+            words = place.adjusted(self._LINE + self._GAP, 0, 0, 0)
+            paint_text(painter, words, name, "small", "text2")
+
+    def _wrap(self) -> None:
+        places = self._places()
+        self.setFixedHeight(round(places[-1].bottom()) if places else LEGEND_H)
+
+    def _places(self) -> list[QRectF]:
+        places: list[QRectF] = []
+        x, y = float(self._left), 0.0
+        room = max(self.width() - self._left, 1)
+        for name, _ in self._curves:
+            width = min(self._LINE + self._GAP + text_width(name, "small") + 1, room)
+            if places and x + width > self.width():
+                x, y = float(self._left), y + LEGEND_H
+            places.append(QRectF(x, y, width, LEGEND_H))
+            x += width + self._BETWEEN
+        return places
+
+
+class Overlay(QWidget):
+    """A transparent sheet over a plot, which the pointer goes through."""
+
+    def __init__(self, paint: Callable[[QPainter], None], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._paint = paint
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint(painter)
+
+
+def _paint_beside(
+    painter: QPainter, frame: Frame, x: float, y: float, text: str, role: Role, tone: str
+) -> None:
+    """A text right of a line, or left of it where the picture ends."""
+    width = text_width(text, role) + 2
+    left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
+    _paint_on_ground(painter, QRectF(left, y, width, 16), text, role, tone)
+
+
+def _paint_on_ground(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
+    width = min(text_width(text, role), rect.width())
+    ground = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
+    painter.fillRect(ground, theme.current().q("surface", 0.75))
+    paint_text(painter, rect, text, role, tone)

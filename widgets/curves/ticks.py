@@ -1,0 +1,116 @@
+"""Round places for the ticks of an axis: three to six of them, whatever the range.
+
+No Qt.  Each function gives (place, text) pairs for what pyqtgraph calls major ticks.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from widgets.common import formats
+
+Ticks: TypeAlias = list[tuple[float, str]]
+
+_NEARLY = 0.85  # one tick more than asked for is better than half as many
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_TIME_STEPS = (
+    *(1, 2, 5, 10, 15, 30),
+    *(m * _MINUTE for m in (1, 2, 5, 10, 15, 30)),
+    *(h * _HOUR for h in (1, 2, 3, 6, 12)),
+    *(d * _DAY for d in (1, 2, 7, 14, 28, 91, 182, 365)),
+)
+
+
+def linear(low: float, high: float, most: int = 6) -> Ticks:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    return [(place, formats.tick(place)) for place in _multiples(low, high, most)]
+
+
+def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
+    """Powers of ten between the logarithms `low` and `high`; 2 and 5 too when there are few."""
+    first, last = math.floor(low), math.ceil(high)
+    for factors in ((1,), (1, 2, 5)):
+        step = max(1, math.ceil((last - first) / most)) if factors == (1,) else 1
+        places = [
+            power + math.log10(factor)
+            for power in range(first - first % step, last + 1, step)
+            for factor in factors
+        ]
+        places = [place for place in places if low <= place <= high]
+        if len(places) >= 3:
+            break
+    if len(places) < 2 and low > -300 and high < 300:  # less than a decade
+        values = _multiples(10**low, 10**high, most)
+        places = [math.log10(value) for value in values if value > 0]
+    return [(place, formats.tick(_power(place))) for place in places]
+
+
+def elapsed(low: float, high: float, most: int = 6) -> Ticks:
+    """Time since the start, in seconds: ``0``, ``30 min``, ``1 h``."""
+    if high - low < _TIME_STEPS[0] * most / 2:
+        return [(place, f"{text} s") for place, text in linear(low, high, most)]
+    step = _time_step(high - low, most)
+    first = math.ceil(low / step)
+    places = [i * float(step) for i in range(first, math.floor(high / step) + 1)]
+    return [(place, _elapsed_text(place, step)) for place in places]
+
+
+def clock(low: float, high: float, most: int = 6) -> Ticks:
+    """Time of day, or the date when the range is of days; seconds since 1970."""
+    step = _time_step(high - low, most)
+    # Round in local time: 14:00, not 14:00 UTC.
+    start = datetime.fromtimestamp(low).astimezone()
+    offset = (start.utcoffset() or timedelta()).total_seconds()
+    first = math.ceil((low + offset) / step)
+    places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
+    return [(place, _clock_text(place, step)) for place in places]
+
+
+def _multiples(low: float, high: float, most: int) -> list[float]:
+    if not (math.isfinite(low) and math.isfinite(high) and high > low) or most < 1:
+        return []
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * _NEARLY)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    # i * step has the rounding of one multiplication, a running sum of many.
+    digits = max(0, 1 - math.floor(math.log10(step)))
+    return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
+
+
+def _power(exponent: float) -> float:
+    nearest = round(exponent)
+    value = 10.0**exponent if -300 < exponent < 300 else 10.0 ** max(min(nearest, 300), -300)
+    # log10(2) and back is 2.0000000000000004.
+    return float(f"{value:.6g}")
+
+
+def _time_step(span: float, most: int) -> int:
+    return next((step for step in _TIME_STEPS if span / step <= most), _TIME_STEPS[-1])
+
+
+def _elapsed_text(place: float, step: int) -> str:
+    if place == 0:
+        return "0"
+    whole = round(place)
+    if step < _MINUTE:
+        minutes, seconds = divmod(whole, _MINUTE)
+        return f"{minutes}:{seconds:02d} min" if abs(whole) >= _MINUTE else f"{whole} s"
+    if step < _HOUR:
+        hours, rest = divmod(whole, _HOUR)
+        return f"{hours}:{rest // 60:02d} h" if abs(whole) >= _HOUR else f"{whole // 60} min"
+    if step < _DAY:
+        return f"{whole // _HOUR} h"
+    return f"{whole // _DAY} d"
+
+
+def _clock_text(place: float, step: int) -> str:
+    if step < _MINUTE:
+        return formats.clock_s(place)
+    if step < _DAY:
+        at = datetime.fromtimestamp(place).astimezone()
+        # Midnight is where the day changes, so it says which day begins.
+        return formats.day(place) if at.hour == at.minute == 0 else formats.clock(place)
+    return formats.day(place)

@@ -1,0 +1,24 @@
+"""The places of the window, in the order of the side bar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place. ``number`` is its key (Ctrl+number)."""
+
+    key: str
+    title: str
+    icon: str
+    number: int
+
+
+PLACES = (
+    Place("jobs", "Jobs", "stack", 1),
+    Place("datasets", "Datasets", "database", 2),
+    Place("models", "Models", "cube", 3),
+    Place("loaders", "Loaders", "funnel", 4),
+    Place("nodes", "Nodes", "hard-drives", 5),
+)

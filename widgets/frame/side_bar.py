@@ -1,0 +1,351 @@
+"""The side bar: which job runs, how far, is a node unwell; at the same spot on every page."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+
+from backend.records.job_view import JobView
+from backend.records.node import NodeReading
+from widgets.cluster.node_page import health, unwell_reason
+from widgets.common import formats, icons, theme
+from widgets.common.buttons import IconButton
+from widgets.common.cards import Rule
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.paint import fill_round, paint_focus, paint_text
+from widgets.common.state_badge import Logo, Mark, RankRing, paint_gpu_cell, state_tone
+from widgets.common.text import Label, Note, plain_tip
+from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
+from widgets.frame.places import PLACES, Place
+
+_RUNNING_SHOWN = 3
+MOST_SEGMENTS = 64
+_NAV_H = 32
+_RING = RAIL_W - 2 * S3
+"""As large as the rail has room for."""
+_LOW_WINDOW_H = 720
+
+
+class NavButton(QAbstractButton):
+    """A place: icon, title, and how many things are in it."""
+
+    def __init__(self, place: Place, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._place = place
+        self._count = ""
+        self._narrow = False
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setShortcut(f"Ctrl+{place.number}")
+        self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
+        self.setAccessibleName(place.title)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_count(self, count: int) -> None:
+        self._count = formats.count(count) if count else ""
+        self.setAccessibleDescription(self._count)
+        self.update()
+
+    def set_narrow(self, narrow: bool) -> None:
+        self._narrow = narrow
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
+
+    def enterEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        box = QRectF(self.rect())
+        on = self.isChecked()
+        if on or self.underMouse():
+            ground = theme.current().q("selected" if on else "hover")
+            fill_round(painter, box, ground, R_CONTROL)
+        icon = self._place.icon + ("-fill" if on else "")
+        tone = "text" if on else "text2"
+        left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
+        square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+        icons.paint_icon(painter, square, icon, tone)
+        if not self._narrow:
+            role: theme.Role = "strong" if on else "medium"
+            paint_text(painter, box.adjusted(40, 0, -48, 0), self._place.title, role, tone)
+            counted = box.adjusted(box.width() - 60, 0, -10, 0)
+            paint_text(painter, counted, self._count, "small", "text3", right=True)
+        if self.hasFocus():
+            paint_focus(painter, box)
+
+
+class RunningJob(QWidget):
+    """A live job: its ring, its name, its percent so large that two metres away it is read.
+
+    Signals:
+        opened: The job's id.
+    """
+
+    opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._job_id = ""
+        self._name = Label("", "name", elide="right")
+        self._ring = RankRing(_RING, with_figure=False, width=6)
+        self._percent = Label("", "far")
+        self._unit = Label("%", "small_strong", "text2")
+        self._left = Label("", "strong", "live", align="right", elide="right")
+        self._phase = Label("", "small", "text2", elide="right")
+        figures = row(self._percent, self._unit, (self._left, 1), gap=3)
+        self._words = QWidget()
+        self._words.setLayout(col(figures, self._phase, gap=0))
+        self.setLayout(col(self._name, row(self._ring, (self._words, 1), gap=S3), gap=2))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def show_job(self, view: JobView) -> None:
+        self._job_id = view.id
+        self._name.setText(view.name)
+        ranks: list[Mark] = [""] * min(view.world_size, MOST_SEGMENTS)
+        self._ring.set_progress(view.state, view.progress, ranks)
+        self._percent.setText(formats.progress_figure(view.progress))
+        self._left.setText(formats.short_time_left(view.eta_s))
+        unit = "GPU" if view.config.uses_gpus else "process"
+        plural = "GPUs" if view.config.uses_gpus else "processes"
+        on = formats.plural(view.world_size, unit, plural)
+        self._phase.setText(view.doubt or f"{view.state.word} · {on}")
+        self._phase.set_tone("warn" if view.doubt else "text2")
+        self._left.set_tone(state_tone(view.state))
+        sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
+        self.setAccessibleName(sentence)
+        self.setToolTip(plain_tip(sentence))
+
+    def set_narrow(self, narrow: bool) -> None:
+        self._name.setVisible(not narrow)
+        self._words.setVisible(not narrow)
+
+    def mousePressEvent(self, _event: QMouseEvent) -> None:
+        self.opened.emit(self._job_id)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Space):
+            self.opened.emit(self._job_id)
+        else:
+            super().keyPressEvent(event)
+
+
+class GpuMap(QWidget):
+    """This computer's GPUs as cells. A click opens the place Nodes."""
+
+    pressed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._reading: NodeReading | None = None
+        self.setFixedHeight(16)
+        self.setAccessibleName("GPUs of this computer")
+
+    def show_reading(self, reading: NodeReading) -> None:
+        self._reading = reading
+        self.setVisible(bool(reading.gpus))
+        self.update()
+
+    def mousePressEvent(self, _event: QMouseEvent) -> None:
+        self.pressed.emit()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self._reading is None or not self._reading.gpus:
+            return
+        painter = QPainter(self)
+        width = min(24.0, (self.width() - 4 * len(self._reading.gpus)) / len(self._reading.gpus))
+        for index, gpu in enumerate(self._reading.gpus):
+            ours = any(process.run_tag for process in gpu.processes)
+            taken = bool(gpu.processes)
+            cell = QRectF(index * (width + 4), 2, width, 12)
+            unwell = bool(unwell_reason(gpu))
+            paint_gpu_cell(
+                painter, cell, "ours" if ours else "other" if taken else "free", unwell=unwell
+            )
+
+
+class SideBar(QWidget):
+    """Places, running jobs, the cluster, and the foot.
+
+    Signals:
+        place_chosen: Key of a place.
+        job_opened: Id of a running job.
+        theme_toggled: Light or dark, the other one.
+        notices_wished: The bell.
+        folder_wished: The data root in the file manager.
+    """
+
+    place_chosen = Signal(str)
+    job_opened = Signal(str)
+    theme_toggled = Signal()
+    notices_wished = Signal()
+    folder_wished = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sidebar")
+        self._narrow = False
+        self._live: tuple[JobView, ...] = ()
+        self._buttons = {place.key: NavButton(place) for place in PLACES}
+        for key, button in self._buttons.items():
+            button.clicked.connect(partial(self.place_chosen.emit, key))
+        self._mark = Label("Ringmaster", "name")
+        self._head = row(Logo(24), self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
+        self._trouble = Label("", "small", "bad", wrap=True)
+        self._trouble.hide()
+        self._running_title = Label("Running", "small_strong", "text2")
+        self._running_count = Label("", "small", "text3")
+        self._jobs = [RunningJob() for _ in range(_RUNNING_SHOWN)]
+        for job in self._jobs:
+            job.opened.connect(self.job_opened)
+            job.hide()
+        self._more = Label("", "small", "text3")
+        self._more.hide()
+        self._running = QWidget()
+        self._running.setLayout(
+            col(
+                row(self._running_title, STRETCH, self._running_count),
+                *self._jobs,
+                self._more,
+                gap=S3,
+                margins=(S2, 0, S2, 0),
+            )
+        )
+        self._cluster_title = Label("Cluster", "small_strong", "text2")
+        self._cluster_note = col(gap=0)
+        self._map = GpuMap()
+        self._map.hide()
+        self._map.pressed.connect(partial(self.place_chosen.emit, "nodes"))
+        self._cluster = QWidget()
+        self._cluster.setLayout(
+            col(
+                self._cluster_title,
+                self._cluster_note,
+                self._map,
+                gap=S2,
+                margins=(S2, 0, S2, 0),
+            )
+        )
+        self._cluster_sentence = ""
+        self._root = Label("", "small", "text2", elide="middle")
+        self._folder = IconButton("folder", "Open the data root")
+        self._folder.clicked.connect(self.folder_wished)
+        self._bell = IconButton("bell", "Notices")
+        self._bell.clicked.connect(self.notices_wished)
+        self._theme = IconButton("moon", "Dark or light")
+        self._theme.clicked.connect(self.theme_toggled)
+        self._foot = row(self._folder, (self._root, 1), self._bell, self._theme, gap=2)
+        places = col(*self._buttons.values(), gap=2)
+        self._rules = (Rule(), Rule())
+        self.setLayout(
+            col(
+                self._head,
+                S3,
+                places,
+                S2,
+                self._rules[0],
+                S1,
+                self._trouble,
+                self._running,
+                self._rules[1],
+                S1,
+                self._cluster,
+                STRETCH,
+                self._foot,
+                gap=S2,
+                margins=(S3, S4, S3, S3),
+            )
+        )
+        self.setFixedWidth(SIDEBAR_W)
+        self.show_live(())
+
+    def choose(self, key: str) -> None:
+        if key in self._buttons:
+            self._buttons[key].setChecked(True)
+
+    def set_count(self, key: str, count: int) -> None:
+        self._buttons[key].set_count(count)
+
+    def set_root(self, path: str) -> None:
+        self._root.setText(path)
+
+    def set_dark(self, dark: bool) -> None:
+        self._theme.set_icon("sun" if dark else "moon")
+
+    def set_unread(self, count: int) -> None:
+        """A filled bell says that there is something new."""
+        self._bell.set_icon("bell-fill" if count else "bell")
+        self._bell.set_tip(f"{formats.plural(count, 'new notice')}" if count else "Notices")
+
+    def show_trouble(self, sentence: str) -> None:
+        """The data root does not answer, or "" when it does."""
+        self._trouble.setText(sentence)
+        self._trouble.setVisible(bool(sentence) and not self._narrow)
+
+    def show_live(self, views: tuple[JobView, ...]) -> None:
+        """The jobs that run, oldest first; a job keeps its place while it runs."""
+        self._live = views
+        self._running_count.setText(formats.count(len(views)) if views else "")
+        for index, job in enumerate(self._jobs):
+            job.setVisible(index < len(views))
+            if index < len(views):
+                job.show_job(views[index])
+        rest = len(views) - _RUNNING_SHOWN
+        self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
+        self._more.setVisible((rest > 0 or not views) and not self._narrow)
+        for rule in self._rules:
+            rule.setVisible(not self._narrow or bool(views))
+
+    def show_reading(self, reading: NodeReading) -> None:
+        state = health(reading)
+        if state.sentence != self._cluster_sentence:
+            self._cluster_sentence = state.sentence
+            clear(self._cluster_note)
+            icon, tone = ("check-circle-fill", "good") if state.well else ("warning-fill", "warn")
+            self._cluster_note.addWidget(
+                Note(icon, "good" if tone == "good" else "warn", "This computer", state.sentence)
+            )
+        self._map.show_reading(reading)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """The rail: icons and rings."""
+        if narrow == self._narrow:
+            return
+        self._narrow = narrow
+        self.setFixedWidth(RAIL_W if narrow else SIDEBAR_W)
+        inner = 0 if narrow else S2
+        for part in (self._running, self._cluster):
+            layout = part.layout()
+            if layout is not None:
+                layout.setContentsMargins(inner, 0, inner, 0)
+        for button in self._buttons.values():
+            button.set_narrow(narrow)
+        for job in self._jobs:
+            job.set_narrow(narrow)
+        for widget in (
+            self._mark,
+            self._root,
+            self._running_title,
+            self._running_count,
+            self._cluster,
+            self._bell,
+            self._folder,
+        ):
+            widget.setVisible(not narrow)
+        self.show_live(self._live)
+
+    @Slot(int)
+    def set_room(self, height: int) -> None:
+        """A low window hides the cluster's details first."""
+        self._map.setMaximumHeight(0 if height < _LOW_WINDOW_H else 16)

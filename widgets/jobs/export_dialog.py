@@ -1,0 +1,154 @@
+"""Carry a checkpoint away: as weights, as ONNX, or as a folder that needs only PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+
+from backend.records.checkpoint import Checkpoint
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import ProgressLine
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3, S4, S6
+
+_FORMATS = {
+    "zip": ("Zip", "Model source, weights, curves and a load.py that needs only PyTorch."),
+    "pt": ("PyTorch", "The state dict alone, for torch.load with weights_only=True."),
+    "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
+    "onnx": ("ONNX", "The network for other runtimes."),
+}
+_WIDTH = 540
+
+
+class ExportDialog(QDialog):
+    """What to export, as what, where to.
+
+    Signals:
+        export_requested: Checkpoint name, format, path.
+        export_cancelled: The export under way is not wanted any more.
+    """
+
+    export_requested = Signal(str, str, str)
+    export_cancelled = Signal()
+
+    def __init__(
+        self,
+        job_name: str,
+        checkpoints: tuple[Checkpoint, ...],
+        chosen: str = "",
+        folder: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export")
+        self.setObjectName("dialog")
+        self.setMinimumWidth(_WIDTH)
+        self._under_way = False
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        options = [(c.name, _title(c)) for c in newest_first]
+        best = next((c.name for c in newest_first if c.is_best), "")
+        self._checkpoint = ComboBox(options, chosen or best, name="Checkpoint")
+        kinds = [(key, title) for key, (title, _) in _FORMATS.items()]
+        self._format = SegmentedControl(kinds, "zip", name="As")
+        self._format.chosen.connect(self._format_chosen)
+        self._words = Label(_FORMATS["zip"][1], "small", "text2", wrap=True)
+        stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name).strip() or "job"
+        self._path = LineEdit(str(PurePath(folder) / f"{stem}.zip"), name="To")
+        self._path.textChanged.connect(self._fit)
+        choose = Button("Choose…", icon="folder-open")
+        choose.clicked.connect(self._choose)
+        self._message = Label("", "body", "bad", wrap=True, selectable=True)
+        self._message.hide()
+        self._progress = ProgressLine("Exporting")
+        self._progress.cancelled.connect(self.export_cancelled)
+        self._progress.hide()
+        self._export = Button("Export", kind="primary")
+        self._export.setDefault(True)
+        self._export.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        path = row((self._path, 1), choose, gap=S2)
+        self.setLayout(
+            col(
+                Label("Export", "title"),
+                S2,
+                Field("Checkpoint", self._checkpoint),
+                self._format,
+                self._words,
+                col(Label("To", "small", "text2"), path, gap=4),
+                self._message,
+                self._progress,
+                S2,
+                row(STRETCH, close, self._export, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self._under_way = True
+        self._progress.set_progress(share, text)
+        self._progress.show()
+        self._message.hide()
+        self._fit()
+
+    def show_done(self, path: str) -> None:
+        self._end("good", f"Exported to {path}")
+
+    def show_error(self, sentence: str) -> None:
+        self._end("bad", sentence)
+
+    def reject(self) -> None:
+        if self._under_way:
+            self.export_cancelled.emit()
+        super().reject()
+
+    def _end(self, tone: str, text: str) -> None:
+        self._under_way = False
+        self._progress.hide()
+        self._message.set_tone("good" if tone == "good" else "bad")
+        self._message.setText(text)
+        self._message.show()
+        self._fit()
+
+    @Slot(str)
+    def _format_chosen(self, key: str) -> None:
+        self._words.setText(_FORMATS[key][1])
+        path = PurePath(self._path.text())
+        if path.suffix.lstrip(".") in _FORMATS:
+            self._path.setText(str(path.with_suffix(f".{key}")))
+
+    @Slot()
+    def _choose(self) -> None:
+        # The service refuses to overwrite, so Qt need not ask.
+        chosen, _ = QFileDialog.getSaveFileName(
+            self,
+            "Export to",
+            self._path.text(),
+            options=QFileDialog.Option.DontConfirmOverwrite,
+        )
+        if chosen:
+            self._path.setText(chosen)
+
+    @Slot()
+    def _fit(self) -> None:
+        ready = bool(self._checkpoint.key() and self._path.text().strip())
+        self._export.setEnabled(ready and not self._under_way)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.show_progress(None, "Starting")
+        path = self._path.text().strip()
+        self.export_requested.emit(self._checkpoint.key(), self._format.key(), path)
+
+
+def _title(checkpoint: Checkpoint) -> str:
+    marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
+    words = f"Epoch {checkpoint.epoch}, step {formats.count(checkpoint.step)}"
+    return f"{words} ({', '.join(marks)})" if marks else words

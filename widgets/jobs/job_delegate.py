@@ -1,0 +1,104 @@
+"""A job in two lines: glyph; name and best metric; state, where, time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from backend.records.job_view import JobView
+from backend.records.state import JobState
+from widgets.common import formats, theme
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3
+from widgets.jobs.job_list_model import JOB_ROLE, best_words, moment_of, where
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+_GLYPH = 24
+_SHOWS_PERCENT = frozenset(
+    {
+        JobState.TRAINING,
+        JobState.EVALUATING,
+        JobState.SAVING,
+        JobState.STOPPING,
+        JobState.INTERRUPTED,
+    }
+)
+
+
+class JobDelegate(QStyledItemDelegate):
+    """Paints a row of the list."""
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        return QSize(0, ROW_H)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        view: JobView = index.data(JOB_ROLE)
+        box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        selected = bool(option.state & QStyle.StateFlag.State_Selected)
+        if selected or option.state & QStyle.StateFlag.State_MouseOver:
+            ground = theme.current().q("selected" if selected else "hover")
+            fill_round(painter, box, ground, R_CONTROL)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            paint_focus(painter, box)
+        glyph = QRectF(box.left() + S3, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
+        paint_state(painter, glyph, view.state, view.progress, turn_now())
+        inner = QRectF(box)
+        inner.setLeft(glyph.right() + S3)
+        inner.adjust(0, S1, -S3, -S1)
+        half = inner.height() / 2
+        self._first_line(painter, QRectF(inner.left(), inner.top(), inner.width(), half), view)
+        second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
+        self._second_line(painter, second, view)
+        painter.restore()
+
+    def _first_line(self, painter: QPainter, line: QRectF, view: JobView) -> None:
+        name, value = best_words(view)
+        value_w = text_width(value, "strong")
+        name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * 0.3))
+        right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
+        paint_text(painter, right, value, "strong", right=True)
+        caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
+        paint_text(painter, caption, name, "small", "text3", right=True)
+        title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
+        paint_text(painter, title, view.name, "strong")
+
+    def _second_line(self, painter: QPainter, line: QRectF, view: JobView) -> None:
+        when, tone = _when(view)
+        when_w = text_width(when, "body")
+        corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
+        paint_text(painter, corner, when, "body", tone, right=True)
+        word = view.state.word
+        if view.state in _SHOWS_PERCENT:
+            word = f"{word} {formats.progress(view.progress)}"
+        word_tone = "warn" if view.doubt else state_tone(view.state)
+        used = paint_text(painter, line, word, "small_strong", word_tone)
+        reason = QRectF(line)
+        reason.setLeft(line.left() + used + S2)
+        reason.setRight(corner.left() - S2)
+        paint_text(painter, reason, _reason(view), "body", "text2")
+
+
+def _reason(view: JobView) -> str:
+    if view.doubt:
+        return view.doubt
+    if view.error is not None:
+        return view.error.sentence
+    if view.state is JobState.CREATED:
+        return "Never started"
+    if view.state is JobState.INTERRUPTED and view.message:
+        return view.message
+    return where(view)
+
+
+def _when(view: JobView) -> tuple[str, str]:
+    now = datetime.now().astimezone()
+    if view.state.is_live:
+        return formats.short_time_left(view.eta_s), "live"
+    return formats.moment(moment_of(view.ended or view.created), now), "text2"

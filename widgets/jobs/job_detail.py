@@ -1,0 +1,582 @@
+"""One job: header with its ring, the run as a time line, the worst finding, and the tabs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+
+from backend.records.checkpoint import Checkpoint
+from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.series import RunStart
+from backend.records.state import JobState
+from backend.records.values import job_name_fault
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton, UnderlinedTabs
+from widgets.common.cards import Banner, Fact, Facts
+from widgets.common.fields import LineEdit
+from widgets.common.layout import col, row
+from widgets.common.state_badge import RankRing, StateBadge
+from widgets.common.text import Label
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.jobs.checkpoints_tab import CheckpointsTab
+from widgets.jobs.curves_tab import CurvesTab
+from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.failure_tab import FailureTab
+from widgets.jobs.job_list_model import best_words, moment_of, took_s, where
+from widgets.jobs.log_tab import LogTab
+from widgets.jobs.notes_tab import NotesTab
+from widgets.jobs.ranks_tab import RanksTab, rank_marks
+from widgets.jobs.run_track import RunTrack, TrackMarks
+from widgets.jobs.settings_tab import SettingsTab
+
+_TABS = (
+    ("curves", "Curves"),
+    ("ranks", "Ranks"),
+    ("checkpoints", "Checkpoints"),
+    ("log", "Log"),
+    ("settings", "Settings"),
+    ("notes", "Notes"),
+)
+_FAILURE = ("failure", "What happened")
+
+
+class _Name(QStackedWidget):
+    """The job's name; a double click or F2 makes it a field.
+
+    Signals:
+        renamed: The new name.
+    """
+
+    renamed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = Label("", "title", elide="right")
+        self._edit = LineEdit(name="Name of the job")
+        self._edit.editingFinished.connect(self._done)
+        self.addWidget(self._label)
+        self.addWidget(self._edit)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._label.set_tip("Double click to rename", "F2")
+
+    def show_name(self, name: str) -> None:
+        self._label.setText(name)
+
+    def edit(self) -> None:
+        self._edit.setText(self._label.text())
+        self.setCurrentWidget(self._edit)
+        self._edit.selectAll()
+        self._edit.setFocus()
+
+    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
+        self.edit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.setCurrentWidget(self._label)
+        elif event.key() in (Qt.Key.Key_F2, Qt.Key.Key_Return) and not self._is_editing():
+            self.edit()
+        else:
+            super().keyPressEvent(event)
+
+    def _is_editing(self) -> bool:
+        return self.currentWidget() is self._edit
+
+    @Slot()
+    def _done(self) -> None:
+        if not self._is_editing():
+            return
+        name = self._edit.text().strip()
+        self.setCurrentWidget(self._label)
+        if name != self._label.text() and not job_name_fault(name):
+            self._label.setText(name)
+            self.renamed.emit(name)
+
+
+class JobDetail(QWidget):
+    """The right side of the place Jobs.
+
+    Signals:
+        start_requested, stop_requested, start_over_requested, clone_requested,
+        remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
+        resume_requested: Job id, checkpoint ("" for the newest).
+        new_from_requested: Job id, checkpoint a new job should start from.
+        export_requested: Job id, checkpoint, format, path.
+        rename_requested, notes_requested: Job id, text. tags_requested: job id, tuple.
+        log_requested: Job id, rank (None: mpirun), byte from which on (-1: the end).
+        save_requested: Suggested file name, bytes.
+        back_requested: The list is wished for (narrow windows).
+    """
+
+    start_requested = Signal(str)
+    stop_requested = Signal(str)
+    resume_requested = Signal(str, str)
+    start_over_requested = Signal(str)
+    clone_requested = Signal(str)
+    new_from_requested = Signal(str, str)
+    export_requested = Signal(str, str, str, str)
+    export_cancelled = Signal()
+    rename_requested = Signal(str, str)
+    notes_requested = Signal(str, str)
+    tags_requested = Signal(str, object)
+    remove_requested = Signal(str)
+    folder_requested = Signal(str)
+    log_requested = Signal(str, object, int)
+    checkpoints_requested = Signal(str)
+    settings_requested = Signal(str)
+    save_requested = Signal(str, object)
+    back_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._view: JobView | None = None
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._starts: dict[int, RunStart] = {}
+        self._busy = ""
+        self._error: tuple[str, str] = ("", "")
+        self._doubt = ""
+        self._shows_failure = False
+        self._dialog: ExportDialog | None = None
+        self._make_header()
+        self._make_tabs()
+        self.setLayout(
+            col(
+                self._header,
+                self._track_box,
+                self._banner,
+                self._tabs,
+                (self._pages, 1),
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, PAGE_MARGIN, 0),
+            )
+        )
+
+    # -- what comes in
+
+    def open_job(self, view: JobView) -> None:
+        """Show another job, from its beginning."""
+        self.notes.flush()
+        self._view = view
+        self._checkpoints = ()
+        self._starts.clear()
+        self._busy, self._error, self._doubt = "", ("", ""), ""
+        self.curves.clear(view.name)
+        self.log.open_job(view)
+        self.notes.open_job(view)
+        self.settings.show_config(view.config)
+        self.checkpoints.show_checkpoints((), view.config.checkpoint)
+        self.failure.show_checkpoints(())
+        self._show()
+        failed = view.state in (JobState.ERROR, JobState.LOST)
+        self._choose_tab("failure" if failed else "curves")
+        self.settings_requested.emit(view.id)
+
+    def show_update(self, update: RunUpdate) -> None:
+        """News: the view, and points to append."""
+        if not self._is_open(update.view.id):
+            return
+        self._doubt = ""
+        for start in update.history.run_starts:
+            self._starts[start.run] = start
+        self.curves.append(update.history)
+        self.show_view(update.view)
+
+    def show_view(self, view: JobView) -> None:
+        before = self._view
+        if before is None or before.id != view.id:
+            return
+        self._view = view
+        self._show()
+        ended = before.state.is_live and not view.state.is_live
+        if ended and view.state in (JobState.ERROR, JobState.LOST):
+            self.log.open_job(view)
+            self._choose_tab("failure")
+        elif self._tabs.key() == "failure" and not self._has_failed(view):
+            self._choose_tab("curves")
+        new_epoch = view.epoch != before.epoch or view.state is not before.state
+        if new_epoch:
+            self.checkpoints_requested.emit(view.id)
+
+    def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+        if self._view is None or not self._is_open(job_id):
+            return
+        self._checkpoints = checkpoints
+        self.checkpoints.show_checkpoints(checkpoints, self._view.config.checkpoint)
+        self.failure.show_checkpoints(checkpoints)
+        self._tabs.set_count("checkpoints", formats.count(len(checkpoints)) if checkpoints else "")
+        self._show()
+
+    def show_log(self, job_id: str, rank: int | None, chunk: LogChunk, from_offset: int) -> None:
+        if self._is_open(job_id):
+            self.log.show_chunk(rank, chunk, from_offset)
+
+    def show_settings(self, job_id: str, toml: str, command: tuple[str, ...]) -> None:
+        if self._is_open(job_id):
+            self.settings.show_file(toml, command)
+
+    def show_busy(self, job_id: str, sentence: str) -> None:
+        """An act is under way ("Starting…"), or is over ("")."""
+        if self._is_open(job_id):
+            self._busy = sentence
+            if sentence:
+                self._error = ("", "")
+            self._show()
+
+    def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
+        """An act was refused; said atop this page until the next act."""
+        if self._dialog is not None and self._dialog.isVisible():
+            self._dialog.show_error(f"{sentence} {remedy}".strip())
+        elif self._is_open(job_id):
+            self._error = (sentence, remedy)
+            self._show()
+
+    def show_doubt(self, job_id: str, sentence: str) -> None:
+        """The job could not be looked at: doubt, which is not a state."""
+        if self._is_open(job_id):
+            self._doubt = sentence
+            self._show()
+
+    def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
+        if self._is_open(job_id) and self._dialog is not None:
+            self._dialog.show_progress(share, text)
+
+    def show_exported(self, job_id: str, path: str) -> None:
+        if self._is_open(job_id) and self._dialog is not None:
+            self._dialog.show_done(path)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Where list and detail take turns there is a way back."""
+        self._back.setVisible(narrow)
+
+    # -- acts by key
+
+    @Slot(int)
+    def step_tab(self, by: int) -> None:
+        self._tabs.step(by)
+
+    @Slot()
+    def toggle_log_y(self) -> None:
+        self.curves.toggle_log()
+
+    @Slot()
+    def fit(self) -> None:
+        self.curves.fit()
+
+    @Slot()
+    def focus_log(self) -> None:
+        self._choose_tab("log")
+        self.log.focus_search()
+
+    @Slot()
+    def export(self) -> None:
+        self._open_export("")
+
+    # -- how it is made
+
+    def _make_header(self) -> None:
+        self._back = IconButton("arrow-left", "All jobs")
+        self._back.clicked.connect(self.back_requested)
+        self._back.hide()
+        self._ring = RankRing(96)
+        self._name = _Name()
+        self._name.renamed.connect(lambda name: self.rename_requested.emit(self._id(), name))
+        self._badge = StateBadge()
+        self._facts = Facts()
+        self._act = Button("Start", icon="play")
+        self._act.clicked.connect(self._do_act)
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self._more.setMenu(self._menu)
+        words = col(
+            row((self._name, 1), self._act, self._more, gap=S2),
+            self._badge,
+            S1,
+            self._facts,
+            gap=2,
+        )
+        self._header = QWidget()
+        self._header.setLayout(row(self._back, self._ring, (words, 1), gap=S3))
+        self._track = RunTrack()
+        self._caption = Label("", "small", "text2", elide="right")
+        self._epochs = Label("", "small", "text3")
+        self._track_box = QWidget()
+        self._track_box.setLayout(
+            col(self._track, row((self._caption, 1), self._epochs, gap=S4), gap=2)
+        )
+        self._banner = Banner()
+        self._banner.hide()
+
+    def _make_tabs(self) -> None:
+        self.curves = CurvesTab()
+        self.ranks = RanksTab()
+        self.checkpoints = CheckpointsTab()
+        self.log = LogTab()
+        self.settings = SettingsTab()
+        self.notes = NotesTab()
+        self.failure = FailureTab()
+        self._pages = QStackedWidget()
+        self._by_key: dict[str, QWidget] = {
+            "failure": self.failure,
+            "curves": self.curves,
+            "ranks": self.ranks,
+            "checkpoints": self.checkpoints,
+            "log": self.log,
+            "settings": self.settings,
+            "notes": self.notes,
+        }
+        for page in self._by_key.values():
+            self._pages.addWidget(page)
+        self._tabs = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
+        self._tabs.chosen.connect(self._tab_chosen)
+        self._pages.setCurrentWidget(self.curves)
+        self.curves.save_requested.connect(self.save_requested)
+        self.checkpoints.resume_requested.connect(self._resume_from)
+        self.checkpoints.new_from_requested.connect(
+            lambda name: self.new_from_requested.emit(self._id(), name)
+        )
+        self.checkpoints.export_requested.connect(self._open_export)
+        self.log.log_requested.connect(
+            lambda rank, offset: self.log_requested.emit(self._id(), rank, offset)
+        )
+        self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
+        self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
+        self.failure.resume_requested.connect(self._resume_from)
+        self.failure.clone_requested.connect(lambda: self.clone_requested.emit(self._id()))
+        self.failure.log_requested.connect(self._show_log_of)
+
+    # -- what is shown
+
+    def _show(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        self._fit_tabs(view)
+        self._ring.set_progress(view.state, view.progress, rank_marks(view))
+        self._name.show_name(view.name)
+        self._badge.set_state(view.state, view.progress, _circumstances(view))
+        self._facts.set_facts(_facts(view))
+        self._fit_act(view)
+        self._track.show_progress(view.state, view.progress, view.epochs)
+        total = view.total_steps
+        if total:
+            kept = tuple(min(1.0, c.step / total) for c in self._checkpoints)
+            runs = tuple(
+                min(1.0, (s.first_step - 1) / total) for s in self._starts.values() if s.run > 1
+            )
+            failed = view.progress if self._has_failed(view) else None
+            self._track.show_marks(TrackMarks(kept, runs, failed))
+        else:
+            self._track.show_marks(TrackMarks())
+        self._caption.setText(self._what_stop_costs(view))
+        self._epochs.setText(formats.plural(view.epochs, "epoch"))
+        self._show_banner(view)
+        self.curves.show_view(view)
+        self.ranks.show_view(view)
+        self.checkpoints.set_live(view.state.is_live)
+        self.failure.show_view(view)
+
+    def _fit_tabs(self, view: JobView) -> None:
+        wants = self._has_failed(view)
+        if wants != self._shows_failure:
+            self._shows_failure = wants
+            tabs = (_FAILURE, *_TABS) if wants else _TABS
+            kept = self._tabs.key()
+            self._tabs.set_tabs(tabs, kept if wants or kept != "failure" else "curves")
+            count = formats.count(len(self._checkpoints)) if self._checkpoints else ""
+            self._tabs.set_count("checkpoints", count)
+        self._tabs.set_count("ranks", formats.count(view.world_size))
+
+    def _fit_act(self, view: JobView) -> None:
+        text, icon, kind, able = _act_for(view)
+        if self._busy:
+            text, able = self._busy, False
+        self._act.setText(text)
+        self._act.set_icon(icon)
+        self._act.set_kind("primary" if kind == "primary" else "plain")
+        self._act.setEnabled(able)
+
+    def _show_banner(self, view: JobView) -> None:
+        sentence, remedy = self._error
+        doubt = self._doubt or (view.doubt if view.state.is_live else "")
+        if sentence:
+            self._banner.set_finding("bad", sentence, remedy)
+        elif doubt:
+            doubt = doubt[:1].upper() + doubt[1:]
+            self._banner.set_finding("warn", doubt, "", icon="wifi-slash")
+        elif view.state in (JobState.INTERRUPTED, JobState.STOPPING) and view.message:
+            self._banner.set_finding(
+                "warn" if view.state is JobState.STOPPING else "rest", view.message
+            )
+        self._banner.setVisible(
+            bool(sentence or doubt)
+            or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
+        )
+
+    def _what_stop_costs(self, view: JobView) -> str:
+        newest = max(self._checkpoints, key=lambda c: (c.step, c.run), default=None)
+        there = ""
+        if newest is not None:
+            made = moment_of(newest.created)
+            now = datetime.now().astimezone()
+            when = formats.ago((now - made).total_seconds()) if made else ""
+            there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
+        if view.state is JobState.STOPPING:
+            return "It finishes the step, saves, then leaves."
+        if view.state.is_live:
+            return f"Stop loses nothing: it saves at the step it stops. {there}".strip()
+        if view.state is JobState.CREATED:
+            return "Not started yet."
+        return there
+
+    # -- what happens
+
+    def _id(self) -> str:
+        return self._view.id if self._view is not None else ""
+
+    def _is_open(self, job_id: str) -> bool:
+        return self._view is not None and self._view.id == job_id
+
+    @staticmethod
+    def _has_failed(view: JobView) -> bool:
+        return view.state in (JobState.ERROR, JobState.LOST)
+
+    def _choose_tab(self, key: str) -> None:
+        self._tabs.choose(key)
+        self._tab_chosen(key)
+
+    @Slot(str)
+    def _tab_chosen(self, key: str) -> None:
+        self._pages.setCurrentWidget(self._by_key[key])
+        if key == "checkpoints" and self._view is not None:
+            self.checkpoints_requested.emit(self._id())
+
+    @Slot()
+    def _do_act(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        if view.state.is_live:
+            self.stop_requested.emit(view.id)
+        elif view.state in (JobState.CREATED, JobState.QUEUED):
+            self.start_requested.emit(view.id)
+        elif view.state is JobState.FINISHED:
+            self._open_export("")
+        else:
+            self.resume_requested.emit(view.id, "")
+
+    @Slot(str)
+    def _resume_from(self, checkpoint: str) -> None:
+        self.resume_requested.emit(self._id(), checkpoint)
+
+    @Slot(object)
+    def _show_log_of(self, rank: int | None) -> None:
+        self._choose_tab("log")
+        self.log.show_rank(rank)
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        view = self._view
+        self._menu.clear()
+        if view is None:
+            return
+        live = view.state.is_live
+        acts = (
+            ("Clone", True, lambda: self.clone_requested.emit(view.id)),
+            ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
+            ("Rename", True, self._name.edit),
+            (
+                "Start over, keeping the earlier run",
+                bool(view.run) and not live,
+                lambda: self.start_over_requested.emit(view.id),
+            ),
+            ("Open folder", True, lambda: self.folder_requested.emit(view.id)),
+            ("Copy id", True, lambda: QGuiApplication.clipboard().setText(view.id)),
+        )
+        for text, able, act in acts:
+            self._menu.addAction(text, act).setEnabled(able)
+        self._menu.addSeparator()
+        trash = self._menu.addAction(
+            "Move to the trash", lambda: self.remove_requested.emit(view.id)
+        )
+        trash.setEnabled(not live)
+
+    @Slot(str)
+    def _open_export(self, checkpoint: str) -> None:
+        view = self._view
+        if view is None or not self._checkpoints:
+            return
+        dialog = ExportDialog(view.name, self._checkpoints, checkpoint, _home(), self)
+        dialog.export_requested.connect(
+            lambda name, kind, path: self.export_requested.emit(view.id, name, kind, path)
+        )
+        dialog.export_cancelled.connect(self.export_cancelled)
+        dialog.finished.connect(self._forget_dialog)
+        self._dialog = dialog
+        dialog.open()
+
+    @Slot()
+    def _forget_dialog(self) -> None:
+        dialog, self._dialog = self._dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+
+
+def _act_for(view: JobView) -> tuple[str, str, str, bool]:
+    """Text, icon, kind and whether it can be pressed: the one act that fits the state."""
+    if view.state is JobState.STOPPING:
+        return "Stopping…", "stop", "plain", False
+    if view.state.is_live:
+        return "Stop", "stop", "plain", True
+    if view.state in (JobState.CREATED, JobState.QUEUED):
+        return "Start", "play", "primary", True
+    if view.state is JobState.FINISHED:
+        return "Export…", "upload-simple", "plain", True
+    return "Resume", "play", "primary", True
+
+
+def _circumstances(view: JobView) -> str:
+    """Where, since when, by whom, the how many-th run."""
+    now = datetime.now().astimezone()
+    words = [f"{where(view)}"]
+    started = moment_of(view.started)
+    if started is not None:
+        by = f" by {view.user}" if view.user else ""
+        words.append(f"started {formats.moment_long(started, now)}{by}")
+    if view.run > 1:
+        words.append(f"run {view.run}")
+    return " · ".join(words)
+
+
+def _facts(view: JobView) -> list[Fact]:
+    now = datetime.now().astimezone()
+    facts = []
+    if view.state.is_live and view.eta_s is not None:
+        ready = now + timedelta(seconds=view.eta_s)
+        facts.append(Fact("Ready at", formats.about(ready, now), "live"))
+        facts.append(Fact("Left", formats.duration(view.eta_s)))
+    elif not view.state.is_live and view.run:
+        facts.append(Fact("Took", formats.duration(took_s(view, now))))
+    if view.run:
+        facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
+        facts.append(Fact("Step", formats.of(view.step, view.total_steps)))
+    name, value = best_words(view)
+    if name:
+        facts.append(Fact(f"Best {name}", value))
+    loss = view.metrics.get("loss")
+    if loss is not None:
+        facts.append(Fact("Loss", formats.metric(loss)))
+    if view.samples_per_second is not None and view.state.is_live:
+        facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
+    if not view.run:
+        facts.append(Fact("Epochs", formats.count(view.epochs)))
+        facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
+    return facts
+
+
+def _home() -> str:
+    return QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)

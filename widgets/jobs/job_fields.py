@@ -1,0 +1,255 @@
+"""The fields of the job form, each bound to its place in the job file.
+
+The form keeps no second idea of a job: what is in the fields is a job file (`JobFields.draft`), and
+whatever a person typed that is no number goes into it as typed, because the one check of job files
+(`backend.records.job.parse_job`) has the sentence for it and names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.job import Setting
+from backend.records.values import Fault
+from widgets.common.buttons import Switch
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.theme import CONTROL_H
+
+_OPTIONAL_FLAG = "optional flag"
+"""A flag of PyTorch's, which is off when left out."""
+
+
+@dataclass(frozen=True)
+class JobDraft:
+    """A job file as it stands in the form; perhaps not a job yet."""
+
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+def whole_or_text(text: str) -> int | str:
+    """``"12"`` -> 12; what is no whole number stays as typed, for the check to name."""
+    stripped = text.replace(" ", "").replace(" ", "").strip()
+    try:
+        return int(stripped)
+    except ValueError:
+        return text.strip()
+
+
+def number_or_text(text: str) -> float | int | str:
+    """``"0.05"``, ``"5e-2"`` and ``"0,05"`` -> 0.05; anything else as typed."""
+    stripped = text.replace(" ", "").strip()
+    if stripped.count(",") == 1 and "." not in stripped:
+        stripped = stripped.replace(",", ".")
+    whole = whole_or_text(stripped)
+    if isinstance(whole, int):
+        return whole
+    try:
+        return float(stripped)
+    except ValueError:
+        return text.strip()
+
+
+def pair_or_text(text: str) -> list[float | int | str] | str:
+    """``"0.9, 0.999"`` -> [0.9, 0.999]; anything else as typed."""
+    parts = text.split(",")
+    return [number_or_text(part) for part in parts] if len(parts) == 2 else text.strip()
+
+
+class JobFields(QObject):
+    """All fields by the path of their value in the job file (``optimizer.lr``).
+
+    Signals:
+        changed: A person changed something; not emitted while a draft is shown.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._fields: dict[str, Field] = {}
+        self._kinds: dict[str, str] = {}
+        self._showing = False
+
+    def text(self, path: str, label: str, placeholder: str = "") -> Field:
+        return self._line(path, label, "text", "", placeholder)
+
+    def whole(self, path: str, label: str, unit: str = "", placeholder: str = "") -> Field:
+        return self._line(path, label, "whole", unit, placeholder)
+
+    def number(self, path: str, label: str, unit: str = "", placeholder: str = "") -> Field:
+        return self._line(path, label, "number", unit, placeholder)
+
+    def choice(self, path: str, label: str, options: tuple[tuple[str, str], ...] = ()) -> Field:
+        combo = ComboBox(options, name=label)
+        combo.currentIndexChanged.connect(self._changed)
+        return self._add(path, "choice", Field(label, combo))
+
+    def switch(self, path: str, label: str) -> Field:
+        switch = Switch(name=label)
+        switch.setMinimumHeight(CONTROL_H)
+        switch.toggled.connect(self._changed)
+        return self._add(path, "flag", Field(label, switch))
+
+    def setting(self, path: str, setting: Setting) -> Field:
+        """The field for one of PyTorch's settings; empty stands for PyTorch's default."""
+        if setting.kind == "flag":
+            made = self.switch(path, setting.label)
+            self._kinds[path] = _OPTIONAL_FLAG
+            return made
+        default = setting.default
+        shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
+        return self._line(path, setting.label, setting.kind, "", shown)
+
+    def forget(self, path: str) -> None:
+        """The field at ``path`` is about to be deleted."""
+        self._fields.pop(path, None)
+        self._kinds.pop(path, None)
+
+    def field(self, path: str) -> Field:
+        return self._fields[path]
+
+    def key(self, path: str) -> str:
+        """The chosen key of a choice."""
+        control = self._fields[path].control
+        return control.key() if isinstance(control, ComboBox) else ""
+
+    def set_options(self, path: str, options: tuple[tuple[str, str], ...]) -> None:
+        control = self._fields[path].control
+        if isinstance(control, ComboBox):
+            control.set_options(options)
+
+    def draft(self) -> dict[str, Any]:
+        """The job file; fields left empty are left out."""
+        raw: dict[str, Any] = {}
+        for path, control in self._fields.items():
+            value = self._value(path, control.control)
+            if value is None:
+                continue
+            *tables, key = path.split(".")
+            target = raw
+            for table in tables:
+                target = target.setdefault(table, {})
+            target[key] = value
+        return raw
+
+    def show(self, raw: Mapping[str, Any]) -> None:
+        """Fill the fields from a job file; what it leaves out is emptied."""
+        self._showing = True
+        # Choices first: the fields of an optimizer's settings come and go with its name.
+        for choices in (True, False):
+            for path in [p for p, kind in self._kinds.items() if (kind == "choice") is choices]:
+                self._put(self._fields[path].control, _at(raw, path))
+        self._showing = False
+
+    def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
+        """What of a job file has no field here, to be kept and handed back (`merged`)."""
+        rest: dict[str, Any] = {}
+        for key, value in raw.items():
+            path = f"{table}.{key}" if table else key
+            if path in self._fields:
+                continue
+            if isinstance(value, Mapping):
+                value = self.without_fields(value, path)
+                if not value:
+                    continue
+            rest[key] = value
+        return rest
+
+    def show_one(self, path: str, value: Any) -> None:
+        """Fill one field."""
+        self._showing = True
+        self._put(self._fields[path].control, value)
+        self._showing = False
+
+    def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+        """Mark the fields at fault; returns the faults that belong to no field here."""
+        sentences: dict[str, str] = {}
+        homeless = []
+        for fault in faults:
+            if fault.field in self._fields:
+                sentences.setdefault(fault.field, _without_path(fault))
+            else:
+                homeless.append(fault)
+        for path, control in self._fields.items():
+            control.set_error(sentences.get(path, ""))
+        return tuple(homeless)
+
+    def first_at_fault(self) -> QWidget | None:
+        """The control to jump to."""
+        return next((f.control for f in self._fields.values() if f.error()), None)
+
+    def _line(self, path: str, label: str, kind: str, unit: str, placeholder: str) -> Field:
+        line = LineEdit(placeholder=placeholder, unit=unit, name=label)
+        line.textEdited.connect(self._changed)
+        return self._add(path, kind, Field(label, line))
+
+    def _add(self, path: str, kind: str, made: Field) -> Field:
+        self._fields[path] = made
+        self._kinds[path] = kind
+        return made
+
+    def _value(self, path: str, control: QWidget) -> Any:
+        if isinstance(control, ComboBox):
+            return control.key() or None
+        if isinstance(control, Switch):
+            left_out = self._kinds[path] == _OPTIONAL_FLAG and not control.isChecked()
+            return None if left_out else control.isChecked()
+        if not isinstance(control, LineEdit) or not control.text().strip():
+            return "" if path == "name" else None
+        reads = {"whole": whole_or_text, "number": number_or_text, "pair": pair_or_text}
+        read = reads.get(self._kinds[path])
+        return read(control.text()) if read else control.text()
+
+    def _put(self, control: QWidget, value: Any) -> None:
+        if isinstance(control, ComboBox):
+            if value is None:
+                control.setCurrentIndex(0)
+            else:
+                control.choose(str(value))
+        elif isinstance(control, Switch):
+            control.setChecked(bool(value))
+        elif isinstance(control, LineEdit):
+            control.setText(_shown(value))
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._showing:
+            self.changed.emit()
+
+
+def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """One job file of what the fields hold and what has no field."""
+    whole = dict(rest)
+    for key, value in fields.items():
+        kept = whole.get(key)
+        both = isinstance(value, Mapping) and isinstance(kept, Mapping)
+        whole[key] = merged(kept, value) if both and kept else value
+    return whole
+
+
+def _at(raw: Mapping[str, Any], path: str) -> Any:
+    value: Any = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_shown(part) for part in value)
+    return str(value)
+
+
+def _without_path(fault: Fault) -> str:
+    """The sentence below its own field: the field's path is said by where it stands."""
+    sentence = fault.sentence.removeprefix(f"{fault.field}: ")
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,73 @@
+"""Notes and tags of a job: what a person wants to remember of it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.job_view import JobView
+from widgets.common.cards import Card
+from widgets.common.fields import Field, LineEdit, TextBox
+from widgets.common.layout import col
+from widgets.common.text import Label
+from widgets.common.theme import S3, S4
+
+_SAVE_AFTER_MS = 800
+
+
+class NotesTab(QWidget):
+    """The tab Notes; saves when typing pauses.
+
+    Signals:
+        notes_changed: The whole text.
+        tags_changed: All tags, as a tuple.
+    """
+
+    notes_changed = Signal(str)
+    tags_changed = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._showing = False
+        self._tags = LineEdit(placeholder="Words, with commas between them", name="Tags")
+        self._tags.editingFinished.connect(self._tell_tags)
+        self._text = TextBox(placeholder="What this job is for, what came of it", name="Notes")
+        self._text.textChanged.connect(self._typed)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_SAVE_AFTER_MS)
+        self._pause.timeout.connect(self._tell_notes)
+        self._shown_tags: tuple[str, ...] = ()
+        card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
+        self.setLayout(col((card, 1), margins=(0, 0, 0, S4), gap=S3))
+
+    def open_job(self, view: JobView) -> None:
+        self.flush()
+        self._showing = True
+        self._text.setPlainText(view.notes)
+        self._shown_tags = view.tags
+        self._tags.setText(", ".join(view.tags))
+        self._showing = False
+
+    def flush(self) -> None:
+        """What was typed last is saved before another job is opened."""
+        if self._pause.isActive():
+            self._pause.stop()
+            self._tell_notes()
+
+    @Slot()
+    def _typed(self) -> None:
+        if not self._showing:
+            self._pause.start()
+
+    @Slot()
+    def _tell_notes(self) -> None:
+        self.notes_changed.emit(self._text.toPlainText())
+
+    @Slot()
+    def _tell_tags(self) -> None:
+        words = (word.strip() for word in self._tags.text().split(","))
+        tags = tuple(dict.fromkeys(word for word in words if word))
+        if tags != self._shown_tags:
+            self._shown_tags = tags
+            self.tags_changed.emit(tags)

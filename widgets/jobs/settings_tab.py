@@ -1,0 +1,113 @@
+"""The job file of a job as it is, what differs from the defaults in bold, and the command."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
+
+from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
+from widgets.common.buttons import Button, Switch
+from widgets.common.cards import Card, Frame, Scroll
+from widgets.common.fields import TextBox
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3, S4, S6
+
+
+def flat(raw: dict[str, Any], path: str = "") -> dict[str, str]:
+    """A job file as path -> text."""
+    rows: dict[str, str] = {}
+    for key, value in raw.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            rows |= flat(value, name)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for number, entry in enumerate(value):
+                rows |= flat(entry, f"{name}[{number}]")
+        elif isinstance(value, list):
+            rows[name] = ", ".join(map(str, value))
+        elif isinstance(value, bool):
+            rows[name] = "yes" if value else "no"
+        else:
+            rows[name] = str(value)
+    return rows
+
+
+class SettingsTab(QWidget):
+    """The tab Settings."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(S6)
+        self._grid.setVerticalSpacing(S2)
+        self._grid.setColumnStretch(1, 1)
+        rows = QWidget()
+        rows.setLayout(col(self._grid, STRETCH))
+        self._toml = TextBox(mono=True, read_only=True, name="Job file")
+        self._as_toml = Switch("Show as TOML")
+        self._as_toml.toggled.connect(self._turn)
+        copy_file = Button("Copy", kind="quiet", icon="copy", tip="Copy the job file")
+        copy_file.clicked.connect(self._copy_file)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(Scroll(rows))
+        self._pages.addWidget(self._toml)
+        self._command = Label("", "mono", "text2", wrap=True, selectable=True)
+        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
+        copy.clicked.connect(self._copy_command)
+        head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
+        command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
+        self.setLayout(
+            col(
+                (Card(head, (self._pages, 1), gap=S3), 1),
+                Card(row(Label("Command", "heading"), STRETCH, copy), command, gap=S2),
+                gap=S3,
+                margins=(0, 0, 0, S4),
+            )
+        )
+
+    def show_config(self, config: JobConfig) -> None:
+        """The settings as rows."""
+        clear(self._grid)
+        usual = flat(_plain_job(config).to_dict())
+        for number, (name, value) in enumerate(flat(config.to_dict()).items()):
+            differs = usual.get(name) != value
+            caption = Label(name.replace("_", " "), "body", "text2")
+            self._grid.addWidget(caption, number, 0)
+            shown = Label(value, "strong" if differs else "body", elide="right")
+            self._grid.addWidget(shown, number, 1)
+
+    def show_file(self, toml: str, command: tuple[str, ...]) -> None:
+        self._toml.setPlainText(toml)
+        self._command.setText(shlex.join(command) or "Not known while the settings are at fault.")
+
+    @Slot(bool)
+    def _turn(self, as_toml: bool) -> None:
+        self._pages.setCurrentIndex(1 if as_toml else 0)
+
+    @Slot()
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self._command.text())
+
+    @Slot()
+    def _copy_file(self) -> None:
+        QGuiApplication.clipboard().setText(self._toml.toPlainText())
+
+
+def _plain_job(config: JobConfig) -> JobConfig:
+    """The same job with nothing but defaults, to compare with."""
+    return JobConfig(
+        name="",
+        model="",
+        dataset="",
+        loader="",
+        epochs=0,
+        batch_size=0,
+        optimizer=Optimizer(config.optimizer.name, 0.0),
+        placement=(Placement(config.placement[0].node if config.placement else ""),),
+        checkpoint=CheckpointPolicy(),
+    )

@@ -1,0 +1,84 @@
+"""The files of a version, and the text of one of them, read only."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import (
+    QItemSelectionModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QSize,
+    QStringListModel,
+    Signal,
+    Slot,
+)
+from PySide6.QtWidgets import QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from widgets.common import formats
+from widgets.common.cards import Card
+from widgets.common.fields import TextBox
+from widgets.common.layout import col, row
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3, TARGET_MIN
+from widgets.common.views import dress
+
+_FILES_W = 200
+
+
+class SourceView(QWidget):
+    """Files left, the chosen one's text right.
+
+    Signals:
+        text_requested: The path of a file whose text is wished for; answer with `show_text`.
+    """
+
+    text_requested = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = QStringListModel()
+        self._files = QListView()
+        dress(self._files, "Files")
+        self._files.setModel(self._model)
+        self._files.setFixedWidth(_FILES_W)
+        self._files.setItemDelegate(_TallRows(self._files))
+        self._files.selectionModel().currentChanged.connect(self._chosen)
+        self._name = Label("", "strong", elide="middle")
+        self._text = TextBox(mono=True, read_only=True, name="Source")
+        self._count = Label("", "small", "text3")
+        files = col(self._count, (self._files, 1), gap=S2)
+        code = col(self._name, (self._text, 1), gap=S2)
+        self.setLayout(row((Card(row(files, (code, 1), gap=S3)), 1)))
+
+    def show_files(self, paths: tuple[str, ...]) -> None:
+        """Show these files; the first is opened, the entry file when it is among them."""
+        if list(paths) == self._model.stringList():
+            return
+        self._model.setStringList(list(paths))
+        self._count.setText(formats.plural(len(paths), "file"))
+        self._text.setPlainText("")
+        self._name.setText("")
+        first = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
+        if paths:
+            self._files.selectionModel().setCurrentIndex(
+                self._model.index(first), QItemSelectionModel.SelectionFlag.ClearAndSelect
+            )
+
+    def show_text(self, path: str, text: str) -> None:
+        self._name.setText(path)
+        self._text.setPlainText(text)
+
+    @Slot()
+    def _chosen(self) -> None:
+        path = self._files.currentIndex().data()
+        if path:
+            self.text_requested.emit(str(path))
+
+
+class _TallRows(QStyledItemDelegate):
+    """Rows high enough to be hit."""
+
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), max(hint.height(), TARGET_MIN))
