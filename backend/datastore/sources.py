@@ -134,6 +134,8 @@ def _copy_beside_hashing(
                     break
                 copied += count
                 on_bytes(count)
+            # It has to be on the disk in the end; here the disk works while the hash is computed.
+            os.fsync(target)
             hashing.result()
         except BaseException:
             given_up.set()
