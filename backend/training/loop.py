@@ -179,6 +179,7 @@ class Trainer:
         self._facts: deque[Facts] = deque()
         self._own_ms = 0.0
         self._own: dict[str, Any] | None = None
+        self._random_to_keep: dict[str, Any] | None = None
         self._last_save = time.monotonic()
         if self.launch.resume_from:
             self._restore(Path(self.launch.resume_from))
@@ -456,9 +457,13 @@ class Trainer:
             self._tell(JobState.EVALUATING)
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
+            # A stop inside the validation is resumed at its beginning, and a loader may draw
+            # random numbers for each sample: the checkpoint needs those from before.
+            self._random_to_keep = random_state.read(self.device)
             result = self._evaluation.run(self._model, self._wants_stop)
             if result is None:
                 return True
+            self._random_to_keep = None
             values = result
             if self.workers is not None:
                 self.workers.reporter.evaluated(time.perf_counter() - began)
@@ -521,9 +526,8 @@ class Trainer:
         """A checkpoint of this moment. Every rank gives its random state; rank 0 writes."""
         self.beat.beat(Phase.SAVING)
         self._last_save = time.monotonic()
-        ranks = self.strategy.gather(
-            {"random": random_state.read(self.device), "buffers": self._own_buffers()}
-        )
+        random = self._random_to_keep or random_state.read(self.device)
+        ranks = self.strategy.gather({"random": random, "buffers": self._own_buffers()})
         if self.workers is None:
             return
         self._tell(JobState.SAVING)

@@ -66,6 +66,25 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
     assert_bit_equal(straight, halves)
 
 
+def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path: Path) -> None:
+    """The loader draws random numbers in the validation too, which begins anew in the resume."""
+    napping = MODEL.replace(
+        "return self.layers(x)",
+        "if not self.training:\n"
+        "            import os, time; time.sleep(float(os.environ.get('NAP', 0)))\n"
+        "        return self.layers(x)",
+    )
+    settings = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 3}
+    loader = RANDOM_LOADER.replace("37, 2", "400, 2")
+    straight = new_training(tmp_path, model=napping, loader=loader, name="straight", **settings)
+    straight.train_well()
+    halves = new_training(tmp_path, model=napping, loader=loader, name="halves", **settings)
+    halves.train_well(when=lambda: halves.status_is("EVALUATING"), NAP="0.05")
+    assert halves.curve("validation/loss") == {}
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
 def test_on_other_ranks_the_epoch_goes_on_at_the_same_sample(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     logging = LOADER.replace(
