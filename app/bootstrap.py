@@ -127,9 +127,9 @@ class Program(QObject):
     @Slot()
     def close(self) -> None:
         """The window is gone. Jobs go on; nothing of theirs hangs on this process."""
-        for part in (getattr(self, "_poller", None), getattr(self, "_node_controller", None)):
-            if part is not None:
-                part.stop()
+        if self._services is not None:
+            self._poller.stop()
+            self._node_controller.stop()
         self._background.close()
         if self._services is not None:
             self._services.close()
@@ -146,6 +146,7 @@ class Program(QObject):
         self.window.resized.connect(self._resized)
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self.notices.told.connect(self._notify)
+        self._tray.messageClicked.connect(self._open_newest_notice)
         self._refusal.pressed.connect(self._open_again)
 
     @Slot()
@@ -264,8 +265,7 @@ class Program(QObject):
         for view in views:
             self.notices.see(view)
         self.jobs.show_jobs(views)
-        if self._library_controller is not None:
-            self._library_controller.show_jobs(views)
+        self._library_controller.show_jobs(views)
         self._show_live()
 
     @Slot(RunUpdate)
@@ -308,8 +308,13 @@ class Program(QObject):
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
             self._tray.showMessage(notice.title, notice.text)
-        if notice.job_id:
-            self._tray.messageClicked.connect(partial(self._open_job, notice.job_id))
+
+    @Slot()
+    def _open_newest_notice(self) -> None:
+        """A click on the tray's message, which is always about the newest notice."""
+        if self.notices.past and self.notices.past[0].job_id:
+            self._open_job(self.notices.past[0].job_id)
+            self.window.activateWindow()
 
     @Slot()
     def _show_notices(self) -> None:

@@ -1,0 +1,102 @@
+"""The frame: places by click and by key, back and forward, a rail where the window is narrow."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QWidget
+
+from backend.records.node import Cpu, NodeReading
+from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.common.theme import RAIL_W, SIDEBAR_W
+from widgets.frame.places import PLACES
+from widgets.main_window import MainWindow
+
+READING = NodeReading(
+    "this-computer", "lab", 1, Cpu("some", 8, 1.0, 0.1), 64 << 30, 1, 0, 0, "/d", 10**12, 10**11
+)
+
+
+@pytest.fixture
+def window(qtbot):
+    window = MainWindow({key: QWidget() for key in (*(p.key for p in PLACES), "new-job")})
+    qtbot.addWidget(window)
+    window.resize(1440, 900)
+    window.show()
+    window.go("jobs")
+    return window
+
+
+def test_a_click_on_a_place_opens_it(window, qtbot):
+    qtbot.mouseClick(window.side_bar._buttons["models"], Qt.MouseButton.LeftButton)
+    assert window.place == "models"
+
+
+def test_back_and_forward_work_as_in_a_browser(window):
+    window.go("datasets")
+    window.go("new-job")
+    window.back()
+    assert window.place == "datasets"
+    window.back()
+    assert window.place == "jobs"
+    window.forward()
+    assert window.place == "datasets"
+    window.go("nodes")
+    window.forward()
+    assert window.place == "nodes", "a new way forgets the old one"
+
+
+def test_below_1180_px_the_side_bar_is_a_rail(window):
+    assert window.side_bar.width() == SIDEBAR_W
+    window.resize(1100, 700)
+    assert window.side_bar.width() == RAIL_W
+
+
+def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qtbot):
+    window.go("datasets")
+    live = tuple(replace(LIVE, id=name, name=f"job {name}") for name in "abcde")
+    window.side_bar.show_live(live)
+    assert [job.isVisible() for job in window.side_bar._jobs] == [True] * 3
+    assert window.side_bar._more.text() == "and 2 more"
+    with qtbot.waitSignal(window.side_bar.job_opened) as opened:
+        qtbot.mouseClick(window.side_bar._jobs[1], Qt.MouseButton.LeftButton)
+    assert opened.args == ["b"]
+
+
+def test_when_nothing_runs_it_says_so(window):
+    window.side_bar.show_live(())
+    assert window.side_bar._more.text() == "Nothing is running"
+
+
+def test_an_unwell_node_is_one_sentence(window):
+    window.side_bar.show_reading(replace(READING, disk_free_bytes=5 * 10**8))
+    note = window.side_bar._cluster_note.itemAt(0).widget()
+    assert "500 MB left" in note.accessibleName().replace("\xa0", " ")
+
+
+def test_a_data_root_that_does_not_answer_is_a_red_line(window):
+    window.side_bar.show_trouble("/lab/ring does not answer.")
+    assert window.side_bar._trouble.isVisible()
+    window.side_bar.show_trouble("")
+    assert not window.side_bar._trouble.isVisible()
+
+
+def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
+    event = QDropEvent(
+        QPointF(500, 300),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    with qtbot.waitSignal(window.dropped) as dropped:
+        window.dropEvent(event)
+    assert dropped.args == [str(tmp_path)]
+
+
+def test_every_place_has_its_key_in_its_tool_tip(window):
+    for place in PLACES:
+        assert f"Ctrl+{place.number}" in window.side_bar._buttons[place.key].toolTip()
