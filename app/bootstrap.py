@@ -12,10 +12,10 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QIcon, QPixmap
+from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
+from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QSystemTrayIcon
 
 from app.background import Background
@@ -31,6 +31,7 @@ from backend.records.node import NodeReading
 from widgets.cluster.node_page import NodePage
 from widgets.common.cards import EmptyState
 from widgets.common.look import Look, ThemeChoice
+from widgets.common.state_badge import paint_logo
 from widgets.common.text import literal
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 _HEARTBEAT_MS = 200
+_SAVE_AFTER_MS = 1000
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
@@ -90,6 +92,10 @@ class Program(QObject):
         preferences = self._settings.preferences
         self._look = Look(app, _choice(preferences.theme))
         self._background = Background(parent=self)
+        self._save_soon = QTimer(self)
+        self._save_soon.setSingleShot(True)
+        self._save_soon.setInterval(_SAVE_AFTER_MS)
+        self._save_soon.timeout.connect(self._save_settings)
 
         self.jobs = JobsPage()
         self.form = JobForm()
@@ -131,6 +137,7 @@ class Program(QObject):
             self._poller.stop()
             self._node_controller.stop()
         self._background.close()
+        self._settings.save()
         if self._services is not None:
             self._services.close()
 
@@ -152,12 +159,20 @@ class Program(QObject):
     @Slot()
     def _look_changed(self) -> None:
         self.window.side_bar.set_dark(self._look.is_dark)
-        self._settings.change(theme=self._look.choice.value)
+        self._remember(theme=self._look.choice.value)
 
     @Slot(int, int)
     def _resized(self, width: int, height: int) -> None:
         if not self.window.isFullScreen():
-            self._settings.change(width=width, height=height)
+            self._remember(width=width, height=height)
+
+    def _remember(self, **changes: Any) -> None:
+        if self._settings.change(**changes):
+            self._save_soon.start()
+
+    @Slot()
+    def _save_settings(self) -> None:
+        self._background.run("settings", self._settings.save, lambda _: None, lambda _: None)
 
     @Slot()
     def _open_root(self) -> None:
@@ -333,7 +348,7 @@ class Program(QObject):
         finished = menu.addAction("Tell when a job has finished")
         finished.setCheckable(True)
         finished.setChecked(self._settings.preferences.tell_finished)
-        finished.toggled.connect(lambda on: self._settings.change(tell_finished=on))
+        finished.toggled.connect(lambda on: self._remember(tell_finished=on))
         menu.popup(self.window.side_bar.mapToGlobal(self.window.side_bar.rect().bottomLeft()))
 
     def tell_bug(self, text: str, log_path: Path) -> None:
@@ -365,11 +380,6 @@ def _short(path: Path) -> str:
 
 
 def _mark() -> QIcon:
-    from PySide6.QtCore import QRectF, Qt
-    from PySide6.QtGui import QPainter
-
-    from widgets.common.state_badge import paint_logo
-
     pixmap = QPixmap(128, 128)
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)

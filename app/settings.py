@@ -25,12 +25,10 @@ class Preferences:
     tell_finished: bool = True
     width: int = 1440
     height: int = 900
-    place: str = "jobs"
-    smoothing: float = 0.6
 
 
 class Settings:
-    """Reads the preferences once and writes them whole at each change."""
+    """Reads the preferences once; `save` writes them whole and may run on any thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,13 +38,16 @@ class Settings:
     def preferences(self) -> Preferences:
         return self._preferences
 
-    def change(self, **changes: Any) -> None:
-        """Remember; a disk that is full costs the preference, not the work."""
+    def change(self, **changes: Any) -> bool:
+        """Remember until `save`; whether anything is another now."""
         changed = replace(self._preferences, **changes)
-        if changed == self._preferences:
-            return
+        is_news = changed != self._preferences
         self._preferences = changed
-        content = tomli_w.dumps(asdict(changed)).encode()
+        return is_news
+
+    def save(self) -> None:
+        """Write; a disk that is full costs the preference, not the work."""
+        content = tomli_w.dumps(asdict(self._preferences)).encode()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_bytes(self._path, content, mode=0o600)

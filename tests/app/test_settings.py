@@ -8,12 +8,15 @@ from app.settings import Preferences, Settings
 
 
 def test_what_was_changed_is_there_the_next_time(tmp_path):
-    Settings(tmp_path / "window.toml").change(theme="dark", width=1000)
+    settings = Settings(tmp_path / "window.toml")
+    assert settings.change(theme="dark", width=1000)
+    assert not settings.change(theme="dark")
+    settings.save()
     assert Settings(tmp_path / "window.toml").preferences == Preferences(theme="dark", width=1000)
 
 
 def test_f61_only_the_user_can_read_them(tmp_path):
-    Settings(tmp_path / "own" / "window.toml").change(theme="dark")
+    Settings(tmp_path / "own" / "window.toml").save()
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "own" / "window.toml").stat().st_mode & 0o777 == 0o600
 

@@ -66,11 +66,9 @@ class CurvesTab(QWidget):
 
     Signals:
         save_requested: A suggested file name, and the bytes to put there.
-        smoothing_changed: The new weight, 0 to 1.
     """
 
     save_requested = Signal(str, object)
-    smoothing_changed = Signal(float)
 
     def __init__(self, smoothing: float = 0.6, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -275,7 +273,6 @@ class CurvesTab(QWidget):
     def _smooth(self, weight: float) -> None:
         for panel in self._panels():
             panel.set_smoothing(min(weight, 0.99))
-        self.smoothing_changed.emit(weight)
 
     @Slot(bool)
     def _set_log(self, on: bool) -> None:
