@@ -29,7 +29,6 @@ from sqlalchemy import (
     func,
     select,
     tuple_,
-    update,
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL
@@ -124,11 +123,6 @@ class Catalogue:
         query = select(LibraryItemRow.trusted).where(*_is_item(kind, name, version))
         with self._reading() as session:
             return session.scalar(query) or ""
-
-    def trust(self, kind: Kind, name: str, version: int, fingerprint: str) -> None:
-        query = update(LibraryItemRow).where(*_is_item(kind, name, version))
-        with self._writing() as session:
-            session.execute(query.values(trusted=fingerprint))
 
     def sync_items(
         self, kind: Kind, found: Iterable[LibraryItem], gone: Iterable[tuple[str, int]]

@@ -102,10 +102,6 @@ class Checkpointer:
             raise bug
 
     @property
-    def busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    @property
     def saved(self) -> Checkpoint | None:
         """The newest checkpoint that this run wrote and proved."""
         return self._saved

@@ -51,7 +51,6 @@ class LogTab(QWidget):
         self._next = -1
         self._asked = False
         self._unseen = 0
-        self._failed_rank: int | None = None
         self._picker = ComboBox(name="Whose log")
         self._picker.currentIndexChanged.connect(self._pick)
         self._search = SearchField("Search in the log")
@@ -91,7 +90,6 @@ class LogTab(QWidget):
     def open_job(self, view: JobView) -> None:
         """Another job: the failing rank's log first, else rank 0's."""
         failed = view.error.rank if view.error is not None else None
-        self._failed_rank = failed
         options = [(str(rank), f"rank {rank}") for rank in range(view.world_size)]
         options.append(("mpirun", "mpirun"))
         self._picker.set_options(options, str(failed or 0))

@@ -218,9 +218,6 @@ class LibraryPage(QWidget):
         """The name of what is open, "" when nothing is."""
         return self._entry.name if self._entry else ""
 
-    def focus_search(self) -> None:
-        self._search.setFocus()
-
     # -- how it is made
 
     def _make_list(self) -> None:
