@@ -138,6 +138,7 @@ class Program(QObject):
             self._node_controller.stop()
         self._background.close()
         self._settings.save()
+        self._look.deleteLater()
         if self._services is not None:
             self._services.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication
 
 from app.bootstrap import Program
@@ -56,6 +56,8 @@ def open_program(qtbot, qapp, places):
     yield open_it
     for program in opened:
         program.close()
+    # A `Look` that lives on would dress the windows of other tests.
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     services = open_services(*places)
     for view in services.jobs.list():
         sweep.end_tagged(run_tag(view.id, view.run), 0.0)
