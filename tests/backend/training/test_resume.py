@@ -55,10 +55,12 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
         "gradient_norm": 0.5,
         "epochs": 6,
     }
-    straight = new_training(tmp_path, model=SLOW, loader=RANDOM_LOADER, name="straight", **settings)
+    # The status is written twice a second: long enough for a stop in the midst of it.
+    slow = SLOW.replace("0.01", str(0.04 * processes))
+    straight = new_training(tmp_path, model=slow, loader=RANDOM_LOADER, name="straight", **settings)
     straight.train_well()
-    halves = new_training(tmp_path, model=SLOW, loader=RANDOM_LOADER, name="halves", **settings)
-    halves.train_well(when=lambda: halves.step() >= 4)
+    halves = new_training(tmp_path, model=slow, loader=RANDOM_LOADER, name="halves", **settings)
+    halves.train_well(when=lambda: halves.step() >= 2)
     stopped = torch.load(halves.latest(), weights_only=True)
     assert stopped["course"]["step"] < 6 * 96 // (8 * processes)
     halves.train_well(resume_from=halves.latest())
