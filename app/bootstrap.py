@@ -28,18 +28,18 @@ from backend.errors import BackendError
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import NodeReading
-from widgets.cluster.node_page import NodePage
-from widgets.common.cards import EmptyState
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.text import literal
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
-from widgets.library.library_page import LibraryPage
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
+    from app.pages import Pages
     from backend.services.workplace import Services
+    from widgets.cluster.node_page import NodePage
+    from widgets.jobs.job_form import JobForm
+    from widgets.jobs.jobs_page import JobsPage
+    from widgets.library.library_page import LibraryPage
 
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
@@ -78,7 +78,13 @@ def main(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> i
 
 
 class Program(QObject):
-    """Everything that lives as long as the application."""
+    """Everything that lives as long as the application.
+
+    Attributes:
+        is_built: All pages are there; before that the frame stands alone.
+    """
+
+    _first_place = "jobs"
 
     def __init__(
         self, app: QApplication, data_root: Path, catalogue: Path | None, demo_workers: int | None
@@ -90,35 +96,22 @@ class Program(QObject):
         self._services: Services | None = None
         self._settings = Settings(settings_file())
         preferences = self._settings.preferences
-        self._look = Look(app, _choice(preferences.theme))
         self._background = Background(parent=self)
         self._save_soon = QTimer(self)
         self._save_soon.setSingleShot(True)
         self._save_soon.setInterval(_SAVE_AFTER_MS)
         self._save_soon.timeout.connect(self._save_settings)
-
-        self.jobs = JobsPage()
-        self.form = JobForm()
-        self.library = {kind: LibraryPage(kind) for kind in Kind}
-        self.node = NodePage()
-        self._refusal = EmptyState("warning-octagon", "", "", button="Try again")
         self._sets_aside = False
-        self.window = MainWindow(
-            {
-                "jobs": self.jobs,
-                "new-job": self.form,
-                "datasets": self.library[Kind.DATASET],
-                "models": self.library[Kind.MODEL],
-                "loaders": self.library[Kind.LOADER],
-                "nodes": self.node,
-                "refusal": self._refusal,
-            }
-        )
+        self.is_built = False
+
+        self.window = MainWindow()
         self.window.resize(preferences.width, preferences.height)
+        # After the window: each widget that joins a dressed one is dressed by itself.
+        self._look = Look(app, _choice(preferences.theme))
         self.window.setWindowIcon(_mark())
         self.window.side_bar.set_root(_short(data_root))
         self.window.side_bar.set_dark(self._look.is_dark)
-        self.window.go("jobs")
+        self.window.side_bar.choose("jobs")
 
         self.notices = Notices(lambda: self._settings.preferences.tell_finished, parent=self)
         self._tray = QSystemTrayIcon(_mark(), self)
@@ -128,7 +121,45 @@ class Program(QObject):
     def show(self) -> None:
         """The window now, all else right after its first frame."""
         self.window.show()
-        QTimer.singleShot(0, self._open)
+        self._background.run("pages", _import_pages, self._begin_pages, self._refused)
+
+    # The pages.
+
+    def _begin_pages(self, pages: Pages) -> None:
+        self._pages = pages
+        self._building = pages.build()
+        self._build_next()
+
+    @Slot()
+    def _build_next(self) -> None:
+        """One page, then the events that wait, then the next."""
+        found = next(self._building, None)
+        if found is not None:
+            self.window.add_page(*found)
+            if found[0] == self._first_place:
+                self.window.go(self._first_place)
+            QTimer.singleShot(0, self._build_next)
+            return
+        self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
+        self._pages.refusal.pressed.connect(self._open_again)
+        self.is_built = True
+        self._open()
+
+    @property
+    def jobs(self) -> JobsPage:
+        return self._pages.jobs
+
+    @property
+    def form(self) -> JobForm:
+        return self._pages.form
+
+    @property
+    def library(self) -> dict[Kind, LibraryPage]:
+        return self._pages.library
+
+    @property
+    def node(self) -> NodePage:
+        return self._pages.node
 
     @Slot()
     def close(self) -> None:
@@ -152,10 +183,8 @@ class Program(QObject):
         side_bar.job_opened.connect(self._open_job)
         self._look.changed.connect(self._look_changed)
         self.window.resized.connect(self._resized)
-        self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self.notices.told.connect(self._notify)
         self._tray.messageClicked.connect(self._open_newest_notice)
-        self._refusal.pressed.connect(self._open_again)
 
     @Slot()
     def _look_changed(self) -> None:
@@ -201,7 +230,7 @@ class Program(QObject):
         """The data root or the catalogue cannot be used: one sentence, and the way out."""
         self._sets_aside = bool(getattr(error, "is_damaged", False))
         button = "Set it aside and build a new one" if self._sets_aside else "Try again"
-        self._refusal.say("warning-octagon", str(error), error.remedy, button=button)
+        self._pages.refusal.say("warning-octagon", str(error), error.remedy, button=button)
         self.window.go("refusal")
 
     @Slot()
@@ -363,6 +392,13 @@ class Program(QObject):
         copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
         box.addButton(QMessageBox.StandardButton.Close)
         box.exec()
+
+
+def _import_pages() -> Pages:
+    """On a worker: the plots alone take longer to import than the frame to appear."""
+    from app.pages import Pages
+
+    return Pages()
 
 
 def _choice(name: str) -> ThemeChoice:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from PySide6.QtCore import Qt, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QCloseEvent,
@@ -38,13 +36,7 @@ class MainWindow(QMainWindow):
     closing = Signal()
     resized = Signal(int, int)
 
-    def __init__(self, pages: Mapping[str, QWidget]) -> None:
-        """The window.
-
-        Args:
-            pages: Key of a place -> its page. A page whose key is no place ("new-job") is
-                reached from within one.
-        """
+    def __init__(self) -> None:
         super().__init__()
         self.setWindowTitle("Ringmaster")
         self.setMinimumSize(*_SMALLEST)
@@ -52,9 +44,8 @@ class MainWindow(QMainWindow):
         self.side_bar = SideBar()
         self.side_bar.place_chosen.connect(self.go)
         self._stack = QStackedWidget()
-        self._pages = dict(pages)
-        for page in self._pages.values():
-            self._stack.addWidget(page)
+        self._pages: dict[str, QWidget] = {}
+        self._stack.addWidget(QWidget())
         content = QWidget()
         content.setObjectName("window")
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
@@ -69,6 +60,11 @@ class MainWindow(QMainWindow):
         QShortcut(QKeySequence("Alt+Left"), self, self.back)
         QShortcut(QKeySequence("Alt+Right"), self, self.forward)
         QShortcut(QKeySequence("F11"), self, self._toggle_full_screen)
+
+    def add_page(self, key: str, page: QWidget) -> None:
+        """A page, which may be "new-job": no place, but reached from within one."""
+        self._pages[key] = page
+        self._stack.addWidget(page)
 
     @property
     def place(self) -> str:

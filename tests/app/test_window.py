@@ -51,6 +51,7 @@ def open_program(qtbot, qapp, places):
         qtbot.addWidget(program.window)
         program.show()
         opened.append(program)
+        qtbot.waitUntil(lambda: program.is_built, timeout=LONG_MS)
         return program
 
     yield open_it
@@ -172,7 +173,7 @@ def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
     qtbot.waitUntil(lambda: program.window.place == "refusal")
-    qtbot.mouseClick(program._refusal._button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(program._pages.refusal._button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
     kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
     assert [p.read_bytes()[:4] for p in kept] == [b"this"]

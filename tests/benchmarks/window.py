@@ -92,7 +92,7 @@ def report():
     app.quit()
 
 def look():
-    if program.jobs.open_id:
+    if program.is_built and program.jobs.open_id:
         ready.stop()
         QTimer.singleShot(3000, report)
 

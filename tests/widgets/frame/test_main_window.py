@@ -20,7 +20,9 @@ READING = NodeReading(
 
 @pytest.fixture
 def window(qtbot):
-    window = MainWindow({key: QWidget() for key in (*(p.key for p in PLACES), "new-job")})
+    window = MainWindow()
+    for key in (*(place.key for place in PLACES), "new-job"):
+        window.add_page(key, QWidget())
     qtbot.addWidget(window)
     window.resize(1440, 900)
     window.show()

@@ -1,0 +1,47 @@
+"""The pages of the window, built one at a time after its first frame.
+
+They are what makes a window expensive: importing the plots and building the pages takes three
+times as long as all that a person sees in the first moment. So the frame is shown first, this
+module is imported on a worker thread, and `build` gives the GUI thread back after each page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from PySide6.QtWidgets import QWidget
+
+from backend.records.library import Kind
+from widgets.cluster.node_page import NodePage
+from widgets.common.cards import EmptyState
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+from widgets.library.library_page import LibraryPage
+
+_PLACES = {Kind.DATASET: "datasets", Kind.MODEL: "models", Kind.LOADER: "loaders"}
+
+
+@dataclass
+class Pages:
+    """All pages, whole once `build` has come to its end."""
+
+    jobs: JobsPage = field(init=False)
+    form: JobForm = field(init=False)
+    node: NodePage = field(init=False)
+    refusal: EmptyState = field(init=False)
+    library: dict[Kind, LibraryPage] = field(default_factory=dict)
+
+    def build(self) -> Iterator[tuple[str, QWidget]]:
+        """Key of a place and its page, the one that is seen first before the others."""
+        self.jobs = JobsPage()
+        yield "jobs", self.jobs
+        self.refusal = EmptyState("warning-octagon", "", "", button="Try again")
+        yield "refusal", self.refusal
+        self.form = JobForm()
+        yield "new-job", self.form
+        for kind, key in _PLACES.items():
+            self.library[kind] = LibraryPage(kind)
+            yield key, self.library[kind]
+        self.node = NodePage()
+        yield "nodes", self.node
