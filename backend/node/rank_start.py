@@ -7,12 +7,13 @@ because a loader's workers inherit the same log and write into it at the same ti
 
 import sys
 
-del sys.path[0]  # this folder, whose modules are not meant for a rank
+if __name__ == "__main__":
+    del sys.path[0]  # this folder, whose modules are not meant for a rank
 
-import faulthandler  # noqa: E402 - only after the line above
-import os  # noqa: E402
-import runpy  # noqa: E402
-import signal  # noqa: E402
+import faulthandler
+import os
+import runpy
+import signal
 
 DUMP_VARIABLE = "RINGMASTER_DUMP_FD"
 

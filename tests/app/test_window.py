@@ -170,6 +170,22 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     qtbot.waitUntil(lambda: not sweep.tagged(run_tag(seen.id, seen.run)))
 
 
+def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, places):
+    command = [sys.executable, str(ROOT / "main.py"), "--data-root", str(places[0])]
+    window = subprocess.Popen(
+        [*command, "--catalogue", str(places[1])], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        # The window opens the catalogue after its first frame.
+        qtbot.waitUntil(lambda: places[1].exists() or window.poll() is not None, timeout=LONG_MS)
+        assert window.poll() is None, window.stderr.read()
+        window.send_signal(signal.SIGINT)
+        assert window.wait(timeout=60) == 0
+    finally:
+        window.kill()
+        window.communicate()
+
+
 def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open_program, places):
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
