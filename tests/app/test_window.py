@@ -19,17 +19,33 @@ from app.bootstrap import Program
 from backend.node import sweep
 from backend.records.layout import run_tag
 from backend.records.state import JobState
+from backend.services.example import create_example
 from backend.services.workplace import open_services
 from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG_MS = 240_000
 
-HIDDEN_WINDOW = """
+WINDOW_THAT_STARTS_A_JOB = """
 import sys
 from pathlib import Path
-from app.bootstrap import main
-sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) or None))
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from app.bootstrap import Program
+
+app = QApplication(sys.argv[:1])
+program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
+program.show()
+
+def look():
+    if program._services is not None:
+        ready.stop()
+        program._job_controller.start(sys.argv[3])
+
+ready = QTimer()
+ready.timeout.connect(look)
+ready.start(50)
+sys.exit(app.exec())
 """
 
 
@@ -98,20 +114,19 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
         curve = detail.curves.curve("loss")
         return 0 if curve is None else len(curve)
 
-    qtbot.waitUntil(lambda: points() > 100, timeout=LONG_MS)
-    qtbot.waitUntil(lambda: detail.curves.curve("validation/accuracy") is not None)
+    # The whole job takes five seconds on an idle machine: one picture, then Stop.
+    qtbot.waitUntil(lambda: points() > 60, timeout=LONG_MS)
     take_picture(program, "jobs-light")
-    program._look.choose(ThemeChoice.DARK)
-    take_picture(program, "jobs-dark")
-    program._look.choose(ThemeChoice.LIGHT)
-    program.window.resize(1000, 640)
-    take_picture(program, "jobs-1000x640-light")
-    program.window.resize(1440, 900)
-
     assert detail._act.text() == "Stop"
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
     assert detail._act.text() == "Resume"
+    program._look.choose(ThemeChoice.DARK)
+    take_picture(program, "stopped-dark")
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(1000, 640)
+    take_picture(program, "stopped-1000x640-light")
+    program.window.resize(1440, 900)
     stopped_at = points()
     qtbot.waitUntil(lambda: bool(detail._checkpoints))
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
@@ -144,17 +159,18 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
 
 def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, places):
     """F6: kill -9 of the window; reopened, the curve has no gap and Stop works."""
+    services = open_services(*places)
+    raw = services.jobs.clone(create_example(services).id)
+    job = services.jobs.create({**raw, "name": "a long night", "epochs": 400})
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", HIDDEN_WINDOW, *map(str, places), "2"]
-    hidden = subprocess.Popen(command, env=environment)
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
+    window = subprocess.Popen(command, env=environment)
     try:
-        qtbot.waitUntil(places[1].exists, timeout=LONG_MS)
-        services = open_services(*places)
-        qtbot.waitUntil(lambda: any(v.step > 30 for v in services.jobs.list()), timeout=LONG_MS)
+        qtbot.waitUntil(lambda: services.jobs.show(job.id).step > 30, timeout=LONG_MS)
     finally:
-        hidden.send_signal(signal.SIGKILL)
-        hidden.wait()
-    seen = services.jobs.list()[0]
+        window.send_signal(signal.SIGKILL)
+        window.wait()
+    seen = services.jobs.show(job.id)
     services.close()
     program = open_program()
     detail = program.jobs.detail
