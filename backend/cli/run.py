@@ -34,7 +34,7 @@ from backend.records.state import JobState
 if TYPE_CHECKING:
     from backend.records.job_view import JobView
     from backend.records.library import Kind, LibraryItem
-    from backend.records.node import Finding
+    from backend.records.node import Finding, NodeReading
     from backend.services.workplace import Services
 
 OK, FAILED = 0, 1
@@ -260,18 +260,19 @@ def _node_list(services: Services, arguments: argparse.Namespace, as_json: bool)
     print_table(
         ("NAME", "STATE", "CORES", "MEMORY", "GPUS"),
         (
-            (
-                node.name,
-                node.state,
-                str(node.reading.cpu.cores),
-                in_bytes(node.reading.memory_total_bytes),
-                ", ".join(gpu.name for gpu in node.reading.gpus) or node.reading.gpu_message,
-            )
+            (node.name, node.presence.value, *_equipment(node.reading, node.message))
             for node in nodes
         ),
         "There are no nodes.",
     )
     return OK
+
+
+def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str]:
+    if reading is None:
+        return "", "", message
+    gpus = ", ".join(gpu.name for gpu in reading.gpus) or reading.gpu_message
+    return str(reading.cpu.cores), in_bytes(reading.memory_total_bytes), gpus
 
 
 def _node_check(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -287,7 +288,7 @@ def _node_check(services: Services, arguments: argparse.Namespace, as_json: bool
     if as_json:
         print_json(nodes)
     for node in () if as_json else nodes:
-        print_line(f"{node.name}: {node.state}")
+        print_line(f"{node.name}: {node.presence.value}")
         _print_findings(node.findings, as_json=False)
     return OK if all(finding.ok for node in nodes for finding in node.findings) else FAILED
 

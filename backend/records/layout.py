@@ -18,7 +18,8 @@ jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log:
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
-nodes/<id>/                           the agent of the node
+nodes/<name>/node.json                the desktop that adds or sets up the node
+nodes/<name>/info.json, status.json   the agent of the node
 ====================================  ============================================================
 
 Standard library only and Python 3.9: the nodes import this.
@@ -27,7 +28,7 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 RUN_VARIABLE = "RINGMASTER_RUN"
 """Environment variable on every process of a run: ``<job id>/<run>``."""
@@ -62,6 +63,9 @@ class DataRoot:
     @property
     def nodes(self) -> Path:
         return self.path / "nodes"
+
+    def node(self, name: str) -> NodeFolder:
+        return NodeFolder(self.nodes / name)
 
     @property
     def trash(self) -> Path:
@@ -182,6 +186,58 @@ class AttemptFolder:
 
     def rank_error(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.error.json"
+
+
+@dataclass(frozen=True)
+class NodeFolder:
+    """What the data root knows of one node."""
+
+    path: Path
+
+    @property
+    def entry(self) -> Path:
+        return self.path / "node.json"
+
+    @property
+    def info(self) -> Path:
+        return self.path / "info.json"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+
+@dataclass(frozen=True)
+class NodeHome:
+    """The program's own folder on a node, in the home of the user who runs jobs there."""
+
+    path: PurePosixPath
+
+    @property
+    def environments(self) -> PurePosixPath:
+        return self.path / "environments"
+
+    @property
+    def wheels(self) -> PurePosixPath:
+        return self.path / "wheels"
+
+    @property
+    def bundles(self) -> PurePosixPath:
+        return self.path / "bundles"
+
+    @property
+    def ssh(self) -> PurePosixPath:
+        """0700: the cluster's key, known hosts and client settings."""
+        return self.path / "ssh"
+
+    @property
+    def state(self) -> PurePosixPath:
+        """What the agent writes on a node that does not see the data root."""
+        return self.path / "state"
+
+    @property
+    def agent_log(self) -> PurePosixPath:
+        return self.path / "agent.log"
 
 
 def checkpoint_name(epoch: int, step: int) -> str:

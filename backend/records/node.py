@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
+
+from backend.records.cluster import NodeEntry
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,38 @@ class Finding:
     remedy: str = ""
 
 
+class Presence(Enum):
+    """Whether a node can be used at all; how well it is stands in its findings."""
+
+    ONLINE = "ONLINE"
+    OFFLINE = "OFFLINE"
+    NEW = "NEW"
+    """Added, and not set up yet."""
+    OUT_OF_SERVICE = "OUT OF SERVICE"
+
+
 @dataclass(frozen=True)
 class NodeState:
-    """A node as people see it. ``state`` is ONLINE or OFFLINE; findings come when asked for."""
+    """A node as people see it. Findings come when asked for.
+
+    ``reading`` is the last one seen, None when there never was one. ``message`` says why a node is
+    not online ("no news since 14:02"). ``entry`` is None for this computer, which nobody added.
+    """
 
     name: str
-    state: str
-    reading: NodeReading
+    presence: Presence
+    reading: NodeReading | None = None
     findings: tuple[Finding, ...] = ()
+    entry: NodeEntry | None = None
+    message: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints."""
-        reading = self.reading.to_dict()
+        reading = self.reading.to_dict() if self.reading is not None else {"gpus": [], "cpu": None}
         return {
             "name": self.name,
-            "state": self.state,
+            "state": self.presence.value,
+            "message": self.message,
             "findings": [asdict(finding) for finding in self.findings],
             **{key: value for key, value in reading.items() if key not in ("name", "heartbeat")},
         }

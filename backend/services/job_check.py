@@ -20,7 +20,7 @@ from backend.records.checkpoint import Checkpoint
 from backend.records.job import JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
-from backend.records.node import Finding, NodeReading
+from backend.records.node import Finding, NodeReading, Presence
 from backend.records.preview import DataSize
 from backend.records.schedule import learning_rate
 from backend.records.values import Fault, nearest, printable
@@ -129,6 +129,12 @@ class JobChecker:
                 f"there is no node “{printable(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
             )
+        elif node.presence is not Presence.ONLINE or node.reading is None:
+            # Never run smaller in silence: what is chosen is there, or nothing starts.
+            why = f": {node.message}" if node.message else ""
+            checked.fault(
+                f"{name}.node", f"{placement.node} is {node.presence.value.lower()}{why}."
+            )
         elif placement.gpus:
             self._check_gpus(checked, f"{name}.gpus", placement, node.reading)
         else:
@@ -180,9 +186,10 @@ class JobChecker:
         """
         if not config.uses_gpus:
             return
-        nodes = {node.name: node.reading for node in self._nodes.list()}
+        readings = {node.name: node.reading for node in self._nodes.list()}
         for placement in config.placement:
-            for gpu in nodes[placement.node].gpus:
+            reading = readings.get(placement.node)
+            for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid in placement.gpus and gpu.processes:
                     process = gpu.processes[0]
                     raise BackendError(

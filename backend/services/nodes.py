@@ -16,7 +16,7 @@ from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot
-from backend.records.node import Finding, NodeReading, NodeState
+from backend.records.node import Finding, NodeReading, NodeState, Presence
 from backend.records.values import nearest, printable
 
 
@@ -41,7 +41,7 @@ class NodeService:
             return self._probe.read()
 
     def list(self) -> tuple[NodeState, ...]:
-        return (NodeState(THIS_COMPUTER, "ONLINE", self.reading()),)
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()),)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Whether the node can train: two ranks add up a number there, too.

@@ -1,0 +1,77 @@
+"""The nodes of a data root: who was added, and what their agents last wrote.
+
+An agent runs on a machine that other people use too, so what it wrote is read as a stranger's:
+bounded in size, plain in kind, and a file that cannot be used says so and hides nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from backend.errors import BackendError
+from backend.records.cluster import NodeEntry
+from backend.records.files import read_json, replace_json
+from backend.records.layout import DataRoot
+
+
+def entries(root: DataRoot) -> tuple[NodeEntry, ...]:
+    """Every node that was added, by name. An entry that cannot be read is left out."""
+    return tuple(sorted(_readable(root), key=lambda entry: entry.name))
+
+
+def entry(root: DataRoot, name: str) -> NodeEntry | None:
+    return next((one for one in _readable(root) if one.name == name), None)
+
+
+def write_entry(root: DataRoot, one: NodeEntry) -> None:
+    """Keep an entry; the folder is made with it, and open to the agent's user.
+
+    Raises:
+        BackendError: The data root cannot be written.
+    """
+    folder = root.node(one.name)
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        # The agent's user on the node is often another uid than the desktop's.
+        folder.path.chmod(0o777)
+        replace_json(folder.entry, one.to_dict())
+    except OSError as error:
+        raise BackendError(
+            f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
+            "Check that the data root is mounted and that you may write there.",
+        ) from error
+
+
+def remove_entry(root: DataRoot, name: str) -> None:
+    """Move what the data root knows of a node to the trash."""
+    source = root.node(name).path
+    target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    try:
+        target.parent.mkdir(exist_ok=True)
+        shutil.move(source, target)
+    except OSError as error:
+        raise BackendError(
+            f"The node {name} could not be moved to the trash: {error.strerror}."
+        ) from error
+
+
+def _readable(root: DataRoot) -> Iterator[NodeEntry]:
+    try:
+        names = os.listdir(root.nodes)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BackendError(
+            f"The nodes in {root.nodes} cannot be read: {error.strerror}.",
+            "Check that the data root is mounted.",
+        ) from error
+    for name in names:
+        try:
+            found = NodeEntry.from_dict(read_json(root.node(name).entry))
+        except (OSError, ValueError):
+            continue
+        if found.name == name:
+            yield found

@@ -1,0 +1,218 @@
+"""The nodes that people added: how to reach each, what it has, and how setting it up went.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+ENTRY_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class NodeAddress:
+    """Where a node's sshd is, and who goes there. What is empty comes from ``~/.ssh/config``.
+
+    ``identity`` is the path of a private key on the desktop that added the node (another desktop
+    uses its agent or its own keys); ``jump`` is what OpenSSH calls ProxyJump.
+    """
+
+    host: str
+    port: int = 0
+    user: str = ""
+    identity: str = ""
+    jump: str = ""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One address of a node: ``address`` is an IP with its prefix, ``10.77.0.2/24``."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class PythonFound:
+    """A Python on a node. ``venv`` tells whether it can make environments by itself."""
+
+    path: str
+    version: str
+    venv: bool
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a look at a node found, before anything is installed there (``info.json``).
+
+    ``clock_offset_s`` is the node's clock minus the desktop's, None when nobody compared them.
+    ``data_root`` is where the node sees the data root, "" when it does not. ``home`` is the
+    folder in which the program keeps its things on the node.
+    """
+
+    hostname: str
+    system: str
+    machine: str
+    kernel: str
+    user: str
+    home: str
+    glibc: str = ""
+    cpu_model: str = ""
+    cores: int = 1
+    memory_bytes: int = 0
+    home_free_bytes: int | None = None
+    data_root: str = ""
+    data_root_writable: bool = False
+    pythons: tuple[PythonFound, ...] = ()
+    mpirun: str = ""
+    mpi_version: str = ""
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    """Names of the GPUs, in the order of their index."""
+    interfaces: tuple[Interface, ...] = ()
+    clock_offset_s: float | None = None
+    keeps_services: str = ""
+    """What starts the agent again after a reboot: "systemd", "crontab" or "" (nothing)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> NodeFacts:
+        try:
+            values = dict(raw)
+            values["pythons"] = tuple(PythonFound(**one) for one in values.get("pythons", ()))
+            values["interfaces"] = tuple(Interface(**one) for one in values.get("interfaces", ()))
+            values["gpus"] = tuple(str(name) for name in values.get("gpus", ()))
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"facts of a node that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class NodeInstallation:
+    """What set-up left on a node; every path is absolute and the node's own.
+
+    ``environment`` names the recipe of the Python environment: nodes with the same name have the
+    same versions. ``bundle`` is the folder that holds the package ``backend`` there.
+    """
+
+    python: str
+    mpirun: str
+    mpi_version: str
+    environment: str
+    bundle: str
+    ssh_config: str
+    """OpenSSH client file with which mpirun goes from this node to the others."""
+    bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """``nodes/<name>/node.json``: one node, as the desktop that added it wrote it."""
+
+    name: str
+    address: NodeAddress
+    facts: NodeFacts | None = None
+    installation: NodeInstallation | None = None
+    ranks_address: str = ""
+    """The IP, with its prefix, by which the ranks on other nodes reach this one."""
+    in_service: bool = True
+    schema: int = ENTRY_SCHEMA
+
+    @property
+    def is_ready(self) -> bool:
+        return self.installation is not None
+
+    @property
+    def data_root(self) -> str:
+        return self.facts.data_root if self.facts is not None else ""
+
+    def with_facts(self, facts: NodeFacts) -> NodeEntry:
+        return replace(self, facts=facts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> NodeEntry:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        schema = raw.get("schema")
+        if not isinstance(schema, int) or schema > ENTRY_SCHEMA:
+            raise ValueError(
+                f"node of format {schema!r}; this Ringmaster reads up to {ENTRY_SCHEMA}"
+            )
+        try:
+            values = dict(raw)
+            values["address"] = NodeAddress(**values["address"])
+            if values.get("facts") is not None:
+                values["facts"] = NodeFacts.from_dict(values["facts"])
+            if values.get("installation") is not None:
+                values["installation"] = NodeInstallation(**values["installation"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"node that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The key that an sshd showed. ``text`` is what a known-hosts line holds after the name."""
+
+    host: str
+    port: int
+    kind: str
+    text: str
+    fingerprint: str
+    """As ``ssh-keygen -l`` prints it: ``SHA256:…``."""
+
+
+class StepState(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class SetUpStep:
+    """One step of setting up a node, as the window shows it.
+
+    ``sentence`` is the outcome in words ("Python 3.11.2", "was there already"); ``remedy`` says
+    what mends a failure; ``output`` is what the commands of the step printed.
+    """
+
+    title: str
+    state: StepState = StepState.WAITING
+    sentence: str = ""
+    remedy: str = ""
+    output: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """How far setting up one node is. Handed over whole at each change."""
+
+    node: str
+    steps: tuple[SetUpStep, ...] = field(default=())
+
+    @property
+    def is_over(self) -> bool:
+        return self.failed is not None or all(s.state is StepState.DONE for s in self.steps)
+
+    @property
+    def failed(self) -> SetUpStep | None:
+        ended = (StepState.FAILED, StepState.CANCELLED)
+        return next((step for step in self.steps if step.state in ended), None)
