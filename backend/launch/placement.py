@@ -14,18 +14,82 @@ PROCESSES_PER_CORE = 4
 
 
 @dataclass(frozen=True)
+class Site:
+    """Where on a node lies what a run is made of. All paths are the node's own, and absolute.
+
+    mpirun starts the same command everywhere, so the nodes of one run must see it alike.
+    """
+
+    data_root: str
+    python: str
+    code_root: str
+    mpirun: str = ""
+    mpi_version: str = ""
+    ssh_config: str = ""
+
+    @property
+    def mpi_major(self) -> int:
+        return int(self.mpi_version.partition(".")[0] or 5)
+
+
+@dataclass(frozen=True)
 class NodeRoom:
-    """What a node offers: its address, processor cores, and the UUIDs of its GPUs."""
+    """What a node offers: its address, processor cores, and the UUIDs of its GPUs.
+
+    ``addresses`` are all that it has, with their prefix, the one by which others know it first.
+    ``site`` is None when the node was not set up.
+    """
 
     node: str
     host: str
     cores: int
     gpus: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    site: Site | None = None
 
 
-def this_computer(cores: int, gpus: tuple[str, ...] = ()) -> NodeRoom:
+def this_computer(cores: int, gpus: tuple[str, ...] = (), site: Site | None = None) -> NodeRoom:
     # The address and not the name: with names, /etc/hosts decides whether mpirun starts.
-    return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus)
+    return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
+
+
+def one_site(rooms: Sequence[NodeRoom]) -> Site:
+    """What all of ``rooms`` have alike.
+
+    Raises:
+        BackendError: A node was not set up, or two of them differ; the sentence names them.
+    """
+    first = rooms[0]
+    for room in rooms:
+        if room.site is None:
+            raise BackendError(f"{room.node} is not set up.", f"Set up {room.node} first.")
+        if not room.site.data_root:
+            raise BackendError(
+                f"{room.node} does not see the data root.",
+                "Mount it there at the same place as on the other nodes, then check the node.",
+            )
+        for what, of_first, here in _sights(first, room):
+            if of_first != here:
+                raise BackendError(
+                    f"{first.node} and {room.node} cannot train together: {what} is {of_first} "
+                    f"on {first.node} and {here} on {room.node}.",
+                    f"Set up {room.node} again, or choose nodes that are alike.",
+                )
+    assert first.site is not None
+    return first.site
+
+
+def _sights(first: NodeRoom, room: NodeRoom) -> tuple[tuple[str, str, str], ...]:
+    one, other = first.site, room.site
+    assert one is not None
+    assert other is not None
+    return (
+        ("the data root", one.data_root, other.data_root),
+        ("Python", one.python, other.python),
+        ("the program", one.code_root, other.code_root),
+        ("Open MPI", one.mpi_version, other.mpi_version),
+        ("mpirun", one.mpirun, other.mpirun),
+    )
 
 
 def rank_plans(config: JobConfig, rooms: Sequence[NodeRoom]) -> tuple[RankPlan, ...]:

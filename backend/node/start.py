@@ -1,4 +1,4 @@
-"""Starting a supervisor on this computer so that nothing ties it to who starts it."""
+"""Starting a supervisor so that nothing ties it to who starts it, here or on another node."""
 
 from __future__ import annotations
 
@@ -13,34 +13,46 @@ CODE_ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""
 
 
-def start_supervisor(job_folder: JobFolder, run: int, python: str) -> None:
-    """Start the supervisor of a run and return at once; it has no parent that could end it.
+def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...]:
+    """What starts a supervisor and returns at once; it has no parent that could end it.
 
-    The process started here forks and leaves, so that no zombie stays with a window that lives
-    for days, and what ends the window's session or process group does not reach the supervisor.
+    The process forks and leaves, so that no zombie stays with a window that lives for days, and
+    what ends the window's session or process group does not reach the supervisor.
     """
-    attempt = job_folder.attempt(run)
-    command = [python, "-m", "backend.node.supervise", "--job", str(job_folder.path)]
-    with attempt.supervisor_log.open("ab") as log:
-        try:
-            code = subprocess.run(
-                [*command, "--run", str(run), "--detach"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
-                start_new_session=True,
-                timeout=60,
-                check=False,
-            ).returncode
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BackendError(
-                f"The supervisor of run {run} could not be started with {python}: {error}.",
-                "Check that this Python exists and starts.",
-            ) from error
-    if code != 0:
-        raise BackendError(
-            f"The supervisor of run {run} ended at once with code {code}; "
-            f"{attempt.supervisor_log} says why."
+    command = (python, "-m", "backend.node.supervise", "--job", job_folder, "--run", str(run))
+    return (*command, "--detach")
+
+
+def start_supervisor(job_folder: JobFolder, run: int, python: str) -> None:
+    """Start the supervisor of a run on this computer and return at once.
+
+    Raises:
+        BackendError: It did not start.
+    """
+    try:
+        done = subprocess.run(
+            supervisor_command(python, str(job_folder.path), run),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            start_new_session=True,
+            timeout=60,
+            check=False,
         )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BackendError(
+            f"The supervisor of run {run} could not be started with {python}: {error}.",
+            "Check that this Python exists and starts.",
+        ) from error
+    if done.returncode != 0:
+        raise BackendError(
+            f"The supervisor of run {run} ended at once with code {done.returncode}: "
+            f"{last_line(done.stderr)}"
+        )
+
+
+def last_line(output: bytes) -> str:
+    """What a process that failed said last, for a sentence."""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing."

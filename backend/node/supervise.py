@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import identity, linux, mpi, sweep, traces, words
+from backend.node import far_sweep, identity, linux, mpi, sweep, traces, words
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
@@ -51,12 +51,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", type=int, required=True)
     parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
     options = parser.parse_args(arguments)
+    folder = JobFolder(options.job.absolute())
     if options.detach and os.fork():
         return 0
     with suppress(PermissionError):
         os.setsid()
-    Supervisor(JobFolder(options.job.absolute()), options.run).supervise()
+    if options.detach:
+        _let_go(folder.attempt(options.run).supervisor_log)
+    Supervisor(folder, options.run).supervise()
     return 0
+
+
+def _let_go(log: Path) -> None:
+    """Hold nothing of who started this: an SSH session ends only when its pipes are closed."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    words_to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for target, source in ((0, nothing), (1, words_to), (2, words_to)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(words_to)
 
 
 class Supervisor:
@@ -287,8 +300,17 @@ class Supervisor:
         # What dropped its environment fell to this process, as the nearest subreaper.
         leftovers += sweep.end(lambda: sweep.descendants(os.getpid()), 1.0, self._reap)
         traces.remove(self._tag)
+        self._sweep_other_nodes(launch)
         self._collect(launch)
         return tuple(dict.fromkeys(leftovers))
+
+    def _sweep_other_nodes(self, launch: Launch) -> None:
+        """Proof that nothing is left there; a node that does not answer clears up by its guards."""
+        answers = far_sweep.end_elsewhere(launch, self._tag)
+        for node, answer in answers.items():
+            if answer:
+                with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as log:
+                    log.write(f"── after the end, {node}: {answer} ──\n")
 
     def _close(
         self,

@@ -20,7 +20,6 @@ _NOTICED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
     r"signal (?P<number>\d+)"
 )
-_LOST = re.compile(r"(?:lost communication with a remote\s+daemon|Connection to \S+ closed)")
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 
@@ -73,7 +72,7 @@ def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
 
 def _named(error: RankError) -> str:
     """The sentence with the rank it is about; what user code raised does not name it."""
-    if error.rank is None or f"rank {error.rank} " in error.sentence.lower():
+    if error.rank is None or re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
         return error.sentence
     return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
 
@@ -90,6 +89,9 @@ def _first_failure(found: Found) -> RankError:
     noticed = _noticed(found)
     if noticed is not None:
         return noticed
+    lost = _lost_node(found)
+    if lost is not None:
+        return lost
     if found.gave_up:
         return RankError(found.gave_up)
     name = found.launcher
@@ -133,6 +135,25 @@ def _noticed(found: Found) -> RankError | None:
             plan.node,
         )
     return None
+
+
+def _lost_node(found: Found) -> RankError | None:
+    """A node none of whose ranks left a record, while every rank on the others did."""
+    told = {one.rank for one in found.exits}
+    missing = [plan for plan in found.ranks if plan.rank not in told]
+    nodes = {plan.node for plan in missing}
+    if not told or len(nodes) != 1 or {p.node for p in found.ranks if p.rank in told} & nodes:
+        return None
+    *firsts, final = [str(plan.rank) for plan in missing]
+    ranks = f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
+    last = _last_words(found.launcher_log)
+    return RankError(
+        f"{words.place(missing[0].node)} was lost with its {ranks}: it no longer answers"
+        f"{'. mpirun says: ' + last if last else '.'}",
+        missing[0].rank,
+        missing[0].node,
+        found.launcher_log[-4000:],
+    )
 
 
 def _last_words(log: str) -> str:

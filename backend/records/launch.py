@@ -44,6 +44,10 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
     """Content hash of model, dataset, loader, … as pinned (``{"model": "<sha256>"}``)."""
+    python: str = ""
+    """The Python of every rank, on every node."""
+    ssh_config: str = ""
+    """OpenSSH client file on the head node by which it reaches the others; "" on one node."""
     grace_s: float = 30.0
     """After a wish to stop: how long the ranks may go on without news before they are ended."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +74,6 @@ class JobService:
         nodes: NodeService,
         index: Catalogue,
         cache: Path,
-        python: str = sys.executable,
     ) -> None:
         self._root = root
         self._library = library
@@ -83,7 +81,7 @@ class JobService:
         self._sizes = DataSizes(library, cache / "sizes")
         self._cache = cache
         self._history_reader: HistoryReader | None = None
-        self._starter = RunStarter(root, library, nodes, python)
+        self._starter = RunStarter(root, library, nodes)
         self._checker = JobChecker(root, library, nodes)
         self._told: dict[str, tuple[int, JobState]] = {}
 
@@ -121,7 +119,7 @@ class JobService:
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
             rates=rates(config, steps or 100),
-            command=() if checked.faults else self._starter.command(config, "JOB", 1)[0],
+            command=() if checked.faults else self._starter.plan(config, "JOB", 1).argv,
             findings=tuple(checked.findings),
         )
 

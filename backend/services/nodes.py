@@ -7,26 +7,36 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from backend.errors import BackendError
-from backend.launch.placement import NodeRoom, this_computer
+from backend.launch.placement import NodeRoom, Site, this_computer
 from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
+from backend.node.start import CODE_ROOT
 from backend.records.job import THIS_COMPUTER
+from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, NodeState, Presence
 from backend.records.values import nearest, printable
+from backend.services.heads import Head, Heads
 
 
 class NodeService:
     """See `docs/architecture.md`. Every call may run on any thread."""
 
     def __init__(
-        self, root: DataRoot, catalogue: Path | None = None, python: str = sys.executable
+        self,
+        root: DataRoot,
+        catalogue: Path | None = None,
+        python: str = sys.executable,
+        heads: Heads | None = None,
     ) -> None:
         self._root = root
+        self._heads = heads or Heads((), None)
         self._catalogue = catalogue
         self._python = python
         self._probe: Probe | None = None
@@ -65,23 +75,23 @@ class NodeService:
     def rooms(self) -> tuple[NodeRoom, ...]:
         """What the nodes offer a job."""
         reading = self.reading()
-        return (this_computer(reading.cpu.cores, tuple(gpu.uuid for gpu in reading.gpus)),)
+        gpus = tuple(gpu.uuid for gpu in reading.gpus)
+        return (this_computer(reading.cpu.cores, gpus, self._site()),)
 
-    def mpirun(self) -> MpiRun:
-        """The mpirun that starts the ranks.
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
+        """Where the supervisor of a run with these ranks is started."""
+        return self._heads.of(ranks)
 
-        Raises:
-            BackendError: There is none.
-        """
+    def _site(self) -> Site:
         if self._mpirun is None:
             self._mpirun = find_mpirun(self._python)
-        if self._mpirun is None:
-            raise BackendError(
-                "mpirun was not found on this computer.",
-                "main.py doctor says how it is installed; a job of one process needs none, with "
-                "the strategy “alone”.",
-            )
-        return self._mpirun
+        return Site(
+            data_root=str(self._root.path.absolute()),
+            python=self._python,
+            code_root=str(CODE_ROOT),
+            mpirun=self._mpirun.path if self._mpirun is not None else "",
+            mpi_version=self._mpirun.version if self._mpirun is not None else "",
+        )
 
     def _places(self) -> Places:
         return Places(self._root.path, self._catalogue, self._python)

@@ -6,14 +6,17 @@ comes after it: a desktop that dies in between leaves a run that never began.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from backend.datastore import job_files
 from backend.datastore.job_files import JobFile
+from backend.errors import BackendError
 from backend.launch import mpirun
-from backend.launch.placement import rank_plans
-from backend.node.start import CODE_ROOT, start_supervisor
+from backend.launch.network import common_subnet
+from backend.launch.placement import Site, one_site, rank_plans
+from backend.node import words
 from backend.records.files import read_json, replace_json
 from backend.records.job import JobConfig
 from backend.records.launch import Launch, RankPlan
@@ -36,14 +39,20 @@ KINDS = {
 """What the keys of a job file that name a thing of the library name."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """One run, decided: ``site`` is how its nodes see everything, the first of which leads."""
+
+    argv: tuple[str, ...]
+    ranks: tuple[RankPlan, ...]
+    site: Site
+
+
 class RunStarter:
-    def __init__(
-        self, root: DataRoot, library: LibraryService, nodes: NodeService, python: str
-    ) -> None:
+    def __init__(self, root: DataRoot, library: LibraryService, nodes: NodeService) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
-        self._python = python
 
     def start(
         self,
@@ -66,63 +75,101 @@ class RunStarter:
         """
         for key, pin in file.pins.items():
             self._library.verify(KINDS[key], pin)
-        launch = self._launch(folder, file, run, resume_from, start_from)
+        plan = self.plan(file.config, file.id, run)
+        launch = self._launch(file, run, plan, resume_from, start_from)
         status = _first_status(folder, file, run, goes_on=bool(resume_from))
-        if not job_files.claim_run(folder, run):
-            return False
-        if run > 1 and not resume_from:
-            job_files.move_earlier_runs(folder, run)
-        job_files.clear_old_wish(folder, run)
-        replace_json(folder.launch, launch.to_dict())
-        replace_json(folder.status, status.to_dict())
-        start_supervisor(folder, run, self._python)
+        with self._nodes.head(plan.ranks) as head:
+            if not job_files.claim_run(folder, run):
+                return False
+            if run > 1 and not resume_from:
+                job_files.move_earlier_runs(folder, run)
+            job_files.clear_old_wish(folder, run)
+            replace_json(folder.launch, launch.to_dict())
+            replace_json(folder.status, status.to_dict())
+            head.start(folder, run, plan.site)
         return True
 
-    def command(
-        self, config: JobConfig, job_id: str, run: int
-    ) -> tuple[tuple[str, ...], tuple[RankPlan, ...]]:
-        """What the supervisor will execute, and which rank runs where."""
+    def plan(self, config: JobConfig, job_id: str, run: int) -> Plan:
+        """What the supervisor will execute, and which rank runs where.
+
+        Raises:
+            BackendError: The chosen nodes cannot run it, or not together.
+        """
+        chosen = {placement.node for placement in config.placement}
         rooms = self._nodes.rooms()
+        used = [room for room in rooms if room.node in chosen]
+        network = None
+        if len(used) > 1:
+            cidr, hosts = common_subnet({room.node: room.addresses for room in used})
+            rooms = tuple(replace(room, host=hosts.get(room.node, room.host)) for room in rooms)
         ranks = rank_plans(config, rooms)
+        site = one_site(used)
+        if len(used) > 1:
+            network = mpirun.Network(cidr, site.ssh_config)
         # One process by itself needs no mpirun, so it runs where there is none.
-        found = None if config.strategy.name == "alone" else self._nodes.mpirun()
+        if config.strategy.name != "alone" and not site.mpirun:
+            raise BackendError(
+                f"mpirun was not found on {words.place(ranks[0].node)}.",
+                "main.py doctor says how it is installed; a job of one process needs none, with "
+                "the strategy “alone”.",
+            )
         argv = mpirun.command(
             config,
             ranks,
-            job_folder=str(self._root.job(job_id).path.absolute()),
+            job_folder=self._on_site(self._root.job(job_id).path, site),
             run=run,
-            python=self._python,
-            mpirun=found.path if found is not None else "",
-            version=found.major if found is not None else 5,
+            python=site.python,
+            mpirun=site.mpirun,
+            version=site.mpi_major,
             cores={room.node: room.cores for room in rooms},
+            network=network,
         )
-        return argv, ranks
+        return Plan(argv, ranks, site)
+
+    def _on_site(self, path: Path, site: Site) -> str:
+        """A path of ours as the nodes of a run see it.
+
+        Raises:
+            BackendError: They do not see it.
+        """
+        here = self._root.path.absolute()
+        if site.data_root == str(here):
+            return str(path.absolute())
+        try:
+            return str(PurePosixPath(site.data_root, *path.absolute().relative_to(here).parts))
+        except ValueError as error:
+            raise BackendError(
+                f"{path} lies outside of the data root, so the nodes cannot see it.",
+                f"Copy it into {here}.",
+            ) from error
 
     def _launch(
-        self, folder: JobFolder, file: JobFile, run: int, resume_from: str, start_from: str
+        self, file: JobFile, run: int, plan: Plan, resume_from: str, start_from: str
     ) -> Launch:
-        argv, ranks = self.command(file.config, file.id, run)
         content = {
-            key: str(self._library.content(KINDS[key], pin.reference).absolute())
+            key: self._on_site(self._library.content(KINDS[key], pin.reference), plan.site)
             for key, pin in file.pins.items()
         }
+        several = len({rank.node for rank in plan.ranks}) > 1
         return Launch(
             job_id=file.id,
             run=run,
             config=file.config,
-            argv=argv,
-            ranks=ranks,
+            argv=plan.argv,
+            ranks=plan.ranks,
             model_source=content["model"],
             loader_source=content["loader"],
             dataset_files=content["dataset"],
             validation_loader_source=content.get("validation_loader", ""),
             validation_dataset_files=content.get("validation_dataset", ""),
-            resume_from=resume_from,
-            start_from=start_from,
+            resume_from=self._on_site(Path(resume_from), plan.site) if resume_from else "",
+            start_from=self._on_site(Path(start_from), plan.site) if start_from else "",
             environment=mpirun.environment(
-                file.config, job_id=file.id, run=run, code_root=str(CODE_ROOT)
+                file.config, job_id=file.id, run=run, code_root=plan.site.code_root
             ),
             hashes={key: pin.sha256 for key, pin in file.pins.items()},
+            python=plan.site.python,
+            ssh_config=plan.site.ssh_config if several else "",
         )
 
 

@@ -367,8 +367,10 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
     job_id = filled.json("job", "create", job_file(tmp_path, epochs=100_000))["id"]
     services.jobs.start(job_id)
     services.jobs.wait(job_id, until=is_training)
+    # What a shell starts in its background ignores Ctrl+C, and so do its children.
+    command = ["env", "--default-signal=INT", sys.executable, "main.py", *filled.common]
     process = subprocess.Popen(
-        [sys.executable, "main.py", *filled.common, "job", "wait", job_id],
+        [*command, "job", "wait", job_id],
         cwd=CODE_ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

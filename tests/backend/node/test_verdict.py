@@ -34,7 +34,18 @@ def judge(*exits: RankExit, **more: object) -> RunExit:
 def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
     record = judge(ended(0, "finished"), launcher_code=0)
     assert record.state is JobState.ERROR
-    assert record.message.startswith("Rank 1 on gpu2 vanished without a word")
+    assert record.message.startswith("gpu2 was lost with its rank 1: it no longer answers")
+
+
+def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
+    ranks = (
+        *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
+        *(RankPlan(n, n - 2, "gpu2", "10.0.0.2") for n in (2, 3)),
+    )
+    together = tuple(ended(n, "signal", "Ended together.", secondary=True) for n in (0, 1))
+    record = judge(*together, ranks=ranks)
+    assert record.message.startswith("gpu2 was lost with its ranks 2 and 3")
+    assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
 
 
 def test_another_code_of_mpirun_takes_nothing_from_a_run_whose_ranks_all_finished() -> None:
@@ -65,7 +76,8 @@ def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
 
 
 def test_an_echo_is_told_when_there_is_nothing_better() -> None:
-    record = judge(ended(0, "error", "Another rank has gone.", secondary=True))
+    echo = "Another rank has gone."
+    record = judge(*(ended(rank, "error", echo, secondary=True) for rank in (0, 1)))
     assert record.message == "Rank 0 on this computer: Another rank has gone."
 
 

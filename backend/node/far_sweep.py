@@ -1,0 +1,80 @@
+"""Ending what is left of a run on its other nodes, from the head node, when mpirun is gone.
+
+mpirun ends its ranks well as long as it reaches a node, and the guards there end them when it does
+not. What is left can only be a process whose guard was killed; it still carries the run's tag.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from backend.node import sweep
+from backend.records.launch import Launch
+
+_LIMIT_S = 20.0
+_CONNECT_S = 8
+
+
+def end_elsewhere(launch: Launch, tag: str) -> dict[str, str]:
+    """Sweep every node of the run but this one; node -> what is to be said of it, mostly "".
+
+    All nodes at once, and none longer than the limit.
+    """
+    if not launch.ssh_config:
+        return {}
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    head = launch.ranks[0].node
+    code_root = launch.environment.get("PYTHONPATH", "")
+    asked = {}
+    for node, host in hosts.items():
+        if node == head:
+            continue
+        command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
+        # Neither a tag nor these paths holds what a shell would read: both are made by us.
+        command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
+        with suppress(OSError):
+            asked[node] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+    deadline = time.monotonic() + _LIMIT_S
+    return {node: _answer(process, deadline) for node, process in asked.items()}
+
+
+def _answer(process: subprocess.Popen[bytes], deadline: float) -> str:
+    try:
+        output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return "did not answer, so it could not be swept"
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    if process.returncode == 0:
+        return lines[-1] if lines else ""
+    return f"could not be swept: {lines[-1] if lines else f'ssh ended with {process.returncode}'}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """On the other node: end what carries the tag, and print what could not be ended."""
+    tag = arguments[0]
+    found = len(sweep.tagged(tag))
+    if not found:
+        return 0
+    left = sweep.end_tagged(tag, 1.0)
+    numbers = ", ".join(map(str, left))
+    sys.stdout.write(
+        f"processes {numbers} could not be ended" if left else f"ended {found} left processes"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    os.chdir("/")
+    sys.exit(main(sys.argv[1:]))
