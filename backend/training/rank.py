@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -116,7 +117,13 @@ class Rank:
 
             strategy = AllReduce()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        strategy.join(launch.config.stall_limit_s)
+        ahead = threading.Thread(target=_import_ahead, name="imports")
+        ahead.start()
+        try:
+            strategy.join(launch.config.stall_limit_s)
+        finally:
+            # Two threads that import at once can meet a module that is half there.
+            ahead.join()
         self._beat.beat(Phase.SETUP)
         if strategy.world_size != len(launch.ranks):
             raise _torn_apart(strategy.world_size, len(launch.ranks))
@@ -187,6 +194,18 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     elif not launch.config.uses_gpus:
         # A job on processors holds no GPU, not even by a library that looks for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def _import_ahead() -> None:
+    """Import what comes after the ranks have met while they still wait for each other.
+
+    The first optimizer of torch 2.13 imports ``torch._dynamo`` and with it sympy, 1.6 s of a core,
+    and meeting is 1.2 s of native code in which nobody needs the interpreter.
+    """
+    # What is missing there, or broken, is told by who needs it.
+    with contextlib.suppress(ImportError):
+
+        import backend.training.loop  # noqa: F401
 
 
 def threads_per_rank() -> int:
