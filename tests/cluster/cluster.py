@@ -66,7 +66,7 @@ class Cluster:
         self.slot = Slot(-1)
 
     def __enter__(self) -> Cluster:
-        _check_rights()
+        check_rights()
         root = image.provide(self._progress)
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
@@ -202,7 +202,7 @@ class Cluster:
                 pass
 
 
-def _check_rights() -> None:
+def check_rights() -> None:
     """Refuse early, with the kernel's own word."""
     if os.geteuid() != 0:
         raise ClusterError(
