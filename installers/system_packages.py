@@ -28,6 +28,12 @@ def _loads(soname: str) -> bool:
     return True
 
 
+def _has_tool(name: str) -> bool:
+    # Where programs for root lie is not in everybody's PATH.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    return shutil.which(name, path=path) is not None
+
+
 def _has_font(pattern: str) -> bool:
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     folders = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), data / "fonts")
@@ -87,7 +93,24 @@ FONTS = (
     Need("fonts-jetbrains-mono", "*JetBrainsMono*", _has_font),
 )
 
-LIBRARIES: dict[str, tuple[Need, ...]] = {"headless": (), "window": QT + WINDOW, "test": QT}
+# The test cluster: namespaces, disks in files, and a Debian for its nodes.
+CLUSTER = (
+    Need("debootstrap", "debootstrap", _has_tool),
+    Need(
+        "debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", os.path.exists
+    ),
+    Need("e2fsprogs", "mkfs.ext4", _has_tool),
+    Need("iproute2", "ip", _has_tool),
+    Need("mount", "losetup", _has_tool),
+    Need("openssh-client", "ssh", _has_tool),
+    Need("util-linux", "nsenter", _has_tool),
+)
+
+LIBRARIES: dict[str, tuple[Need, ...]] = {
+    "headless": (),
+    "window": QT + WINDOW,
+    "test": QT + CLUSTER,
+}
 
 
 def missing(needs: Sequence[Need]) -> list[str]:

@@ -1,0 +1,57 @@
+"""Programs that the test cluster runs on this machine, each within a time limit."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+LIMIT_S = 30.0
+_LOOK_INTERVAL_S = 0.005
+
+
+class ClusterError(Exception):
+    """The test cluster cannot be had, or does not do what it was told; str() says why."""
+
+
+def call(*argv: str | Path, input: str = "", limit_s: float = LIMIT_S) -> str:
+    """What a program printed.
+
+    Raises:
+        ClusterError: It failed, with what it complained of, or did not end in time.
+    """
+    command = [str(part) for part in argv]
+    try:
+        ended = subprocess.run(
+            command, input=input, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"{' '.join(command)} did not end within {limit_s:.0f} s") from error
+    except FileNotFoundError as error:
+        raise ClusterError(f"{command[0]} is not installed; ./installers/test does that") from error
+    if ended.returncode:
+        complaint = ended.stderr.strip() or f"it ended with code {ended.returncode}"
+        raise ClusterError(f"{' '.join(command)}: {complaint}")
+    return ended.stdout
+
+
+def ip(lines: Sequence[str], namespace: str = "") -> None:
+    """Hand several commands to one ip(8), in a network namespace if one is named."""
+    where = ("-n", namespace) if namespace else ()
+    call("ip", *where, "-batch", "-", input="\n".join(lines) + "\n")
+
+
+def wait_for(
+    fact: Callable[[], bool], what: str, limit_s: float = LIMIT_S, hint: Callable[[], str] = str
+) -> None:
+    """Look until it is so.
+
+    Raises:
+        ClusterError: It is not so within the limit: ``what``, and what ``hint`` knows of it.
+    """
+    end = time.monotonic() + limit_s
+    while not fact():
+        if time.monotonic() > end:
+            raise ClusterError(f"{what} within {limit_s:.0f} s. {hint()}".strip())
+        time.sleep(_LOOK_INTERVAL_S)

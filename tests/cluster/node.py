@@ -1,0 +1,332 @@
+"""One machine of the test cluster: namespaces, a disk, an sshd, and what can befall it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import image
+from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
+from tests.cluster.slot import Slot, end_processes, loops_below, processes_in
+
+DATA_ROOT = "/srv/data"
+_START = Path(__file__).with_name("node_start.sh")
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a node. ``pid`` is the node's own number, ``host_pid`` this machine's."""
+
+    pid: int
+    host_pid: int
+    uid: int
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a node is made from.
+
+    ``folder`` holds its disk, the log of its starts, and under ``identity`` the files that are its
+    own; ``index`` counts from 1 and gives its address.  A bare node has python3 and nothing beside.
+    """
+
+    name: str
+    index: int
+    folder: Path
+    image: Path
+    share: Path
+    bare: bool
+
+
+class Node:
+    """A machine that can be used, and broken.
+
+    Every method returns when its effect is there, and raises `ClusterError` when it does not come.
+    """
+
+    def __init__(self, slot: Slot, plan: Plan) -> None:
+        self.name = plan.name
+        self.address = str(slot.subnet[plan.index + 1])
+        self._slot = slot
+        self._plan = plan
+        self._namespace = slot.namespace(plan.name)
+        self._link = slot.link("n", plan.index)
+        self._log = plan.folder / "start.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._init = 0
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name} {self.address}>"
+
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def boot(self) -> None:
+        """Switch it on; its sshd answers when this returns."""
+        if self.is_on:
+            raise ClusterError(f"{self.name} is on already")
+        self._plug_in()
+        now = (time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC)
+        up, monotonic = (int(time.clock_gettime(clock)) for clock in now)
+        names = ("--pid", "--mount", "--uts", "--ipc", "--cgroup", "--time")
+        lacks = image.VENV_PACKAGES if self._plan.bare else ()
+        argv: list[str | Path] = ["nsenter", f"--net=/run/netns/{self._namespace}"]
+        argv += ["unshare", "--fork", "--kill-child=KILL", *names, "--propagation", "slave"]
+        argv += [f"--boottime=-{up}", f"--monotonic=-{monotonic}", "/bin/sh", _START, self.name]
+        argv += [str(uuid.uuid4()), self._plan.folder, self._plan.image, *lacks]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_for_sshd()
+        (self._init,) = (p.host_pid for p in self.processes() if p.pid == 1)
+
+    def power_off(self) -> None:
+        """Take its power away: nothing is closed, nobody is told. Its disk stays."""
+        self._pull_cable()
+        self._end()
+
+    def shut_down(self) -> None:
+        """Switch it off in order: processes are asked to end, connections are closed."""
+        own = {1, *(p.pid for p in self.processes() if p.argv == ("sleep", "infinity"))}
+        asked = [p for p in self.processes() if p.pid not in own]
+        for process in asked:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.host_pid, signal.SIGTERM)
+        with contextlib.suppress(ClusterError):
+            wait_for(lambda: not set(asked) & set(self.processes()), "It did not end", _GRACE_S)
+        end_processes(self._namespace)
+        self._pull_cable()
+        self._end()
+
+    def reboot(self) -> None:
+        """In order: `shut_down`, then `boot`. For a loss of power: `power_off`, then `boot`."""
+        self.shut_down()
+        self.boot()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        user: str = image.USER,
+        *,
+        input: str = "",
+        limit_s: float = LIMIT_S,
+    ) -> subprocess.CompletedProcess[str]:
+        """Execute a program there, in the user's home, without sshd or network.
+
+        It is ended after ``limit_s`` with the exit code 124.
+        """
+        spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time")
+        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
+        home = "/root" if user == "root" else f"/home/{user}"
+        enter = ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
+        return subprocess.run(
+            [*enter, "timeout", "--kill-after=1", str(limit_s), *argv],
+            input=input,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s + LIMIT_S,
+            check=False,
+        )
+
+    def read(self, path: str) -> str:
+        """A file's text, as root."""
+        return self._must("cat", path)
+
+    def processes(self) -> list[Process]:
+        """All that runs there, PID 1 with its sleep included."""
+        found = []
+        for host_pid in processes_in(self._namespace):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                folder = Path("/proc", str(host_pid))
+                lines = (folder / "status").read_text().splitlines()
+                status = dict(line.split(":", 1) for line in lines)
+                ids = status["NSpid"].split()
+                if len(ids) > 1:  # otherwise it is the desktop's end of something that runs there
+                    words = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
+                    uid = int(status["Uid"].split()[0])
+                    found.append(Process(int(ids[-1]), host_pid, uid, tuple(words)))
+        return sorted(found, key=lambda process: process.pid)
+
+    def cut(self) -> None:
+        """Pull its network cable."""
+        ip([f"link set {self._link} down"])
+
+    def mend(self) -> None:
+        """Plug the cable in again."""
+        ip([f"link set {self._link} up"])
+        state = Path("/sys/class/net", self._link, "operstate")
+        wait_for(lambda: state.read_text() == "up\n", f"{self.name} got no carrier")
+
+    def stop_sshd(self) -> None:
+        """No new connection is taken; those that are open stay, as with ``systemctl stop ssh``."""
+        self._must("sh", "-c", "kill $(cat /run/sshd.pid)")
+        wait_for(lambda: self._banner() == b"", f"sshd of {self.name} did not stop")
+
+    def start_sshd(self) -> None:
+        self._must("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
+        self._wait_for_sshd()
+
+    def fill_disk(self) -> None:
+        """Leave not one byte for anybody on its disk."""
+        fill = (
+            "fallocate -l $(($(stat -f -c '%a * %S' /var))) /var/full;"
+            " cat /dev/zero >>/var/full; true"
+        )
+        self._must("sh", "-c", fill)
+
+    def free_disk(self) -> None:
+        self._must("rm", "-f", "/var/full")
+
+    def unmount_share(self) -> None:
+        """Take the data root away under whatever uses it: an empty folder is left."""
+        call("umount", "--lazy", self._mount_point)
+
+    def mount_share(self) -> None:
+        self._mount_point.mkdir(exist_ok=True)
+        call("mount", "--bind", self._plan.share, self._mount_point)
+
+    def add_docker_bridge(self) -> None:
+        """A second interface with the address that Docker gives itself on every machine.
+
+        It lasts until the next boot.
+        """
+        ip(
+            [
+                "link add docker0 type bridge",
+                "link add vethdocker type veth peer name vethinner",
+                "link set vethdocker master docker0",
+                "link set vethdocker up",
+                "link set vethinner up",
+                "address add 172.17.0.1/16 dev docker0",
+                "link set docker0 up",
+            ],
+            self._namespace,
+        )
+
+    def remove_docker_bridge(self) -> None:
+        ip(["link delete docker0", "link delete vethdocker"], self._namespace)
+
+    def reap(self) -> None:
+        """See it gone, after the cluster was taken down."""
+        if self._process is not None:
+            self._process.wait(LIMIT_S)
+
+    def heal(self, before: Collection[Process] | None = None) -> None:
+        """Make it whole again, whatever its methods have done to it.
+
+        With ``before``, processes of people that are not among these are ended.
+        """
+        if not self.is_on:
+            self.boot()
+        if before is not None:
+            wait_for(lambda: not self._end_newer(before), f"A process on {self.name} does not end")
+        self.mend()
+        if not self._banner():
+            self.start_sshd()
+        self.free_disk()
+        if not self._mount_point.is_mount():
+            self.mount_share()
+        if "docker0" in call("ip", "-n", self._namespace, "-brief", "link"):
+            self.remove_docker_bridge()
+
+    def make_disk(self, size_bytes: int) -> None:
+        """A new, empty disk; the file grows with what is written."""
+        disk = self._plan.folder / "disk.ext4"
+        make_file_system(disk, size_bytes)
+        (self._plan.folder / "disk").mkdir(exist_ok=True)
+
+    @property
+    def _mount_point(self) -> Path:
+        return self._plan.folder / "srv" / Path(DATA_ROOT).name
+
+    def _plug_in(self) -> None:
+        """A network card in a namespace of its own, its cable in the bridge."""
+        call("ip", "netns", "add", self._namespace)
+        mac = self._slot.mac(self._plan.index)
+        ip(
+            [
+                f"link add {self._link} type veth"
+                f" peer name eth0 address {mac} netns {self._namespace}",
+                f"link set {self._link} master {self._slot.bridge}",
+                f"link set {self._link} up",
+            ]
+        )
+        prefix = self._slot.subnet.prefixlen
+        ip(
+            ["link set lo up", f"address add {self.address}/{prefix} dev eth0", "link set eth0 up"],
+            self._namespace,
+        )
+
+    def _end_newer(self, before: Collection[Process]) -> list[Process]:
+        older = {process.host_pid for process in before}
+        newer = [p for p in self.processes() if p.uid and p.host_pid not in older]
+        for process in newer:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.host_pid, signal.SIGKILL)
+        return newer
+
+    def _pull_cable(self) -> None:
+        # A namespace's links go some time after it; the next start must not meet this one.
+        ip([f"link delete {self._link}"])
+
+    def _end(self) -> None:
+        assert self._process is not None
+        end_processes(self._namespace)
+        call("ip", "netns", "delete", self._namespace)
+        self._process.wait(LIMIT_S)
+        folder = self._plan.folder
+        wait_for(lambda: not loops_below(folder), f"The disk of {self.name} is still mounted")
+
+    def _wait_for_sshd(self) -> None:
+        def answers() -> bool:
+            if not self.is_on:
+                raise ClusterError(f"{self.name} did not start: {self._log.read_text()}")
+            return self._banner().startswith(b"SSH-2.0")
+
+        wait_for(answers, f"{self.name} did not answer", hint=self._log.read_text)
+
+    def _banner(self) -> bytes:
+        """The first words of its sshd, b"" when it has none."""
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((self.address, 22), timeout=1.0) as connection,
+        ):
+            return connection.recv(64)
+        return b""
+
+    def _must(self, *argv: str) -> str:
+        ended = self.run(argv, user="root")
+        if ended.returncode:
+            raise ClusterError(f"{' '.join(argv)} on {self.name}: {ended.stderr.strip()}")
+        return ended.stdout
+
+
+def make_file_system(file: Path, size_bytes: int) -> None:
+    """An empty ext4 in a sparse file.
+
+    It has no journal: what a node loses with its power is its processes, never the page cache,
+    which is this machine's; and a journal takes 70 MB of the real disk.
+    """
+    file.unlink(missing_ok=True)
+    with file.open("wb") as fresh:
+        fresh.truncate(size_bytes)
+    call("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "nodiscard", file)
+    shutil.chown(file, "root")

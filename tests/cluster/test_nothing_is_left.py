@@ -1,0 +1,161 @@
+"""A cluster takes of this machine only what it gives back, however its owner ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster, check_rights
+from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.slot import Slot, loops_below, mounts_below
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAM = """
+    import sys
+    from pathlib import Path
+    from tests.cluster.cluster import Cluster
+
+    with Cluster(Path(sys.argv[1]), nodes=("solo",)) as cluster:
+        cluster["solo"].run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
+        print(cluster.slot.number, flush=True)
+        sys.stdin.read()
+"""
+
+
+def traces(slot: Slot, folder: Path) -> list[str]:
+    """All that is there of a cluster: links, namespaces, mounts, loop devices, processes, disks."""
+    found = [*slot.links(), *slot.namespaces(), *mounts_below(folder), *loops_below(folder)]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if os.fsencode(folder) in words and int(process.name) != os.getpid():
+            found.append(f"process {process.name}")
+    return found + [str(disk) for disk in folder.rglob("*.ext4")]
+
+
+@contextmanager
+def other_run(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Slot]]:
+    """Another test run with a cluster of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(folder)],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        yield program, Slot(int(program.stdout.readline()))
+
+
+def is_released(slot: Slot) -> bool:
+    """Nobody holds the slot, neither owner nor guard."""
+    with slot.lock.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def guard_of(program: subprocess.Popen[str]) -> int:
+    children = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(program.pid)],
+        capture_output=True,
+        text=True,
+        timeout=10.0,
+        check=True,
+    ).stdout
+    (guard,) = (line for line in children.splitlines() if "tests.cluster.slot" in line)
+    return int(guard.split()[0])
+
+
+def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with Cluster(tmp_path, nodes=("solo",)) as other:
+        assert other.slot != cluster.slot
+        assert other.ssh("solo", "hostname").stdout == "solo\n"
+        there = " ".join(traces(other.slot, tmp_path))
+        for thing in (other.slot.bridge, "-solo", "share", "/dev/loop", "process", "disk.ext4"):
+            assert thing in there
+    assert traces(other.slot, tmp_path) == []
+    assert is_released(other.slot)
+    assert cluster.ssh("node1", "hostname").stdout == "node1\n"
+
+
+def test_a_test_that_fails_inside_leaves_nothing(tmp_path: Path) -> None:
+    def fail(cluster: Cluster) -> None:
+        cluster["solo"].power_off()
+        raise ZeroDivisionError
+
+    other = Cluster(tmp_path, nodes=("solo",))
+    with pytest.raises(ZeroDivisionError), other:
+        fail(other)
+    assert traces(other.slot, tmp_path) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
+    with other_run(tmp_path) as (program, slot):
+        assert len(traces(slot, tmp_path)) > 5
+        program.send_signal(end)
+        program.wait(30.0)
+    wait_for(lambda: is_released(slot), "The guard did not end")
+    assert traces(slot, tmp_path) == []
+
+
+def test_what_a_run_left_whose_guard_died_too_goes_at_the_next_start(tmp_path: Path) -> None:
+    with other_run(tmp_path / "killed") as (program, slot):
+        os.kill(guard_of(program), signal.SIGKILL)
+        program.kill()
+        program.wait(30.0)
+    assert len(traces(slot, tmp_path / "killed")) > 5
+    with Cluster(tmp_path / "next", nodes=("solo",)) as other:
+        assert other.slot == slot
+        assert other.ssh("solo", "hostname").stdout == "solo\n"
+    assert traces(slot, tmp_path / "killed") == []
+
+
+def test_a_start_that_fails_half_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "start.sh"
+    broken.write_text("echo the kernel has no overlay >&2; exit 1\n")
+    monkeypatch.setattr("tests.cluster.node._START", broken)
+    other = Cluster(tmp_path / "cluster", nodes=("solo",))
+    with pytest.raises(ClusterError, match="solo did not start: the kernel has no overlay"), other:
+        pass
+    assert traces(other.slot, tmp_path / "cluster") == []
+
+
+def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="run the tests as root"):
+        check_rights()
+
+
+def test_a_kernel_that_refuses_namespaces_is_quoted() -> None:
+    program = "from tests.cluster.cluster import check_rights; check_rights()"
+    ended = subprocess.run(
+        ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "This kernel refuses the test cluster its namespaces" in ended.stderr
+    assert "Operation not permitted" in ended.stderr

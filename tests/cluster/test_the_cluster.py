@@ -1,0 +1,229 @@
+"""What other tests rely on: the nodes are machines, and break as machines do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.commands import wait_for
+from tests.cluster.node import Node
+
+SILENCE_S = 0.5
+
+
+def connection_to(node: Node) -> socket.socket:
+    """An open connection to its sshd, whose banner was read."""
+    connection = socket.create_connection((node.address, 22), timeout=5.0)
+    assert connection.recv(64).startswith(b"SSH-2.0")
+    connection.settimeout(SILENCE_S)
+    return connection
+
+
+def boot_id(node: Node) -> str:
+    return node.read("/proc/sys/kernel/random/boot_id")
+
+
+def test_the_desktops_key_opens_every_node_and_each_shows_its_own_host_key(
+    cluster: Cluster,
+) -> None:
+    for name, node in cluster.nodes.items():
+        answer = cluster.ssh(name, "sh", "-c", "hostname; id -un; pwd")
+        assert answer.stdout.split() == [name, "lab", "/home/lab"], answer.stderr
+        assert node.address == cluster.address_of(name)
+    assert len({line.split()[2] for line in cluster.known_hosts}) == len(cluster.nodes) == 3
+
+
+def test_a_node_that_shows_another_key_is_refused(cluster: Cluster) -> None:
+    known = cluster.known_hosts_file.read_text()
+    one, other = (line.split()[2] for line in cluster.known_hosts[:2])
+    cluster.known_hosts_file.write_text(known.replace(one, other))
+    try:
+        answer = cluster.ssh("node1", "true")
+    finally:
+        cluster.known_hosts_file.write_text(known)
+    assert answer.returncode == 255
+    assert "Host key verification failed" in answer.stderr
+
+
+def test_root_may_not_log_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "user", "root")
+    answer = cluster.ssh("node1", "true")
+    assert answer.returncode == 255
+    assert "Permission denied (publickey)" in answer.stderr
+
+
+def test_each_node_is_a_machine_of_its_own(cluster: Cluster) -> None:
+    here = Path("/proc/sys/kernel/random/boot_id").read_text()
+    nodes = cluster.nodes.values()
+    assert len({here, *map(boot_id, nodes)}) == 4
+    assert len({node.read("/etc/machine-id") for node in nodes}) == 3
+    assert {node.read("/proc/sys/kernel/hostname").strip() for node in nodes} == set(cluster.nodes)
+    for node in nodes:
+        assert [p.argv[0] for p in node.processes() if p.pid == 1] == ["/bin/sh"]
+        assert int(node.run(["sh", "-c", "echo $$"]).stdout) < 10_000
+        seen = node.run(["ps", "-e", "-o", "pid="]).stdout.split()
+        assert {str(process.pid) for process in node.processes()} <= set(seen)
+        assert float(node.read("/proc/uptime").split()[0]) < 3600.0
+
+
+def test_nodes_reach_each_other_and_nobody_else(cluster: Cluster) -> None:
+    greet = (
+        "import socket, sys; print(socket.create_connection((sys.argv[1], 22)).recv(8).decode())"
+    )
+    peers = [cluster.address_of("node2"), cluster.address_of("node3"), "node2"]
+    for peer in peers:
+        assert cluster["node1"].run(["python3", "-c", greet, peer]).stdout == "SSH-2.0-\n"
+    routes = cluster["node1"].run(["ip", "-brief", "route"]).stdout.splitlines()
+    assert [route.split()[0] for route in routes] == [cluster.subnet]
+
+
+def test_only_the_bare_node_cannot_make_environments(cluster: Cluster) -> None:
+    look = ["python3", "-c", "import ensurepip"]
+    codes = {name: node.run(look).returncode for name, node in cluster.nodes.items()}
+    assert codes == {"node1": 0, "node2": 0, "node3": 1}
+    assert cluster["node1"].run(["python3", "-m", "venv", "try"]).returncode == 0
+    assert cluster["node3"].run(["python3", "-c", "print(1)"]).stdout == "1\n"
+
+
+def test_a_node_has_what_ranks_need(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        free = "import os; s = os.statvfs('/home/lab'); print(s.f_bavail * s.f_frsize)"
+        assert int(node.run(["python3", "-c", free]).stdout) > 7_000_000_000
+        for folder in ("/tmp", "/dev/shm"):
+            written = node.run(["sh", "-c", f"echo 1 >{folder}/x && cat {folder}/x; rm {folder}/x"])
+            assert written.stdout == "1\n", written.stderr
+
+
+def test_orphans_are_taken_in(cluster: Cluster) -> None:
+    node = cluster["node1"]
+    node.run(["sh", "-c", "(sh -c 'sleep 0.05' &) ; true"])
+    wait_for(lambda: not [p for p in node.processes() if p.uid], "The orphan stays", 5.0)
+
+
+def test_a_cut_node_is_silent_and_comes_back_with_its_connections(cluster: Cluster) -> None:
+    node = cluster["node2"]
+    with connection_to(node) as connection:
+        node.cut()
+        with pytest.raises(OSError, match=r"timed out|No route"):
+            socket.create_connection((node.address, 22), timeout=SILENCE_S)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        assert boot_id(node)
+        node.mend()
+        connection.sendall(b"SSH-2.0-test\r\n")
+        connection.settimeout(30.0)
+        assert connection.recv(1)
+    assert cluster.ssh("node2", "true").returncode == 0
+
+
+def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
+    cluster: Cluster,
+) -> None:
+    node = cluster["node2"]
+    before = boot_id(node)
+    assert node.run(["sh", "-c", "echo kept >kept; echo gone >/tmp/gone"]).returncode == 0
+    with connection_to(node) as connection:
+        node.shut_down()
+        assert connection.recv(1) == b""
+    assert not node.is_on
+    node.boot()
+    assert cluster.ssh("node2", "cat", "kept", "/tmp/gone").stdout == "kept\n"
+    assert boot_id(node) != before
+    assert float(node.read("/proc/uptime").split()[0]) < 30.0
+
+
+def test_a_loss_of_power_closes_nothing(cluster: Cluster) -> None:
+    node = cluster["node2"]
+    node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
+    (asleep,) = (p for p in node.processes() if p.argv == ("sleep", "1000"))
+    with connection_to(node) as connection:
+        node.power_off()
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+    assert not Path("/proc", str(asleep.host_pid)).exists()
+    node.boot()
+    assert cluster.ssh("node2", "hostname").stdout == "node2\n"
+
+
+def test_a_full_disk_takes_not_one_byte(cluster: Cluster) -> None:
+    node = cluster["node1"]
+    node.fill_disk()
+    answer = cluster.ssh("node1", "cp", "/etc/hostname", "file")
+    assert "No space left on device" in answer.stderr
+    assert cluster["node2"].run(["sh", "-c", "echo text >file"]).returncode == 0
+    node.free_disk()
+    assert cluster.ssh("node1", "sh", "-c", "echo text >file && cat file").stdout == "text\n"
+
+
+def test_the_share_is_seen_by_all_and_can_go(cluster: Cluster) -> None:
+    assert cluster.share.is_mount()
+    (cluster.share / "from-desktop").write_text("desktop")
+    for name in cluster.nodes:
+        path = f"{cluster.data_root}/from-{name}"
+        written = f"cat {cluster.data_root}/from-desktop; echo {name} >{path}"
+        assert cluster.ssh(name, "sh", "-c", written).stdout == "desktop"
+        assert (cluster.share / f"from-{name}").read_text() == f"{name}\n"
+    node = cluster["node1"]
+    node.unmount_share()
+    assert node.run(["ls", "-A", cluster.data_root]).stdout == ""
+    assert "from-node1" in cluster["node2"].run(["ls", cluster.data_root]).stdout
+    node.mount_share()
+    assert "from-node2" in node.run(["ls", cluster.data_root]).stdout
+
+
+def test_a_share_goes_under_those_who_use_it(cluster: Cluster) -> None:
+    node = cluster["node1"]
+    with subprocess.Popen(
+        ["ssh", *cluster.ssh_options, cluster.target("node1"), f"cat >{cluster.data_root}/open"],
+        stdin=subprocess.PIPE,
+    ) as writer:
+        wait_for((cluster.share / "open").exists, "Nothing was opened")
+        node.unmount_share()
+        assert node.run(["ls", "-A", cluster.data_root]).stdout == ""
+        writer.communicate(b"still", timeout=10.0)
+    assert (cluster.share / "open").read_text() == "still"
+
+
+def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) -> None:
+    node = cluster["node1"]
+    with subprocess.Popen(
+        ["ssh", *cluster.ssh_options, cluster.target("node1"), "cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as session:
+        wait_for(lambda: any(p.argv == ("cat",) for p in node.processes()), "No session came")
+        node.stop_sshd()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((node.address, 22), timeout=5.0)
+        assert session.communicate(b"alive", timeout=10.0)[0] == b"alive"
+    node.start_sshd()
+    assert cluster.ssh("node1", "true").returncode == 0
+
+
+def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.add_docker_bridge()
+        told = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
+        assert told.split() == ["docker0", "UP", "172.17.0.1/16"]
+    cluster.heal()
+    assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
+
+
+def test_healing_ends_what_a_test_left_and_mends_what_it_broke(cluster: Cluster) -> None:
+    node, other = cluster["node1"], cluster["node2"]
+    before = set(node.processes())
+    node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
+    node.fill_disk()
+    node.unmount_share()
+    node.stop_sshd()
+    node.cut()
+    other.power_off()
+    cluster.heal(before)
+    assert {p.argv for p in node.processes()} == {p.argv for p in before}
+    assert cluster.ssh("node1", "sh", "-c", "echo text >file && cat file").stdout == "text\n"
+    assert node.run(["test", "-w", cluster.data_root]).returncode == 0
+    assert cluster.ssh("node2", "hostname").stdout == "node2\n"
