@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from backend.records.cluster import NodeEntry
+from backend.records.status import ProcessIdentity
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,34 @@ class NodeReading:
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise ValueError(f"node reading that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A process of a run that is over. ``why`` says so; ``run_tag`` is ``<job id>/<run>``."""
+
+    process: ProcessIdentity
+    user: str
+    command: str
+    age_s: float
+    memory_bytes: int
+    run_tag: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Orphan:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`.
+        """
+        try:
+            return cls(**{**raw, "process": ProcessIdentity.from_dict(raw["process"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"orphan that cannot be used: {error}") from error
 
 
 @dataclass(frozen=True)
