@@ -15,32 +15,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 
 from backend.errors import BackendError
-from backend.node import identity, sweep, traces
-from backend.node.supervise import final_status
-from backend.node.verdict import Found, run_exit
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder, run_tag
+from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
+from backend.records.files import read_json
+from backend.records.layout import JobFolder
 from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.status import ProcessIdentity, RunExit, RunStatus
 from backend.records.stop import wish_to_stop
 
 DOUBT_AFTER_S = 30.0
 START_LIMIT_S = 120.0
 """A supervisor leaves its record within a second of its start, or it never started."""
-
-
-class Supervision(Enum):
-    """What this computer can say about the supervisor of a run."""
-
-    NOT_SEEN = "not seen"
-    ALIVE = "alive"
-    GONE = "gone"
-    REBOOTED = "rebooted"
-    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True)
@@ -104,10 +90,8 @@ def judge(evidence: Evidence) -> RunState:
 
 
 def _unrecorded(evidence: Evidence) -> str:
-    if evidence.supervision is Supervision.REBOOTED:
-        return "The computer was restarted while the run was under way."
-    if evidence.supervision is Supervision.GONE:
-        return "The supervisor of the run ended without a record; what was left of the run is gone."
+    if evidence.supervision in ENDED_UNRECORDED:
+        return ENDED_UNRECORDED[evidence.supervision]
     if evidence.supervision is Supervision.NOT_SEEN and evidence.claimed_s > START_LIMIT_S:
         return f"The run did not start within {START_LIMIT_S:.0f} s."
     return ""
@@ -230,13 +214,7 @@ class RunStateReader:
         except (OSError, ValueError, KeyError, TypeError) as error:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
             return Supervision.ELSEWHERE
-        if not identity.is_here(supervisor):
-            return Supervision.ELSEWHERE
-        if identity.is_alive(supervisor):
-            return Supervision.ALIVE
-        if supervisor.boot_id != identity.boot_id():
-            return Supervision.REBOOTED
-        return Supervision.GONE
+        return supervision_of(supervisor)
 
     def _claimed_s(self, run: int, now: float) -> float:
         """Age of the claim, by this reader's clock or by the share's, never by a mix of two."""
@@ -256,44 +234,10 @@ class RunStateReader:
 
     def _close(self, evidence: Evidence, found: RunState) -> RunState:
         """Write down the end of a run that nobody else will write down, and clear up here."""
-        attempt = self._folder.attempt(evidence.run)
-        tag = run_tag(self._folder.job_id, evidence.run)
-        leftovers = sweep.end_tagged(tag, 1.0)
-        traces.remove(tag)
-        launch = self._launch(evidence.run)
-        record = run_exit(
-            Found(
-                run=evidence.run,
-                ranks=launch.ranks if launch is not None else (),
-                exits=self._rank_exits(evidence.run, launch),
-                launcher_error=found.ended_unrecorded,
-            ),
-            leftovers,
-            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        status, problem = close_run(
+            self._folder, evidence.run, found.ended_unrecorded, evidence.status
         )
-        status = final_status(record, evidence.status, launch)
-        try:
-            if not attempt.exit.exists():
-                replace_json(attempt.exit, record.to_dict())
-                replace_json(self._folder.status, status.to_dict())
-        except OSError as error:
-            problem = f"The end of run {evidence.run} cannot be written: {error.strerror}."
+        if problem:
             return RunState(status, problems=(*evidence.problems, problem))
         self._status = status
         return RunState(status, problems=evidence.problems)
-
-    def _launch(self, run: int) -> Launch | None:
-        try:
-            launch = Launch.from_dict(read_json(self._folder.launch))
-        except (OSError, ValueError):
-            return None
-        return launch if launch.run == run else None
-
-    def _rank_exits(self, run: int, launch: Launch | None) -> tuple[RankExit, ...]:
-        found: list[tuple[int, RankExit]] = []
-        for plan in launch.ranks if launch is not None else ():
-            path = self._folder.attempt(run).rank_exit(plan.rank)
-            with suppress(OSError, ValueError, KeyError):
-                written = path.stat().st_mtime_ns
-                found.append((written, RankExit.from_dict(read_json(path))))
-        return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.node import mpi, words
-from backend.node.probe import Gpus
+from backend.node.gpus import Gpus
 from backend.records.node import Finding
 
 _INSTALL = "./installers/run doctor"

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from backend.records.cluster import NodeEntry
+from backend.records.status import ProcessIdentity
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,22 @@ class GpuProcess:
 
 
 @dataclass(frozen=True)
+class MigInstance:
+    """A part of a GPU that is used like a GPU of its own."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Gpu:
-    """One GPU. None stands for what the driver does not tell."""
+    """One GPU. None stands for what the driver does not tell.
+
+    ECC counts are those since the driver was loaded; ``_ever`` are those of the GPU's whole life.
+    """
 
     index: int
     uuid: str
@@ -44,6 +59,26 @@ class Gpu:
     ecc_uncorrected: int | None = None
     clock_event_reasons: tuple[str, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    lost: bool = False
+    """It was there and answers no more; ``uuid`` and ``name`` are "" when they were never read."""
+    memory_clock_mhz: int | None = None
+    max_memory_clock_mhz: int | None = None
+    energy_j: float | None = None
+    """Used since the driver was loaded."""
+    performance_state: int | None = None
+    """From 0, the fastest, to 15."""
+    pcie_generation: int | None = None
+    max_pcie_generation: int | None = None
+    pcie_width: int | None = None
+    max_pcie_width: int | None = None
+    ecc_corrected_ever: int | None = None
+    ecc_uncorrected_ever: int | None = None
+    rows_remapped: int | None = None
+    repair_pending: bool | None = None
+    """Bad memory is left out (a page retired, a row remapped) when the GPU is reset next."""
+    repair_failed: bool | None = None
+    mig_enabled: bool | None = None
+    mig_instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +87,10 @@ class Cpu:
     cores: int
     use_percent: float | None
     load_1min: float
+    load_5min: float = 0.0
+    load_15min: float = 0.0
+    core_use_percent: tuple[float, ...] = ()
+    """In the order of the cores that are switched on; empty in a first reading."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +108,22 @@ class NodeReading:
     disk_path: str
     disk_total_bytes: int | None
     disk_free_bytes: int | None
-    network_bytes_per_s: float | None = None
+    network_in_bytes_per_s: float | None = None
+    network_out_bytes_per_s: float | None = None
     uptime_s: float = 0.0
     driver: str = ""
     gpus: tuple[Gpu, ...] = ()
     gpu_message: str = ""
     """Why there are no GPU readings ("CPU only: no NVIDIA driver"), or ""."""
+    interval_s: float = 2.0
+    """To the next reading, as its writer means to."""
+
+    @property
+    def network_bytes_per_s(self) -> float | None:
+        """In and out together."""
+        if self.network_in_bytes_per_s is None or self.network_out_bytes_per_s is None:
+            return None
+        return self.network_in_bytes_per_s + self.network_out_bytes_per_s
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,13 +132,18 @@ class NodeReading:
     def from_dict(cls, raw: Mapping[str, Any]) -> NodeReading:
         try:
             values = dict(raw)
-            values["cpu"] = Cpu(**values["cpu"])
+            cpu = dict(values["cpu"])
+            cpu["core_use_percent"] = tuple(cpu.get("core_use_percent", ()))
+            values["cpu"] = Cpu(**cpu)
             values["gpus"] = tuple(
                 Gpu(
                     **{
                         **gpu,
                         "clock_event_reasons": tuple(gpu.get("clock_event_reasons", ())),
                         "processes": tuple(GpuProcess(**p) for p in gpu.get("processes", ())),
+                        "mig_instances": tuple(
+                            MigInstance(**one) for one in gpu.get("mig_instances", ())
+                        ),
                     }
                 )
                 for gpu in values.get("gpus", ())
@@ -97,6 +151,34 @@ class NodeReading:
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise ValueError(f"node reading that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A process of a run that is over. ``why`` says so; ``run_tag`` is ``<job id>/<run>``."""
+
+    process: ProcessIdentity
+    user: str
+    command: str
+    age_s: float
+    memory_bytes: int
+    run_tag: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Orphan:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`.
+        """
+        try:
+            return cls(**{**raw, "process": ProcessIdentity.from_dict(raw["process"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"orphan that cannot be used: {error}") from error
 
 
 @dataclass(frozen=True)

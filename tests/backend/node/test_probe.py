@@ -1,4 +1,4 @@
-"""Readings of this computer, and of two GPUs behind a library with NVML's own ABI."""
+"""Readings of this computer, and of GPUs behind a library with NVML's own ABI."""
 
 from __future__ import annotations
 
@@ -9,53 +9,80 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from backend.node import probe
 from backend.records.node import NodeReading
+from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import wait_for
 
 ROOT = Path(__file__).parents[3]
-SOURCE = ROOT / "tests" / "fakes" / "nvml" / "nvml.c"
 READ = """
 import json, sys
 from pathlib import Path
+from backend.node import gpus
 from backend.node.probe import Probe
-print(json.dumps(Probe("gpu1", Path("/")).read().to_dict()))
+vars(gpus).update(json.loads(sys.argv[1]))
+probe = Probe("gpu1", Path("/"))
+for _ in sys.stdin:
+    print(json.dumps(probe.read().to_dict()), flush=True)
 """
 
 
+class Reader(Protocol):
+    def __call__(self, *description: str) -> NodeReading: ...
+
+
+class Watch:
+    """A process that reads the GPUs of a described driver each time it is asked."""
+
+    def __init__(self, driver: FakeDriver, **limits: float) -> None:
+        self._driver = driver
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", READ, json.dumps(limits)],
+            env={**driver.environment, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read(self, *description: str) -> NodeReading:
+        self._driver.describe(*description)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return NodeReading.from_dict(json.loads(self._process.stdout.readline()))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
 @pytest.fixture(scope="session")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(library), str(SOURCE)],
-        check=True,
-    )
-    return folder
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
-def read_gpus(nvml: Path) -> Callable[..., NodeReading]:
-    def read(**environment: str) -> NodeReading:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", READ],
-            env={
-                **os.environ,
-                "LD_LIBRARY_PATH": str(nvml),
-                "PYTHONPATH": str(ROOT),
-                **environment,
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stderr == ""
-        return NodeReading.from_dict(json.loads(done.stdout))
+def watch(library: Path, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
+    begun: list[Watch] = []
 
-    return read
+    def begin(folder: Path = library, **limits: float) -> Watch:
+        begun.append(Watch(FakeDriver(folder, tmp_path / "state"), **limits))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.end()
+
+
+@pytest.fixture
+def read_gpus(watch: Callable[..., Watch]) -> Reader:
+    """One reading of a driver that is as described."""
+    return lambda *description: watch().read(*description)
 
 
 @pytest.fixture
@@ -71,7 +98,7 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_two_gpus_are_read_with_what_each_of_them_tells(
-    read_gpus: Callable[..., NodeReading],
+    read_gpus: Reader,
 ) -> None:
     reading = read_gpus()
     first, second = reading.gpus
@@ -85,7 +112,7 @@ def test_two_gpus_are_read_with_what_each_of_them_tells(
 
 
 def test_what_a_gpu_does_not_tell_is_none_and_costs_nothing_else(
-    read_gpus: Callable[..., NodeReading],
+    read_gpus: Reader,
 ) -> None:
     first, second = read_gpus().gpus
     assert (first.ecc_corrected, first.ecc_uncorrected, first.power_w) == (None, None, None)
@@ -93,19 +120,19 @@ def test_what_a_gpu_does_not_tell_is_none_and_costs_nothing_else(
     assert second.fan_percent is None
 
 
-@pytest.mark.parametrize("names", [{}, {"FAKE_NVML_OLD": "1"}], ids=["new", "before 535"])
-def test_a_slowdown_for_heat_is_seen_under_the_old_and_the_new_name(
-    read_gpus: Callable[..., NodeReading], names: dict[str, str]
+@pytest.mark.parametrize("missing", ["NO_THROTTLE_REASONS", "NO_EVENT_REASONS"])
+def test_a_slowdown_for_heat_is_seen_where_the_driver_has_only_one_of_its_two_names(
+    watch: Callable[..., Watch], tmp_path: Path, missing: str
 ) -> None:
-    first, second = read_gpus(**names).gpus
+    first, second = watch(build(tmp_path / "library", missing)).read().gpus
     assert first.clock_event_reasons == ()
     assert second.clock_event_reasons == ("hardware slowdown", "hardware thermal slowdown")
 
 
 def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
-    read_gpus: Callable[..., NodeReading], worker: subprocess.Popen[bytes]
+    read_gpus: Reader, worker: subprocess.Popen[bytes]
 ) -> None:
-    first, second = read_gpus(FAKE_NVML_PID=str(worker.pid)).gpus
+    first, second = read_gpus(f"process 0 {worker.pid} 18432").gpus
     (process,) = first.processes
     assert second.processes == ()
     assert (process.pid, process.user) == (worker.pid, getpass.getuser())
@@ -117,26 +144,134 @@ def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
 
 
 def test_a_process_that_is_not_to_be_seen_here_has_no_owner(
-    read_gpus: Callable[..., NodeReading],
+    read_gpus: Reader,
 ) -> None:
-    (process,) = read_gpus(FAKE_NVML_PID="4194000").gpus[0].processes
+    (process,) = read_gpus("process 0 4194000 1024").gpus[0].processes
     assert (process.user, process.command, process.age_s) == ("", "", None)
 
 
-def test_m15_without_a_driver_it_is_cpu_only(
-    read_gpus: Callable[..., NodeReading], tmp_path: Path
-) -> None:
+def test_m15_without_a_driver_it_is_cpu_only(watch: Callable[..., Watch], tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("no library")
-    reading = read_gpus(LD_LIBRARY_PATH=str(tmp_path))
+    reading = watch(tmp_path).read()
     assert (reading.gpus, reading.gpu_message) == ((), "CPU only: no NVIDIA driver was found")
 
 
 def test_a_driver_that_was_updated_under_way_is_told_in_its_words(
-    read_gpus: Callable[..., NodeReading],
+    read_gpus: Reader,
 ) -> None:
-    reading = read_gpus(FAKE_NVML_INIT="18")
+    reading = read_gpus("error 18")
     assert reading.gpus == ()
     assert "Mismatch" in reading.gpu_message or "mismatch" in reading.gpu_message
+
+
+def test_a_driver_that_is_updated_while_it_is_read_says_so_and_comes_back(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch()
+    assert len(here.read().gpus) == 2
+    assert "ismatch" in here.read("error 18").gpu_message
+    assert here.read("error 18").gpus == ()
+    assert len(here.read().gpus) == 2
+
+
+def test_everything_of_the_metric_set_is_read_from_a_gpu_that_tells_it(read_gpus: Reader) -> None:
+    gpu = read_gpus("remap 1 3 1 1 0", "pcie 1 4 8").gpus[1]
+    assert (gpu.memory_clock_mhz, gpu.max_memory_clock_mhz) == (2619, 2619)
+    assert (gpu.energy_j, gpu.performance_state) == (5_000_000.5, 0)
+    assert (gpu.pcie_generation, gpu.max_pcie_generation) == (4, 5)
+    assert (gpu.pcie_width, gpu.max_pcie_width) == (8, 16)
+    assert (gpu.ecc_corrected_ever, gpu.ecc_uncorrected_ever) == (999, 7)
+    assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (4, True, False)
+    assert (gpu.mig_enabled, gpu.mig_instances, gpu.lost) == (False, (), False)
+
+
+def test_a_gpu_that_retires_pages_instead_of_rows_tells_of_those(read_gpus: Reader) -> None:
+    gpu = read_gpus("pages 0 1").gpus[0]
+    assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (None, True, None)
+    assert (gpu.performance_state, gpu.mig_enabled) == (None, None)
+
+
+def test_the_instances_of_a_divided_gpu_are_listed(read_gpus: Reader) -> None:
+    gpu = read_gpus("gpus 2", "mig 1 2").gpus[1]
+    assert (gpu.mig_enabled, gpu.use_percent) == (True, None)
+    first, second = gpu.mig_instances
+    assert (first.index, second.index) == (0, 1)
+    assert first.uuid == "MIG-00000001-aaaa-bbbb-cccc-000000000000"
+    assert (first.name, first.memory_total_bytes) == (
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        10 * 2**30,
+    )
+
+
+def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., Watch]) -> None:
+    here = watch()
+    before = here.read("gpus 8").gpus
+    after = here.read("gpus 8", "lost 5").gpus
+    assert [gpu.index for gpu in after] == list(range(8))
+    assert [gpu.index for gpu in after if gpu.lost] == [5]
+    assert (after[5].uuid, after[5].name) == (before[5].uuid, before[5].name)
+    assert (after[5].temperature_c, after[5].processes) == (None, ())
+    assert [gpu for gpu in after if not gpu.lost] == [gpu for gpu in before if gpu.index != 5]
+
+
+def test_a_gpu_that_was_lost_before_anybody_looked_is_listed_without_its_name(
+    read_gpus: Reader,
+) -> None:
+    first, second = read_gpus("lost 1").gpus
+    assert (first.lost, second.lost) == (False, True)
+    assert (second.index, second.uuid) == (1, "")
+
+
+def test_a_gpu_that_a_driver_counts_no_more_is_lost_too(watch: Callable[..., Watch]) -> None:
+    here = watch()
+    here.read("gpus 4")
+    after = here.read("gpus 3").gpus
+    assert [(gpu.index, gpu.lost) for gpu in after] == [
+        (0, False),
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
+    assert after[3].uuid == "GPU-00000003-aaaa-bbbb-cccc-dddddddddddd"
+
+
+def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch(_SLOW_EVERY=2)
+    here.read()
+    assert here.read("lost 1").gpus[1].lost
+    assert here.read().gpus[1].temperature_c == 91
+
+
+def test_what_hardly_changes_is_read_again_now_and_then(watch: Callable[..., Watch]) -> None:
+    here = watch(_SLOW_EVERY=2)
+    here.read()
+    changed = ("ecc 1 13 2 1000 8", "temperature 1 40")
+    second, third = here.read(*changed).gpus[1], here.read(*changed).gpus[1]
+    assert (second.ecc_uncorrected, second.temperature_c) == (2, 40)
+    assert (second.ecc_uncorrected_ever, third.ecc_uncorrected_ever) == (7, 8)
+
+
+def test_a_driver_that_hangs_is_given_up_and_hides_nothing_else(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch(_LIMIT_S=0.2)
+    reading = here.read("hang 1")
+    assert reading.gpus == ()
+    assert reading.gpu_message == "GPUs cannot be read: the NVIDIA driver does not answer"
+    assert reading.memory_total_bytes > 0
+    assert here.read("hang 1").heartbeat == 2
+
+
+def test_a_pid_that_another_process_has_now_has_the_other_owner(
+    watch: Callable[..., Watch], worker: subprocess.Popen[bytes]
+) -> None:
+    here = watch()
+    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user
+    worker.kill()
+    worker.wait()
+    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user == ""
 
 
 def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
@@ -149,6 +284,11 @@ def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
     assert 0 <= reading.cpu.use_percent <= 100
     assert 0 < reading.memory_used_bytes < reading.memory_total_bytes
     assert reading.disk_free_bytes is not None
+    assert len(reading.cpu.core_use_percent) == os.cpu_count()
+    assert all(0 <= use <= 100 for use in reading.cpu.core_use_percent)
+    assert min(reading.cpu.load_5min, reading.cpu.load_15min) >= 0
+    assert reading.network_in_bytes_per_s is not None
+    assert reading.network_out_bytes_per_s is not None
     assert reading.network_bytes_per_s is not None
     assert reading.uptime_s > 0
     assert reading.heartbeat == 2

@@ -1,0 +1,71 @@
+"""Calls that may never return: a share that is away, a driver that hangs.
+
+Neither can be interrupted, so such a call goes to a thread that is left behind when it hangs. A
+thread that was left behind ends by itself when the call returns after all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_MOST_HANGING = 4
+"""A share that was mounted anew answers although the calls to the old one hang for ever."""
+
+
+class Bounded:
+    """One call at a time; while one hangs, the next ones are refused at once.
+
+    A call that hangs for longer than ``give_up_s`` is left behind, and another one is tried.
+    """
+
+    def __init__(self, limit_s: float, give_up_s: float = 60.0) -> None:
+        self._limit_s = limit_s
+        self._give_up_s = give_up_s
+        self._thread: threading.Thread | None = None
+        self._since = 0.0
+        self._left: list[threading.Thread] = []
+
+    def call(self, work: Callable[[], _T]) -> _T:
+        """What ``work`` returns.
+
+        Raises:
+            TimeoutError: It did not return within the limit, or an earlier call still hangs.
+        """
+        answer: list[_T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                answer.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                failure.append(error)
+
+        if not self._start(run):
+            raise TimeoutError("an earlier call hangs")
+        assert self._thread is not None
+        self._thread.join(self._limit_s)
+        if failure:
+            raise failure[0]
+        if not answer:
+            raise TimeoutError(f"no answer within {self._limit_s:g} s")
+        return answer[0]
+
+    def begin(self, work: Callable[[], object]) -> bool:
+        """Let ``work``, which must not raise, go on by itself; False while an earlier one does."""
+        return self._start(work)
+
+    def _start(self, run: Callable[[], Any]) -> bool:
+        if self._thread is not None and self._thread.is_alive():
+            self._left = [thread for thread in self._left if thread.is_alive()]
+            hangs_s = time.monotonic() - self._since
+            if hangs_s < self._give_up_s or len(self._left) >= _MOST_HANGING:
+                return False
+            self._left.append(self._thread)
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._since = time.monotonic()
+        self._thread.start()
+        return True

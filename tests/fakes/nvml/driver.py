@@ -1,0 +1,43 @@
+"""A driver that a test describes: the library of `nvml.c`, built, and the state it reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("nvml.c")
+
+
+def build(folder: Path, *defines: str) -> Path:
+    """Build the library into ``folder``, which goes into LD_LIBRARY_PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = [f"-D{name}" for name in defines]
+    library = folder / "libnvidia-ml.so.1"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-Wall", "-Werror", *options, "-o", str(library)]
+    subprocess.run([*command, str(SOURCE)], check=True)
+    return folder
+
+
+class FakeDriver:
+    """GPUs that change while they are watched."""
+
+    def __init__(self, library: Path, state: Path) -> None:
+        self._library = library
+        self._state = state
+        self.describe()
+
+    def describe(self, *lines: str) -> None:
+        """What is true from the next reading on; `nvml.c` tells the words."""
+        fresh = self._state.with_suffix(".fresh")
+        fresh.write_text("".join(f"{line}\n" for line in lines))
+        fresh.replace(self._state)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(self._library),
+            "FAKE_NVML_STATE": str(self._state),
+        }
