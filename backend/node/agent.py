@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import BackendError
-from backend.node import identity
+from backend.node import identity, linux
 from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
 from backend.node.probe import Probe
@@ -149,10 +149,7 @@ def _detach(log: Path) -> bool:
         return False
     os.setsid()
     os.chdir("/")
-    source = os.open(os.devnull, os.O_RDONLY)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for descriptor, standard in ((source, 0), (target, 1), (target, 2)):
-        os.dup2(descriptor, standard)
+    linux.let_go(log)
     return True
 
 

@@ -1,10 +1,11 @@
-"""The two things asked of the Linux kernel that Python's library has no name for."""
+"""How a process here is tied to others, and let go of them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -30,3 +31,13 @@ def die_with_parent(number: signal.Signals, parent: int) -> None:
 def _prctl(option: int, value: int) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+
+
+def let_go(log: Path) -> None:
+    """Hold nothing of who started this: an SSH session ends only when its pipes are closed."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    words_to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for target, source in ((0, nothing), (1, words_to), (2, words_to)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(words_to)

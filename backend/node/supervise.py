@@ -57,19 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with suppress(PermissionError):
         os.setsid()
     if options.detach:
-        _let_go(folder.attempt(options.run).supervisor_log)
+        linux.let_go(folder.attempt(options.run).supervisor_log)
     Supervisor(folder, options.run).supervise()
     return 0
-
-
-def _let_go(log: Path) -> None:
-    """Hold nothing of who started this: an SSH session ends only when its pipes are closed."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    words_to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for target, source in ((0, nothing), (1, words_to), (2, words_to)):
-        os.dup2(source, target)
-    os.close(nothing)
-    os.close(words_to)
 
 
 class Supervisor:

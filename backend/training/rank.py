@@ -204,7 +204,6 @@ def _import_ahead() -> None:
     """
     # What is missing there, or broken, is told by who needs it.
     with contextlib.suppress(ImportError):
-
         import backend.training.loop  # noqa: F401
 
 
