@@ -22,6 +22,7 @@ from pathlib import Path
 
 import tomli_w
 
+from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError
 from backend.records.files import read_json, replace_bytes, replace_json
 from backend.records.job import JobConfig, parse_job
@@ -111,7 +112,7 @@ def user_name() -> str:
 
 def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
-    root.jobs.mkdir(parents=True, exist_ok=True)
+    make_folder(root.jobs, exist_ok=True)
     today = datetime.now(UTC).strftime("%Y%m%d")
     user, created = user_name(), now()
     while True:
@@ -121,13 +122,13 @@ def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> Jo
         if folder.path.exists():
             continue
         try:
-            fresh.mkdir()
+            make_folder(fresh)
         except FileExistsError:
             continue
         try:
             building = JobFolder(fresh)
             for part in (building.logs, building.output, building.checkpoints, building.attempts):
-                part.mkdir()
+                make_folder(part)
             replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = {
                 "schema": _SCHEMA,
@@ -193,9 +194,9 @@ def write_notes(folder: JobFolder, name: str, notes: str, tags: tuple[str, ...])
 
 def claim_run(folder: JobFolder, run: int) -> bool:
     """Make ``attempts/<run>``. False: somebody else was first."""
-    folder.attempts.mkdir(exist_ok=True)
+    make_folder(folder.attempts, exist_ok=True)
     try:
-        folder.attempt(run).path.mkdir()
+        make_folder(folder.attempt(run).path)
     except FileExistsError:
         return False
     return True
@@ -204,16 +205,17 @@ def claim_run(folder: JobFolder, run: int) -> bool:
 def move_earlier_runs(folder: JobFolder, run: int) -> None:
     """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
     target = folder.runs / str(run - 1)
-    target.mkdir(parents=True)
+    make_folder(folder.runs, exist_ok=True)
+    make_folder(target)
     for part in _MOVED:
         if (folder.path / part).exists():
             os.rename(folder.path / part, target / part)
-    (target / "attempts").mkdir()
+    make_folder(target / "attempts")
     for attempt in folder.attempts.iterdir():
         if attempt.name.isdecimal() and int(attempt.name) < run:
             os.rename(attempt, target / "attempts" / attempt.name)
     for empty in (folder.logs, folder.output, folder.checkpoints):
-        empty.mkdir(exist_ok=True)
+        make_folder(empty, exist_ok=True)
 
 
 def ask_to_stop(folder: JobFolder, run: int) -> bool:
@@ -242,7 +244,8 @@ def clear_old_wish(folder: JobFolder, run: int) -> None:
 
 def move_to_trash(root: DataRoot, folder: JobFolder) -> Path:
     root_of_jobs = root.trash / "jobs"
-    root_of_jobs.mkdir(parents=True, exist_ok=True)
+    make_folder(root.trash, exist_ok=True)
+    make_folder(root_of_jobs, exist_ok=True)
     target = root_of_jobs / folder.job_id
     while target.exists():
         target = root_of_jobs / f"{folder.job_id}-{secrets.token_hex(3)}"

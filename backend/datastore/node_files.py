@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry
 from backend.records.files import read_json, replace_json
@@ -27,16 +28,15 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
 
 
 def write_entry(root: DataRoot, one: NodeEntry) -> None:
-    """Keep an entry; the folder is made with it, and open to the agent's user.
+    """Keep an entry; the folder is made with it.
 
     Raises:
         BackendError: The data root cannot be written.
     """
     folder = root.node(one.name)
     try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        # The agent's user on the node is often another uid than the desktop's.
-        folder.path.chmod(0o777)
+        make_folder(root.nodes, exist_ok=True)
+        make_folder(folder.path, exist_ok=True)
         replace_json(folder.entry, one.to_dict())
     except OSError as error:
         raise BackendError(
@@ -50,7 +50,7 @@ def remove_entry(root: DataRoot, name: str) -> None:
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     try:
-        target.parent.mkdir(exist_ok=True)
+        make_folder(root.trash, exist_ok=True)
         shutil.move(source, target)
     except OSError as error:
         raise BackendError(
