@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("loader", "import, list, show and remove loaders"),
     ):
         _library(words.branch(kind, does), kind)
-    _node(words.branch("node", "look at the nodes"))
+    _node(words.branch("node", "add, look at and remove nodes"))
     _job(words.branch("job", "create, start, watch and stop jobs"))
     return parser
 
@@ -105,6 +105,30 @@ def _reference(parser: argparse.ArgumentParser, kind: str) -> None:
 
 
 def _node(words: _Words) -> None:
+    leaf = words.leaf("add", "look at a machine over SSH and keep it as a node")
+    leaf.add_argument("host", metavar="HOST", help="name, IP address, or Host of ~/.ssh/config")
+    leaf.add_argument("--name", default="", metavar="N", help="as HOST if unsaid")
+    leaf.add_argument("--port", type=_port, default=0, metavar="P")
+    leaf.add_argument("--user", default="", metavar="U")
+    leaf.add_argument("--identity", default="", metavar="FILE", help="private key to log in with")
+    leaf.add_argument(
+        "--jump", default="", metavar="[USER@]HOST[:PORT]", help="go through this host"
+    )
+    leaf.add_argument(
+        "--node-data-root", default="", metavar="PATH", help="the same path as here if unsaid"
+    )
+    leaf.add_argument(
+        "--accept-key",
+        action="append",
+        default=[],
+        metavar="FINGERPRINT",
+        help="SHA256:… of the host key that is the right one; may be repeated",
+    )
+    leaf = words.leaf("remove", "move what is known of a node to the trash of the data root")
+    leaf.add_argument("name", metavar="NAME")
+    leaf = words.leaf("forget", "accept the host key of a machine no longer")
+    leaf.add_argument("host", metavar="HOST")
+    leaf.add_argument("--port", type=_port, default=22, metavar="P")
     words.leaf("list", "the nodes and what they have")
     leaf = words.leaf("check", "whether a node can train, each fault with what mends it")
     leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
@@ -159,6 +183,12 @@ def _job_id(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"“{text}” should be a whole number, 1 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"“{text}” should be a port, 1 to 65535")
     return int(text)
 
 

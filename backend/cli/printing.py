@@ -16,6 +16,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+OK, FAILED = 0, 1
+"""Exit codes; argparse has 2 for itself."""
+
 
 def plain(value: Any) -> Any:
     """``value`` in JSON's own kinds; a number that JSON cannot hold is null."""

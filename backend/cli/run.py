@@ -15,8 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.cli import nodes
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
+    FAILED,
+    OK,
     in_bytes,
     in_figures,
     in_time,
@@ -34,10 +37,8 @@ from backend.records.state import JobState
 if TYPE_CHECKING:
     from backend.records.job_view import JobView
     from backend.records.library import Kind, LibraryItem
-    from backend.records.node import Finding, NodeReading
     from backend.services.workplace import Services
 
-OK, FAILED = 0, 1
 _LOG_PIECE = 256 * 1024
 
 
@@ -233,64 +234,6 @@ def _kind(arguments: argparse.Namespace) -> Kind:
     from backend.records.library import Kind
 
     return Kind(arguments.command)
-
-
-# Nodes
-
-
-def _doctor(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    return _print_findings(services.nodes.doctor(), as_json)
-
-
-def _print_findings(findings: Sequence[Finding], as_json: bool) -> int:
-    if as_json:
-        print_json(findings)
-    for finding in () if as_json else findings:
-        print_line(f"{'ok   ' if finding.ok else 'FAULT'}  {finding.check}: {finding.sentence}")
-        if not finding.ok and finding.remedy:
-            print_line(f"       {finding.remedy}")
-    return OK if all(finding.ok for finding in findings) else FAILED
-
-
-def _node_list(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    nodes = services.nodes.list()
-    if as_json:
-        print_json(nodes)
-        return OK
-    print_table(
-        ("NAME", "STATE", "CORES", "MEMORY", "GPUS"),
-        (
-            (node.name, node.presence.value, *_equipment(node.reading, node.message))
-            for node in nodes
-        ),
-        "There are no nodes.",
-    )
-    return OK
-
-
-def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str]:
-    if reading is None:
-        return "", "", message
-    gpus = ", ".join(gpu.name for gpu in reading.gpus) or reading.gpu_message
-    return str(reading.cpu.cores), in_bytes(reading.memory_total_bytes), gpus
-
-
-def _node_check(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    from dataclasses import replace
-
-    nodes = [
-        replace(node, findings=services.nodes.check(node.name))
-        for node in services.nodes.list()
-        if not arguments.name or node.name == arguments.name
-    ]
-    if not nodes:
-        services.nodes.check(arguments.name)
-    if as_json:
-        print_json(nodes)
-    for node in () if as_json else nodes:
-        print_line(f"{node.name}: {node.presence.value}")
-        _print_findings(node.findings, as_json=False)
-    return OK if all(finding.ok for node in nodes for finding in node.findings) else FAILED
 
 
 # Jobs
@@ -612,7 +555,7 @@ def _moment(stamp: str) -> str:
 _Command = Callable[["Services", argparse.Namespace, bool], int]
 _COMMANDS: dict[tuple[str, str], _Command] = {
     ("demo", ""): _demo,
-    ("doctor", ""): _doctor,
+    ("doctor", ""): nodes.doctor,
     ("rescan", ""): _rescan,
     **{
         (kind, action): command
@@ -626,8 +569,11 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     },
     ("dataset", "preview"): _preview,
     ("model", "check"): _check_model,
-    ("node", "list"): _node_list,
-    ("node", "check"): _node_check,
+    ("node", "add"): nodes.add,
+    ("node", "list"): nodes.list_nodes,
+    ("node", "check"): nodes.check,
+    ("node", "forget"): nodes.forget,
+    ("node", "remove"): nodes.remove,
     ("job", "create"): _create,
     ("job", "start"): _start,
     ("job", "stop"): _stop,

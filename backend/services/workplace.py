@@ -13,6 +13,7 @@ from pathlib import Path
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.errors import BackendError
 from backend.records.layout import DataRoot
+from backend.services.cluster import ClusterService
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
@@ -25,6 +26,7 @@ class Services:
     library: LibraryService
     jobs: JobService
     nodes: NodeService
+    cluster: ClusterService
     data_root: DataRoot
     catalogue: Catalogue
 
@@ -56,15 +58,19 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
 
         place = default_catalogue(root.path)
         cache = platformdirs.user_cache_path("ringmaster") / _key(root.path)
+        # One for all data roots: who a machine is does not depend on what is trained there.
+        profile = platformdirs.user_data_path("ringmaster") / "cluster"
     else:
         place = catalogue.expanduser().absolute()
         cache = place.with_name(f"{place.name}.cache")
+        profile = place.with_name(f"{place.name}.cluster")
     opened = open_catalogue(place)
     library = LibraryService(root, opened, cache / "looks")
     nodes = NodeService(root, place)
     jobs = JobService(root, library, nodes, opened, cache)
     library.see_job = jobs.show
-    services = Services(library, jobs, nodes, root, opened)
+    cluster = ClusterService(root, profile)
+    services = Services(library, jobs, nodes, cluster, root, opened)
     if opened.is_new:
         library.rescan()
     return services

@@ -1,0 +1,182 @@
+"""The node commands: what is here, who was added, whom to trust.
+
+A host key is accepted by a person at a terminal, or by its fingerprint on the command line; an
+empty answer is no. A passphrase is typed at a terminal and never a word of the command line, which
+every user of the computer can read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from backend.cli.printing import (
+    FAILED,
+    OK,
+    in_bytes,
+    print_facts,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+)
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry
+
+if TYPE_CHECKING:
+    from backend.records.node import Finding, NodeReading
+    from backend.services.cluster import AskPassphrase
+    from backend.services.workplace import Services
+
+
+def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    has_person = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def accept(key: HostKey) -> bool:
+        return key.fingerprint in arguments.accept_key or (has_person and _accepts(key))
+
+    ask: AskPassphrase | None = _passphrase if has_person else None
+    entry = services.cluster.add(
+        arguments.name,
+        NodeAddress(
+            arguments.host,
+            port=arguments.port,
+            user=arguments.user,
+            identity=arguments.identity,
+            jump=arguments.jump,
+        ),
+        accept=accept,
+        passphrase=ask,
+        node_data_root=arguments.node_data_root,
+    )
+    if as_json:
+        print_json(entry)
+    else:
+        _print_entry(entry)
+        if not entry.data_root:
+            print_note(
+                f"{entry.name} does not see the data root {services.data_root.path}. Mount it at "
+                "the same path there, or add the node again with --node-data-root PATH."
+            )
+    return OK
+
+
+def _accepts(key: HostKey) -> bool:
+    print_note(f"{key.host}, port {key.port}, was never seen here. It shows the {key.kind} key")
+    print_note(f"    {key.fingerprint}")
+    print_note("On the node itself: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub prints the same.")
+    sys.stderr.write("Accept it? Type yes to do so: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() == "yes"
+
+
+def _passphrase(identity: str) -> str:
+    try:
+        return getpass.getpass(f"Passphrase of {identity}: ")
+    except EOFError:
+        return ""
+
+
+def _print_entry(entry: NodeEntry) -> None:
+    facts = entry.facts
+    assert facts is not None, "add and look keep what they found"
+    gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
+    free = facts.home_free_bytes
+    print_line(f"Added {entry.name}.")
+    print_facts(
+        [
+            ("Host", facts.hostname),
+            ("System", f"{facts.system}, {facts.machine}, kernel {facts.kernel}"),
+            ("User", facts.user),
+            ("Processor", f"{facts.cores} × {facts.cpu_model}"),
+            ("Memory", in_bytes(facts.memory_bytes)),
+            ("GPUs", f"{gpus}, driver {facts.driver}" if facts.driver else gpus),
+            ("Home", facts.home + ("" if free is None else f", {in_bytes(free)} free")),
+            ("Python", ", ".join(f"{one.version} ({one.path})" for one in facts.pythons)),
+            ("MPI", f"{facts.mpi_version} ({facts.mpirun})" if facts.mpirun else "none"),
+            ("Data root", _data_root(entry)),
+            ("Address", entry.ranks_address),
+            ("Clock", f"{facts.clock_offset_s:+.2f} s" if facts.clock_offset_s is not None else ""),
+        ]
+    )
+
+
+def _data_root(entry: NodeEntry) -> str:
+    if entry.facts is None or not entry.data_root:
+        return "not seen"
+    return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
+
+
+def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    entry = services.cluster.remove(arguments.name)
+    if as_json:
+        print_json(entry)
+    else:
+        print_line(f"Moved node {entry.name} to {services.data_root.trash}.")
+    return OK
+
+
+def forget(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    count = services.cluster.forget(arguments.host, arguments.port)
+    if as_json:
+        print_json({"host": arguments.host, "port": arguments.port, "keys": count})
+    else:
+        print_line(f"Forgot {count} host {'key' if count == 1 else 'keys'} of {arguments.host}.")
+    return OK
+
+
+def doctor(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    return _print_findings(services.nodes.doctor(), as_json)
+
+
+def _print_findings(findings: Sequence[Finding], as_json: bool) -> int:
+    if as_json:
+        print_json(findings)
+    for finding in () if as_json else findings:
+        print_line(f"{'ok   ' if finding.ok else 'FAULT'}  {finding.check}: {finding.sentence}")
+        if not finding.ok and finding.remedy:
+            print_line(f"       {finding.remedy}")
+    return OK if all(finding.ok for finding in findings) else FAILED
+
+
+def list_nodes(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    nodes = services.nodes.list()
+    if as_json:
+        print_json(nodes)
+        return OK
+    print_table(
+        ("NAME", "STATE", "CORES", "MEMORY", "GPUS"),
+        (
+            (node.name, node.presence.value, *_equipment(node.reading, node.message))
+            for node in nodes
+        ),
+        "There are no nodes.",
+    )
+    return OK
+
+
+def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str]:
+    if reading is None:
+        return "", "", message
+    gpus = ", ".join(gpu.name for gpu in reading.gpus) or reading.gpu_message
+    return str(reading.cpu.cores), in_bytes(reading.memory_total_bytes), gpus
+
+
+def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    from dataclasses import replace
+
+    nodes = [
+        replace(node, findings=services.nodes.check(node.name))
+        for node in services.nodes.list()
+        if not arguments.name or node.name == arguments.name
+    ]
+    if not nodes:
+        services.nodes.check(arguments.name)
+    if as_json:
+        print_json(nodes)
+    for node in () if as_json else nodes:
+        print_line(f"{node.name}: {node.presence.value}")
+        _print_findings(node.findings, as_json=False)
+    return OK if all(finding.ok for node in nodes for finding in node.findings) else FAILED

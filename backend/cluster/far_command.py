@@ -1,0 +1,209 @@
+"""How a command travels to a node and how its output comes back alone.
+
+The login shell that sshd starts may read a ``~/.bashrc`` that prints, sets traps or ends; it may be
+no POSIX shell at all. So it is given one command, ``/bin/sh``, which prints a random mark before
+and after the real one, with the exit code behind the second: what stands outside the marks is the
+login shell's and is kept apart. No mark at all means that the command never began.
+"""
+
+from __future__ import annotations
+
+import secrets
+import selectors
+import shlex
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+OUTPUT_LIMIT_BYTES = 4_000_000
+"""Of each stream; the end of it is kept, where complaints stand."""
+_LINE_LIMIT_BYTES = 64 * 1024
+_PIECE_BYTES = 32 * 1024
+# The mark comes in two halves that only printing joins: a list of processes, which the command may
+# print, shows them apart. It is no $0 either, with which the shell's own complaints begin.
+_SCRIPT = (
+    'a=$1; b=$2; shift 2; printf "%s%s\\n" "$a" "$b"; printf "%s%s\\n" "$a" "$b" >&2; "$@"; c=$?; '
+    'printf "%s%s%d\\n" "$a" "$b" "$c"; printf "%s%s%d\\n" "$a" "$b" "$c" >&2; exit "$c"'
+)
+_SENDING_LOOK_S = 0.02
+"""The window for sending cannot be waited for; while input is left it is looked at this often."""
+
+
+class Channel(Protocol):
+    """What is used of a channel of an open connection (paramiko's)."""
+
+    def exec_command(self, command: str) -> None: ...
+    def fileno(self) -> int: ...
+    def recv_ready(self) -> bool: ...
+    def recv(self, nbytes: int) -> bytes: ...
+    def recv_stderr_ready(self) -> bool: ...
+    def recv_stderr(self, nbytes: int) -> bytes: ...
+    def send_ready(self) -> bool: ...
+    def send(self, s: bytes) -> int: ...
+    def shutdown_write(self) -> None: ...
+    def recv_exit_status(self) -> int: ...
+    @property
+    def status_event(self) -> threading.Event: ...
+    @property
+    def eof_received(self) -> bool: ...
+    @property
+    def closed(self) -> bool: ...
+
+
+class Stream:
+    """One output stream: what stands between the marks, bounded, and line by line."""
+
+    def __init__(self, mark: bytes, on_line: Callable[[str], None] | None) -> None:
+        self._mark = mark
+        self._on_line = on_line
+        self._pending = b""
+        self._line = bytearray()
+        self._kept = bytearray()
+        self.before = b""
+        """What the login shell printed on its own."""
+        self.has_begun = False
+        self.code: int | None = None
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self._kept)
+
+    def feed(self, piece: bytes) -> None:
+        if self.code is not None:
+            return
+        self._pending += piece
+        if not self.has_begun and not self._begins():
+            return
+        inside, found, after = self._pending.partition(self._mark)
+        if not found:
+            # The beginning of the mark may have come already.
+            held = next(
+                (n for n in range(len(self._mark) - 1, 0, -1) if inside.endswith(self._mark[:n])), 0
+            )
+            cut = len(inside) - held
+            self._take(inside[:cut])
+            self._pending = inside[cut:]
+        elif b"\n" in after:
+            self._take(inside)
+            self.code = int(after.partition(b"\n")[0])
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more comes: a last line may have no line end."""
+        if self._line:
+            self._tell()
+
+    def _begins(self) -> bool:
+        before, found, after = self._pending.partition(self._mark + b"\n")
+        if not found:
+            self._pending = before[-OUTPUT_LIMIT_BYTES:]
+            self.before = self._pending
+            return False
+        self.before, self._pending, self.has_begun = before, after, True
+        return True
+
+    def _take(self, piece: bytes) -> None:
+        self._kept += piece
+        del self._kept[:-OUTPUT_LIMIT_BYTES]
+        if self._on_line is None:
+            return
+        *lines, last = piece.split(b"\n")
+        for line in lines:
+            self._line += line
+            self._tell()
+        self._line += last
+        if len(self._line) > _LINE_LIMIT_BYTES:
+            self._tell()
+
+    def _tell(self) -> None:
+        line, self._line = self._line, bytearray()
+        if self._on_line is not None:
+            self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
+
+
+class Ended:
+    """A command that ended. ``began`` is False when the login shell ended before it."""
+
+    def __init__(self, out: Stream, err: Stream, code: int) -> None:
+        self.began = out.has_begun
+        self.code = code
+        self.out = out.content
+        self.err = err.content
+        self.login_words = (err.before + b"\n" + out.before).decode("utf-8", "replace").strip()
+
+
+def execute(
+    channel: Channel,
+    argv: Sequence[str],
+    *,
+    input: bytes,
+    limit_s: float,
+    on_line: Callable[[str], None] | None,
+) -> Ended:
+    """Run ``argv`` on a fresh channel and wait for its end.
+
+    Raises:
+        TimeoutError: There was no end within ``limit_s``.
+        EOFError: The connection went away without telling how the command ended.
+        OSError: The connection broke.
+    """
+    halves = secrets.token_hex(8), secrets.token_hex(8)
+    mark = "".join(halves).encode()
+    deadline = time.monotonic() + limit_s
+    out, err = Stream(mark, on_line), Stream(mark, on_line)
+    channel.exec_command(shlex.join(["/bin/sh", "-c", _SCRIPT, "sh", *halves, *argv]))
+    left = memoryview(input)
+    if not left:
+        channel.shutdown_write()
+    with selectors.DefaultSelector() as news:
+        news.register(channel, selectors.EVENT_READ)
+        while out.code is None or err.code is None:
+            # Asked before reading: what comes between the two is read in the next round.
+            is_over = channel.eof_received or channel.closed
+            if _read(channel, out, err):
+                continue
+            if is_over:
+                return _ended_early(channel, out, err, deadline)
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise TimeoutError
+            if left and channel.send_ready():
+                left = _send(channel, left)
+                continue
+            news.select(min(remaining_s, _SENDING_LOOK_S) if left else remaining_s)
+    return Ended(out, err, out.code)
+
+
+def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) -> Ended:
+    """The login shell or ``sh`` itself was ended; sshd tells how, or nobody does."""
+    if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+    code = channel.recv_exit_status()
+    if code < 0:
+        raise EOFError
+    out.end()
+    err.end()
+    return Ended(out, err, code)
+
+
+def _read(channel: Channel, out: Stream, err: Stream) -> bool:
+    got = False
+    if channel.recv_ready():
+        out.feed(channel.recv(_PIECE_BYTES))
+        got = True
+    if channel.recv_stderr_ready():
+        err.feed(channel.recv_stderr(_PIECE_BYTES))
+        got = True
+    return got
+
+
+def _send(channel: Channel, left: memoryview) -> memoryview:
+    try:
+        left = left[channel.send(bytes(left[:_PIECE_BYTES])) :]
+    except OSError:
+        # The command ended without reading all; how it ended is still to come.
+        return memoryview(b"")
+    if not left:
+        channel.shutdown_write()
+    return left

@@ -1,0 +1,211 @@
+"""Files of a node, over SFTP.
+
+OpenSSH's SFTP server says "Failure" for a full disk, a quota and much else, so a write that failed
+asks ``df`` before it speaks. paramiko ignores what closing a file said; each written file is
+therefore measured before it gets its name.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from backend.cluster.shell import RemoteFile
+from backend.errors import BackendError
+
+_PIECE_BYTES = 32 * 1024
+_PIECES_UNDER_WAY = 64
+OnBytes = Callable[[int, int], None]
+
+
+class FarFiles:
+    """The files that ``client`` (paramiko's SFTPClient) reaches; ``who`` names the place.
+
+    ``free_bytes`` tells how much room a folder's disk has left, or None.
+    """
+
+    def __init__(self, client: Any, who: str, free_bytes: Callable[[str], int | None]) -> None:
+        self._client = client
+        self._who = who
+        self._free_bytes = free_bytes
+
+    def write(self, path: str, content: bytes, mode: int) -> None:
+        self._put(io.BytesIO(content), len(content), path, mode, None)
+
+    def send(self, source: Path, path: str, on_bytes: OnBytes | None) -> None:
+        try:
+            file = source.open("rb")
+        except OSError as error:
+            raise BackendError(f"{source} cannot be read: {error.strerror}.") from error
+        with file:
+            found = os.fstat(file.fileno())
+            mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
+            self._put(file, found.st_size, path, mode, on_bytes)
+
+    def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
+        with self._reading(path), self._client.open(path, "rb") as file:
+            # Files of /proc have no size and are not empty.
+            size = file.stat().st_size or offset + limit_bytes
+            end = min(size, offset + limit_bytes)
+            pieces = [
+                (start, min(_PIECE_BYTES, end - start))
+                for start in range(offset, end, _PIECE_BYTES)
+            ]
+            if file.stat().st_size:
+                return b"".join(file.readv(pieces))
+            file.seek(offset)
+            return bytes(file.read(limit_bytes))
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        with self._reading(path):
+            try:
+                found = self._client.listdir_attr(path)
+            except UnicodeDecodeError as error:
+                raise BackendError(
+                    f"The folder {path} on {self._who} holds a name that is not UTF-8.",
+                    "Rename it there.",
+                ) from error
+        return tuple(
+            RemoteFile(
+                posixpath.join(path, one.filename),
+                one.st_size or 0,
+                stat.S_ISDIR(one.st_mode or 0),
+            )
+            for one in sorted(found, key=lambda one: str(one.filename))
+        )
+
+    def fetch(self, path: str, target: Path, on_bytes: OnBytes | None) -> None:
+        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        with self._reading(path), self._client.open(path, "rb") as far:
+            size = int(far.stat().st_size)
+            far.prefetch(size, _PIECES_UNDER_WAY)
+            try:
+                with _local(target):
+                    file = fresh.open("wb")
+                with file:
+                    self._copy(far, lambda piece: _write_here(file, piece, target), size, on_bytes)
+                    with _local(target):
+                        file.flush()
+                        os.fsync(file.fileno())
+                with _local(target):
+                    os.replace(fresh, target)
+            finally:
+                fresh.unlink(missing_ok=True)
+
+    def _put(
+        self, source: BinaryIO, size: int, path: str, mode: int, on_bytes: OnBytes | None
+    ) -> None:
+        folder, name = posixpath.split(path)
+        fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+        with self._writing(path, size, fresh):
+            with self._client.open(fresh, "wx") as far:
+                # Before the first byte: a key is at no moment readable for others.
+                far.chmod(mode)
+                far.set_pipelined(True)
+                self._copy(source, far.write, size, on_bytes)
+            arrived = self._client.stat(fresh).st_size
+            if arrived != size:
+                raise OSError(f"{arrived} of {size} bytes arrived")
+            self._client.posix_rename(fresh, path)
+
+    def _copy(
+        self,
+        source: Any,
+        write: Callable[[bytes], object],
+        size: int,
+        on_bytes: OnBytes | None,
+    ) -> None:
+        done = 0
+        while done < size:
+            piece = source.read(min(_PIECE_BYTES, size - done))
+            if not piece:
+                raise _CutShort(done, size)
+            write(piece)
+            done += len(piece)
+            if on_bytes is not None:
+                on_bytes(done, size)
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError as error:
+            raise BackendError(
+                f"{self._who} may not read {path}: permission denied.",
+                f"Give that user the right to read it, there: chmod a+r {path}",
+            ) from error
+        except _CutShort as error:
+            raise BackendError(
+                f"{path} on {self._who} became shorter while it was copied.", "Try again."
+            ) from error
+
+    @contextmanager
+    def _writing(self, path: str, size: int, fresh: str) -> Iterator[None]:
+        folder = posixpath.dirname(path)
+        try:
+            yield
+        except BaseException as error:
+            # A failure that is the node's own word, not the connection's.
+            told = isinstance(error, OSError) and not isinstance(
+                error, (TimeoutError, ConnectionError)
+            )
+            # Asked before the half file goes, while the disk is still full.
+            fault = self._write_fault(error, path, folder, size) if told else None
+            with suppress(OSError, EOFError):
+                self._client.remove(fresh)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _write_fault(self, error: BaseException, path: str, folder: str, size: int) -> BackendError:
+        if isinstance(error, PermissionError):
+            return BackendError(
+                f"{self._who} may not write {path}: permission denied.",
+                f"Give {folder} to that user, or connect as another one.",
+            )
+        if isinstance(error, FileNotFoundError):
+            return BackendError(
+                f"{path} cannot be written: there is no folder {folder} on {self._who}.",
+                "Make it there first.",
+            )
+        if isinstance(error, _CutShort):
+            return BackendError(f"What was sent to {path} became shorter meanwhile.", "Try again.")
+        free = self._free_bytes(folder)
+        if free is not None and free < max(size, _PIECE_BYTES):
+            return BackendError(
+                f"The disk of {folder} on {self._who} is full: {free} bytes are left and "
+                f"{path} needs {size}.",
+                "Make room there, or connect as a user whose home is on another disk.",
+            )
+        return BackendError(
+            f"{path} cannot be written on {self._who}; the node says “{error}”.",
+            f"Check there that the disk of {folder} is sound, that it may be written, and that "
+            "no quota is used up.",
+        )
+
+
+class _CutShort(OSError):
+    def __init__(self, done: int, size: int) -> None:
+        super().__init__(f"{done} of {size} bytes")
+
+
+def _write_here(file: BinaryIO, piece: bytes, target: Path) -> None:
+    with _local(target):
+        file.write(piece)
+
+
+@contextmanager
+def _local(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"{target} cannot be written on this computer: {error.strerror}."
+        ) from error

@@ -1,0 +1,141 @@
+"""The sshd keys that people accepted: one file of the program's own, in OpenSSH's format.
+
+The user's ``~/.ssh/known_hosts`` is neither read nor changed: what a person accepted for a terminal
+was not accepted here, and a mistake here must not reach there. Names are written in the clear, and
+a line that is not ``names kind key`` (a comment, a marker, a hashed name) matches nothing and stays
+as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.errors import BackendError
+from backend.records.cluster import HostKey
+from backend.records.files import replace_bytes
+
+SSH_PORT = 22
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
+_changing = threading.Lock()
+
+
+def host_name(host: str, port: int) -> str:
+    """How OpenSSH writes a host: ``name``, or ``[name]:port`` where the port is not 22."""
+    lower = host.lower()
+    return lower if port == SSH_PORT else f"[{lower}]:{port}"
+
+
+def fingerprint(blob: bytes) -> str:
+    """As ``ssh-keygen -l`` prints it, of a public key's bytes."""
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode("ascii")
+    return "SHA256:" + digest.rstrip("=")
+
+
+def host_key(host: str, port: int, kind: str, blob: bytes) -> HostKey:
+    """The record of the public key ``blob`` that the sshd at ``host`` showed."""
+    text = f"{kind} {base64.b64encode(blob).decode('ascii')}"
+    return HostKey(host, port, kind, text, fingerprint(blob))
+
+
+@dataclass(frozen=True)
+class _Line:
+    names: tuple[str, ...]
+    kind: str
+    blob: bytes
+    rest: str
+
+
+class KnownHosts:
+    """The file at ``path``. It is read at each question: another desktop process may change it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keys(self, host: str, port: int = SSH_PORT) -> tuple[HostKey, ...]:
+        """The accepted keys of one sshd, in the order in which they were accepted.
+
+        Raises:
+            BackendError: The file is there and cannot be read.
+        """
+        name = host_name(host, port)
+        found = (_parsed(line) for line in self._lines())
+        return tuple(
+            host_key(host, port, one.kind, one.blob) for one in found if one and name in one.names
+        )
+
+    def add(self, key: HostKey) -> None:
+        """Keep a key that a person accepted. Call this only after a person's yes.
+
+        Raises:
+            BackendError: The file cannot be written; nothing was changed.
+        """
+        with _changing:
+            if any(known.text == key.text for known in self.keys(key.host, key.port)):
+                return
+            self._replace([*self._lines(), f"{host_name(key.host, key.port)} {key.text}"])
+
+    def remove(self, host: str, port: int = SSH_PORT) -> int:
+        """Forget one sshd by name; how many keys went. Other names on its lines stay.
+
+        Raises:
+            BackendError: The file cannot be read or written; nothing was changed.
+        """
+        name = host_name(host, port)
+        with _changing:
+            kept, gone = [], 0
+            for line in self._lines():
+                one = _parsed(line)
+                if one is None or name not in one.names:
+                    kept.append(line)
+                    continue
+                gone += 1
+                others = [other for other in one.names if other != name]
+                if others:
+                    kept.append(f"{','.join(others)} {one.rest}")
+            if gone:
+                self._replace(kept)
+            return gone
+
+    def _lines(self) -> list[str]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        # Not splitlines(): it also cuts at characters that a comment may hold.
+        return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
+
+    def _replace(self, lines: list[str]) -> None:
+        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+            self.path.parent.chmod(_FOLDER_MODE)
+            replace_bytes(self.path, content, _FILE_MODE)
+        except OSError as error:
+            raise self._unusable("written", error) from error
+
+    def _unusable(self, what: str, error: OSError) -> BackendError:
+        return BackendError(
+            f"The file of accepted host keys {self.path} cannot be {what}: {error.strerror}.",
+            "Give the file to the user who runs Ringmaster, or make room on its disk.",
+        )
+
+
+def _parsed(line: str) -> _Line | None:
+    names, _, rest = line.strip().partition(" ")
+    if not names or names[0] in "#@|":
+        return None
+    fields = rest.split()
+    if len(fields) < 2:
+        return None
+    try:
+        blob = base64.b64decode(fields[1], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return _Line(tuple(names.lower().split(",")), fields[0], blob, rest.strip())

@@ -1,0 +1,398 @@
+"""Connections to nodes: the one importer of Fabric and paramiko.
+
+Left alone, Fabric accepts every host key (`AutoAddPolicy`), sets no time limits, and reads from the
+terminal; paramiko waits for ever for the answer to a command's start. Here each is set once.
+Fabric makes the connections and goes through jump hosts; commands and files go over paramiko's
+channels, because `Connection.run` keeps all output in memory and decodes it strictly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from backend.cluster import ssh_faults
+from backend.cluster.far_command import execute
+from backend.cluster.far_files import FarFiles
+from backend.cluster.known_hosts import KnownHosts, host_key
+from backend.cluster.route import DEFAULT_KEYS, Hop, Lookup, route
+from backend.cluster.shell import (
+    Answer,
+    HostKeyChanged,
+    HostKeyUnknown,
+    PassphraseNeeded,
+    Refused,
+    RemoteFile,
+    Shell,
+    Unreachable,
+)
+from backend.errors import BackendError
+from backend.node.words import seconds
+from backend.records.cluster import NodeAddress
+
+CONNECT_LIMIT_S = 10.0
+_CHANNEL_LIMIT_S = 15.0
+_FILES_LIMIT_S = 30.0
+"""Without one byte, for transfers."""
+_CLOSE_LIMIT_S = 2.0
+_KEEPALIVE_S = 15
+_GRACE_S = 2.0
+
+# Without a handler Python prints paramiko's tracebacks on standard error.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def connect(
+    address: NodeAddress,
+    known_hosts: KnownHosts,
+    *,
+    passphrase: str = "",
+    limit_s: float = CONNECT_LIMIT_S,
+    ssh_config: Path | None = None,
+) -> Shell:
+    """Open a connection; every jump host on the way is verified like the node itself.
+
+    ``passphrase`` opens locked keys and is kept nowhere. ``ssh_config`` is read instead of the
+    user's and the system's own. ``limit_s`` holds for each stage: TCP, banner, login.
+
+    Raises:
+        HostKeyUnknown, HostKeyChanged: The sshd cannot be trusted so far; no login was tried.
+        PassphraseNeeded: A key is locked, and no other one was accepted.
+        Refused: The login failed.
+        Unreachable: There is no SSH server to be reached.
+        BackendError: The address or the client settings cannot be used.
+    """
+    opened: list[Any] = []
+    try:
+        for hop in route(address, _lookup(ssh_config)):
+            gateway = opened[-1] if opened else None
+            opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
+    except BaseException:
+        _close(opened)
+        raise
+    return SshShell(opened, hop.who)
+
+
+class SshShell:
+    """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
+
+    def __init__(self, connections: Sequence[Any], who: str) -> None:
+        self._connections = connections
+        self._transport = connections[-1].transport
+        self._who = who
+        self._sftp: Any = None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",
+        limit_s: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """See `Shell`. Of more than 4 MB of output the end is kept; ``on_line`` gets both streams.
+
+        A command that met its limit may live on at the node: closing the channel ends its output,
+        and nothing more.
+        """
+        with self._connected(limit_s):
+            channel = self._transport.open_session(timeout=min(limit_s, _CHANNEL_LIMIT_S))
+            try:
+                ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
+            except TimeoutError as error:
+                raise Unreachable(
+                    f"“{argv[0]}” on {self._who} had not ended after {seconds(limit_s)}.",
+                    "Look there for what it waits for: a share that hangs, a busy disk.",
+                ) from error
+            finally:
+                channel.close()
+        if not ended.began:
+            raise Refused(*ssh_faults.no_command(self._who, ended.code, ended.login_words))
+        return Answer(
+            ended.code, ended.out.decode("utf-8", "replace"), ended.err.decode("utf-8", "replace")
+        )
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        with self._connected():
+            self._files().write(path, content, mode)
+
+    def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
+        with self._connected():
+            return self._files().read(path, offset, limit_bytes)
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        with self._connected():
+            return self._files().listing(path)
+
+    def send(
+        self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        """See `Shell`. What is executable here will be executable there."""
+        with self._connected():
+            self._files().send(source, path, on_bytes)
+
+    def fetch(
+        self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        """See `Shell`; FileNotFoundError when there is no such file."""
+        with self._connected():
+            self._files().fetch(path, target, on_bytes)
+
+    def close(self) -> None:
+        _close(self._connections)
+
+    def _files(self) -> FarFiles:
+        if self._sftp is None:
+            self._sftp = self._open_sftp()
+        return FarFiles(self._sftp, self._who, self._free_bytes)
+
+    def _open_sftp(self) -> Any:
+        channel = self._transport.open_session(timeout=_CHANNEL_LIMIT_S)
+        channel.settimeout(_FILES_LIMIT_S)
+        try:
+            channel.invoke_subsystem("sftp")
+            return paramiko.SFTPClient(channel)
+        except (SSHException, EOFError) as error:
+            channel.close()
+            if not self._transport.is_active():
+                raise
+            raise Refused(*ssh_faults.no_sftp(self._who)) from error
+
+    def _free_bytes(self, folder: str) -> int | None:
+        answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
+        try:
+            return int(answer.out.splitlines()[-1].split()[3]) * 1024
+        except (IndexError, ValueError):
+            return None
+
+    @contextmanager
+    def _connected(self, limit_s: float | None = None) -> Iterator[None]:
+        """What breaks a connection becomes a sentence; with a limit, nothing outlasts it."""
+        watchdog = None
+        if limit_s is not None:
+            # paramiko waits without a limit for the answer to a request, and for a socket whose
+            # buffer is full; closing the connection under it is what ends that.
+            watchdog = threading.Timer(limit_s + _GRACE_S, _close, [self._connections])
+            watchdog.daemon = True
+            watchdog.start()
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except TimeoutError as error:
+            raise Unreachable(
+                f"{self._who} has not answered for {seconds(_FILES_LIMIT_S)}.",
+                "Look whether it is busy or its disk hangs, then connect again.",
+            ) from error
+        except (EOFError, OSError, SSHException) as error:
+            raise Unreachable(
+                f"The connection to {self._who} broke off ({ssh_faults.short(error)}).",
+                "Connect again; if that fails too, look whether the node is on.",
+            ) from error
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+
+
+class _OnlyAccepted:
+    """paramiko's "missing host key policy": a connection goes on only to an accepted key."""
+
+    def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
+        self._hop = hop
+        self._known_hosts = known_hosts
+
+    def missing_host_key(self, client: object, hostname: str, key: Any) -> None:
+        # Called for every key: paramiko itself is given none to compare with.
+        shown = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
+        accepted = self._known_hosts.keys(self._hop.host, self._hop.port)
+        if any(one.text == shown.text for one in accepted):
+            return
+        if accepted:
+            # A key of another kind too: who stands in between would simply offer that one.
+            raise HostKeyChanged(
+                *ssh_faults.key_changed(shown, accepted[0]), shown, accepted[0].fingerprint
+            )
+        raise HostKeyUnknown(*ssh_faults.key_unknown(shown), shown)
+
+
+class _Login:
+    """paramiko's "auth strategy": keys of the agent and of files, those asked for first."""
+
+    def __init__(self, hop: Hop, passphrase: str) -> None:
+        self._hop = hop
+        self._passphrase = passphrase
+        self._tried: list[str] = []
+        self._locked: list[str] = []
+
+    def authenticate(self, transport: Any) -> None:
+        allowed: Sequence[str] = ()
+        for name, key in self._keys():
+            self._tried.append(name)
+            try:
+                transport.auth_publickey(self._hop.user, key)
+            except paramiko.BadAuthenticationType as error:
+                allowed = error.allowed_types
+                break
+            except paramiko.AuthenticationException as error:
+                if "timeout" in str(error):
+                    raise Unreachable(*ssh_faults.silent_login(self._hop)) from error
+                if not transport.is_active():
+                    # sshd has seen enough wrong keys.
+                    break
+            else:
+                if transport.is_authenticated():
+                    return
+                raise Refused(*ssh_faults.second_factor(self._hop))
+        if self._locked:
+            path = self._locked[0]
+            fault = ssh_faults.locked(path, self._hop, given=bool(self._passphrase))
+            raise PassphraseNeeded(*fault, path)
+        raise Refused(*ssh_faults.no_login(self._hop, self._tried, allowed))
+
+    def _keys(self) -> Iterator[tuple[str, Any]]:
+        """Keys and where they are from; an sshd ends the talk after some six wrong ones."""
+        agent = _agent()
+        try:
+            held = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
+            files = self._hop.identities or DEFAULT_KEYS
+            for path in files:
+                key = held.pop(_public_half(path), None)
+                if key is not None:
+                    yield f"{path} (agent)", key
+            yield from self._of_files(files[: self._hop.asked_for])
+            if not self._hop.identities_only:
+                for key in held.values():
+                    yield f"“{key.comment}” of the agent", key
+            yield from self._of_files(files[self._hop.asked_for :])
+        finally:
+            if agent is not None:
+                agent.close()
+
+    def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        for path in paths:
+            try:
+                key = self._loaded(Path(path).expanduser())
+            except FileNotFoundError:
+                continue
+            except (ValueError, OSError, SSHException, paramiko.pkey.UnknownKeyType):
+                self._tried.append(f"{path}, which is no private key that can be read")
+                continue
+            if key is None:
+                self._locked.append(path)
+            else:
+                yield path, key
+
+    def _loaded(self, path: Path) -> Any:
+        """The key of a file, None when it stays locked."""
+        try:
+            return paramiko.PKey.from_path(path)
+        except TypeError:
+            # cryptography's word for "locked"; of what is no key it says ValueError.
+            if not self._passphrase:
+                return None
+        try:
+            return paramiko.PKey.from_path(path, self._passphrase.encode())
+        except ValueError:
+            return None
+
+
+def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limit_s: float) -> Any:
+    accepted = known_hosts.keys(hop.host, hop.port)
+    connection = fabric.Connection(
+        hop.host,
+        user=hop.user,
+        port=hop.port,
+        # An empty one: `route` has read the settings, and fabric.py files are not executed.
+        config=fabric.Config(ssh_config=paramiko.SSHConfig(), lazy=True),
+        gateway=gateway,
+        forward_agent=False,
+        connect_kwargs={
+            "auth_strategy": _Login(hop, passphrase),
+            "timeout": limit_s,
+            "banner_timeout": limit_s,
+            "auth_timeout": limit_s,
+            "channel_timeout": limit_s,
+            "transport_factory": partial(_transport, [one.kind for one in accepted]),
+        },
+    )
+    connection.client.set_missing_host_key_policy(_OnlyAccepted(hop, known_hosts))
+    try:
+        connection.open()
+    except BaseException as error:
+        _close([connection])
+        if isinstance(error, ChannelException) and gateway is not None:
+            raise Unreachable(*ssh_faults.not_from_jump(hop, gateway.host, error.text)) from error
+        if isinstance(error, (OSError, EOFError, SSHException)):
+            raise Unreachable(*ssh_faults.unreachable(error, hop, limit_s)) from error
+        raise
+    connection.transport.set_keepalive(_KEEPALIVE_S)
+    return connection
+
+
+def _transport(kinds: Sequence[str], sock: Any, disabled_algorithms: Any = None) -> Any:
+    """A transport that asks for a key of a kind that was accepted, if there is one."""
+    transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
+    options = transport.get_security_options()
+    known = [kind for kind in options.key_types if _kind_of(kind) in kinds]
+    options.key_types = [*known, *(kind for kind in options.key_types if kind not in known)]
+    return transport
+
+
+def _kind_of(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def _agent() -> Any:
+    try:
+        return paramiko.Agent()
+    except (OSError, SSHException):
+        return None
+
+
+def _public_half(path: str) -> bytes:
+    """The public key beside a private one, by which an agent's key is recognised, or nothing."""
+    try:
+        text = Path(f"{path}.pub").expanduser().read_text("utf-8", "replace")
+        return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
+    except (OSError, ValueError):
+        return b""
+
+
+def _lookup(ssh_config: Path | None) -> Lookup:
+    """What the user's client settings say of a host."""
+    try:
+        # `lazy` keeps Fabric from its own settings files, some of which are Python.
+        config = fabric.Config(lazy=True, runtime_ssh_path=ssh_config and str(ssh_config))
+        config.load_ssh_config()
+        settings = config.base_ssh_config
+    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
+        raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
+
+    def look_up(host: str) -> dict[str, Any]:
+        try:
+            return dict(settings.lookup(host))
+        except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
+            raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
+
+    return look_up
+
+
+def _close(connections: Sequence[Any]) -> None:
+    """Close the far end first, in a thread that can be given up: a dead peer's send may block."""
+
+    def close() -> None:
+        for connection in reversed(connections):
+            connection.client.close()
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(_CLOSE_LIMIT_S)

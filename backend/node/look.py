@@ -1,0 +1,350 @@
+"""What this machine is, before anything of ours is installed on it: one JSON object.
+
+The desktop sends this file to ``python3 -I - [ROOT NAME CONTENT]``. So it imports nothing of ours,
+and is in the Python of 3.6, so that an old machine can say how old it is. ROOT is where the data
+root should be; it is the right folder only if the file NAME in it holds CONTENT, which the desktop
+has just written there.
+
+Keys are those of `backend.records.cluster.NodeFacts`, and two for the desktop alone:
+``reached_at`` (the address at which sshd took the connection) and ``home_fault`` (why nothing can
+be written to the home folder, or ""). Whatever may hang is asked in a process that can be left
+behind: one that waits for a share that is gone can be neither ended nor waited for.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import platform
+import pwd
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_COMMAND_LIMIT_S = 10
+_DISK_LIMIT_S = 10
+_FOLDER = ".ringmaster"
+"""In the user's home: what the program keeps on a node."""
+_PROBE_BYTES = 64 * 1024
+_MPI_VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
+_PYTHON = re.compile(r"python3(\.\d+)?$")
+_MORE_FOLDERS = (
+    "~/.local/bin",
+    "~/miniconda3/bin",
+    "~/miniforge3/bin",
+    "~/anaconda3/bin",
+    "/usr/local/bin",
+    "/usr/bin",
+    "/opt/*/bin",
+    "/usr/lib64/openmpi/bin",
+    "/usr/lib/*/openmpi/bin",
+)
+"""Beside PATH, which is sshd's own and short."""
+_ASK_PYTHON = """
+import json, sys
+try:
+    import ensurepip, venv
+    works = True
+except ImportError:
+    works = False
+print(json.dumps(["%d.%d.%d" % sys.version_info[:3], works]))
+"""
+
+
+def look(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
+    """Everything; a question that fails leaves its value out and stops no other."""
+    account = pwd.getpwuid(os.getuid())
+    home = os.environ.get("HOME") or account.pw_dir
+    facts: dict[str, Any] = {
+        "hostname": socket.gethostname(),
+        "system": _system(),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "user": account.pw_name,
+        "home": os.path.join(home, _FOLDER),
+        "cores": len(os.sched_getaffinity(0)),
+        "glibc": _glibc(),
+        "cpu_model": _cpu_model(),
+        "memory_bytes": _memory_bytes(),
+        "pythons": _pythons(),
+        "interfaces": _interfaces(),
+        "keeps_services": _keeps_services(account.pw_name),
+        "reached_at": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
+    }
+    facts.update(_mpi())
+    facts.update(_gpus())
+    facts.update(_in_child(lambda: _home(home)) or {"home_fault": "its disk does not answer"})
+    if root:
+        seen = _in_child(lambda: _data_root(root, name, content))
+        facts.update(seen or {})
+    return facts
+
+
+def _in_child(work: "Callable[[], Any]") -> Any:
+    """What ``work`` returns, or None when it raised or had not ended within the limit."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # Left behind, it must not hold the connection's output open.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(nothing, number)
+            os.write(writing, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        if not select.select([reading], [], [], _DISK_LIMIT_S)[0]:
+            return None
+        answer = os.read(reading, 65536)
+        os.waitpid(pid, 0)
+        return json.loads(answer.decode()) if answer else None
+    finally:
+        os.close(reading)
+
+
+def _home(home: str) -> "dict[str, Any]":
+    facts: dict[str, Any] = {"home_free_bytes": None, "home_fault": ""}
+    try:
+        facts["home_free_bytes"] = shutil.disk_usage(home).free
+        # A quota, a read-only mount and a full disk are known only to who writes.
+        _write_and_remove(os.path.join(home, f".ringmaster-look-{os.getpid()}"), _PROBE_BYTES)
+    except OSError as error:
+        facts["home_fault"] = error.strerror or str(error)
+    return facts
+
+
+def _data_root(root: str, name: str, content: str) -> "dict[str, Any]":
+    try:
+        with open(os.path.join(root, name)) as file:
+            if file.read(len(content) + 1) != content:
+                return {}
+    except (OSError, ValueError):
+        return {}
+    try:
+        _write_and_remove(os.path.join(root, f"{name}.{os.getpid()}"), 1)
+    except OSError:
+        return {"data_root": root, "data_root_writable": False}
+    return {"data_root": root, "data_root_writable": True}
+
+
+def _write_and_remove(path: str, size: int) -> None:
+    try:
+        with open(path, "xb") as file:
+            file.write(b"r" * size)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        if os.path.exists(path):
+            os.remove(path)
+
+
+def _system() -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        for line in _lines(path):
+            key, _, value = line.partition("=")
+            if key == "PRETTY_NAME":
+                return value.strip("\"'")
+    return platform.system()
+
+
+def _glibc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION").split()[-1]  # type: ignore[union-attr]
+    except (AttributeError, IndexError, OSError, ValueError):
+        return ""
+
+
+def _cpu_model() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _memory_bytes() -> int:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _folders() -> "list[str]":
+    found = [one for one in os.environ.get("PATH", "").split(":") if one.startswith("/")]
+    for pattern in _MORE_FOLDERS:
+        found.extend(sorted(glob.glob(os.path.expanduser(pattern))))
+    return list(dict.fromkeys(found))
+
+
+def _programs(is_meant: "Callable[[str], Any]") -> "Iterator[str]":
+    """Programs by name, each once, however many names and folders lead to it."""
+    seen = set()
+    for folder in _folders():
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for path in (os.path.join(folder, name) for name in names if is_meant(name)):
+            if os.path.realpath(path) not in seen and os.access(path, os.X_OK):
+                seen.add(os.path.realpath(path))
+                yield path
+
+
+def _pythons() -> "list[dict[str, Any]]":
+    found = []
+    for path in _programs(_PYTHON.match):
+        try:
+            version, venv = json.loads(_answer([path, "-I", "-c", _ASK_PYTHON]))
+        except ValueError:
+            continue
+        found.append({"path": path, "version": version, "venv": venv})
+    return found
+
+
+def _mpi() -> "dict[str, str]":
+    for path in _programs(lambda name: name == "mpirun"):
+        version = _MPI_VERSION.search(_answer([path, "--version"]))
+        if version:
+            return {"mpirun": path, "mpi_version": version.group(1)}
+    return {}
+
+
+def _gpus() -> "dict[str, Any]":
+    """What the driver's own files tell; ``nvidia-smi`` knows better names, where there is one."""
+    facts: dict[str, Any] = {}
+    version = re.search(
+        r"Kernel Module.*?\s(\d+\.\d[\d.]*)", "\n".join(_lines("/proc/driver/nvidia/version"))
+    )
+    if version:
+        facts["driver"] = version.group(1)
+    for path in _programs(lambda name: name == "nvidia-smi"):
+        answer = _answer([path, "--query-gpu=driver_version,name", "--format=csv,noheader"])
+        rows = [line.split(", ", 1) for line in answer.splitlines() if ", " in line]
+        if rows:
+            facts["driver"] = rows[0][0]
+            facts["gpus"] = [name for _, name in rows]
+            return facts
+    models = []
+    for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
+        models += [
+            line.partition(":")[2].strip() for line in _lines(path) if line.startswith("Model:")
+        ]
+    if models:
+        facts["gpus"] = models
+    return facts
+
+
+class _Address(ctypes.Structure):
+    _fields_ = (("family", ctypes.c_ushort), ("data", ctypes.c_ubyte * 26))
+
+
+class _Interface(ctypes.Structure):
+    pass
+
+
+_Interface._fields_ = (
+    ("next", ctypes.POINTER(_Interface)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.POINTER(_Address)),
+    ("mask", ctypes.POINTER(_Address)),
+    ("other", ctypes.POINTER(_Address)),
+    ("data", ctypes.c_void_p),
+)
+
+
+def _interfaces() -> "list[dict[str, str]]":
+    """By ``getifaddrs`` of the C library: a small machine has no ``ip`` to ask."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        first = ctypes.POINTER(_Interface)()
+        if library.getifaddrs(ctypes.byref(first)) != 0:
+            return []
+    except (AttributeError, OSError):
+        return []
+    found = []
+    at = first
+    while at:
+        one = at.contents
+        address = _ip(one.address)
+        if address:
+            prefix = sum(bin(byte).count("1") for byte in _ip_bytes(one.mask))
+            name = one.name.decode("utf-8", "replace")
+            found.append({"name": name, "address": f"{address}/{prefix}"})
+        at = one.next
+    library.freeifaddrs(first)
+    return found
+
+
+def _ip(address: Any) -> str:
+    raw = _ip_bytes(address)
+    if not raw:
+        return ""
+    return socket.inet_ntop(socket.AF_INET6 if len(raw) == 16 else socket.AF_INET, raw)
+
+
+def _ip_bytes(address: Any) -> bytes:
+    if not address:
+        return b""
+    raw = bytes(address.contents.data)
+    # Behind the family: a port, then the address; IPv6 has its flow label in between.
+    if address.contents.family == socket.AF_INET:
+        return raw[2:6]
+    return raw[6:22] if address.contents.family == socket.AF_INET6 else b""
+
+
+def _keeps_services(user: str) -> str:
+    """What would start something of ours again after a reboot, with no help of an administrator."""
+    lingers = os.path.exists(os.path.join("/var/lib/systemd/linger", user))
+    if lingers and os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
+        return "systemd"
+    if shutil.which("crontab") and _runs("cron", "crond"):
+        listed = _run(["crontab", "-l"])
+        if listed and (listed[0] == 0 or "no crontab" in listed[1]):
+            return "crontab"
+    return ""
+
+
+def _runs(*names: str) -> bool:
+    return any(line in names for path in glob.glob("/proc/[0-9]*/comm") for line in _lines(path))
+
+
+def _answer(argv: "list[str]") -> str:
+    answer = _run(argv)
+    return answer[1] if answer and answer[0] == 0 else ""
+
+
+def _run(argv: "list[str]") -> "tuple[int, str] | None":
+    """Code and output of a program, or None when it does not start or end."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_COMMAND_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def _lines(path: str) -> "list[str]":
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(look(*sys.argv[1:])) + "\n")

@@ -1,0 +1,204 @@
+"""The nodes that people add: whom to trust, how to get in, what is there.
+
+A node is added only when a look at it has succeeded from beginning to end; until then nothing of
+it is written but a host key that a person accepted. Passphrases are kept in memory, by key file,
+for as long as the program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from backend.cluster.known_hosts import SSH_PORT, KnownHosts, host_name
+from backend.cluster.look import Look, look_at
+from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell
+from backend.datastore import node_files
+from backend.errors import BackendError
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry
+from backend.records.job import THIS_COMPUTER
+from backend.records.layout import DataRoot
+from backend.records.values import name_fault, nearest, printable
+
+Accept = Callable[[HostKey], bool]
+"""Asks a person whether a key is the right one. There is no other way to a yes."""
+AskPassphrase = Callable[[str], str]
+"""Asks a person for the passphrase of a key file; "" is a no."""
+_PASSPHRASE_TRIES = 3
+
+
+class ClusterService:
+    """See `docs/architecture.md`. Every call may run on any thread.
+
+    ``profile`` is the folder of this desktop's own that keeps accepted host keys. ``ssh_config``
+    is read instead of the user's client settings.
+    """
+
+    def __init__(self, root: DataRoot, profile: Path, ssh_config: Path | None = None) -> None:
+        self._root = root
+        self._known_hosts = KnownHosts(profile / "known_hosts")
+        self._ssh_config = ssh_config
+        self._passphrases: dict[str, str] = {}
+
+    def list(self) -> tuple[NodeEntry, ...]:
+        return node_files.entries(self._root)
+
+    def add(
+        self,
+        name: str,
+        address: NodeAddress,
+        *,
+        accept: Accept,
+        passphrase: AskPassphrase | None = None,
+        node_data_root: str = "",
+    ) -> NodeEntry:
+        """Look at a machine and keep it as a node; without a name it is called as its host.
+
+        ``node_data_root`` is where the node sees the data root, if not at the same path as here.
+
+        Raises:
+            BackendError: The name cannot be one or is taken, or the look failed (see
+                `backend.cluster.ssh.connect` and `look_at`); no node was written.
+        """
+        name = self._free_name(name or address.host)
+        with_key = replace(address, identity=_absolute(address.identity))
+        shell = self._connect(with_key, accept, passphrase)
+        try:
+            found = look_at(shell, name, self._root.path, node_data_root)
+        finally:
+            shell.close()
+        entry = NodeEntry(name, with_key, found.facts, ranks_address=found.ranks_address)
+        node_files.write_entry(self._root, entry)
+        return entry
+
+    def look(
+        self, name: str, passphrase: AskPassphrase | None = None, node_data_root: str = ""
+    ) -> NodeEntry:
+        """Look at a node again and keep what was found; see `add` for ``node_data_root``.
+
+        Raises:
+            BackendError: There is no such node, or the look failed; nothing was changed.
+        """
+        entry = self._entry(name)
+        shell = self.open_shell(name, passphrase)
+        try:
+            found = look_at(shell, name, self._root.path, node_data_root or entry.data_root)
+        finally:
+            shell.close()
+        fresh = replace(entry, facts=found.facts, ranks_address=_kept_address(entry, found))
+        node_files.write_entry(self._root, fresh)
+        return fresh
+
+    def remove(self, name: str) -> NodeEntry:
+        """Move what the data root knows of a node to its trash; the machine is left as it is.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        entry = self._entry(name)
+        node_files.remove_entry(self._root, name)
+        return entry
+
+    def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:
+        """A connection to a node; close it in the end.
+
+        Raises:
+            BackendError: There is no such node, or no way in.
+        """
+        return self._connect(self._entry(name).address, None, passphrase)
+
+    def trust(self, key: HostKey) -> None:
+        """Accept a key from now on. Call this only after a person's yes."""
+        self._known_hosts.add(key)
+
+    def forget(self, host: str, port: int = SSH_PORT) -> int:
+        """Accept the keys of one sshd no longer; how many that were.
+
+        Raises:
+            BackendError: None was accepted.
+        """
+        count = self._known_hosts.remove(host, port)
+        if not count:
+            raise BackendError(
+                f"No host key of {printable(host_name(host, port))} was accepted here.",
+                f"The accepted ones are in {self._known_hosts.path}.",
+            )
+        return count
+
+    def _connect(
+        self, address: NodeAddress, accept: Accept | None, ask: AskPassphrase | None
+    ) -> Shell:
+        # Fabric and paramiko take 0.5 s to import, which who lists jobs need not wait for.
+        from backend.cluster.ssh import connect
+
+        passphrase = ""
+        asked = 0
+        while True:
+            try:
+                return connect(
+                    address,
+                    self._known_hosts,
+                    passphrase=passphrase,
+                    ssh_config=self._ssh_config,
+                )
+            except HostKeyUnknown as error:
+                # Each sshd on the way asks once: what is accepted is never unknown again.
+                if accept is None or not accept(error.key):
+                    raise
+                self.trust(error.key)
+            except PassphraseNeeded as error:
+                kept = self._passphrases.pop(error.identity, "")
+                if kept and kept != passphrase:
+                    passphrase = kept
+                elif ask is None or asked == _PASSPHRASE_TRIES:
+                    raise
+                else:
+                    asked += 1
+                    passphrase = ask(error.identity)
+                    if not passphrase:
+                        raise
+                self._passphrases[error.identity] = passphrase
+
+    def _free_name(self, name: str) -> str:
+        fault = name_fault(name)
+        if fault:
+            raise BackendError(fault, "Give the node a name of your own: --name NAME.")
+        if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
+            raise BackendError(
+                f"There is a node “{name}” already.",
+                "Choose another name with --name, or remove that one first.",
+            )
+        return name
+
+    def _entry(self, name: str) -> NodeEntry:
+        entry = node_files.entry(self._root, name)
+        if entry is not None:
+            return entry
+        if name == THIS_COMPUTER:
+            raise BackendError(
+                "This computer is always a node.", "Leave it out of a job's placement instead."
+            )
+        known = tuple(one.name for one in self.list())
+        near = nearest(name, known)
+        raise BackendError(
+            f"There is no node “{printable(name)}”.",
+            f"Did you mean “{near}”?"
+            if near
+            else f"There is {', '.join(known)}."
+            if known
+            else "Add one: main.py node add HOST",
+        )
+
+
+def _absolute(identity: str) -> str:
+    """The next start of the program may be from another folder."""
+    if not identity or identity.startswith("~"):
+        return identity
+    return str(Path(identity).absolute())
+
+
+def _kept_address(entry: NodeEntry, found: Look) -> str:
+    """What ranks use stays while the node still has it: the desktop may come by another way."""
+    addresses = [one.address for one in found.facts.interfaces]
+    return entry.ranks_address if entry.ranks_address in addresses else found.ranks_address
