@@ -9,13 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from backend.datastore import stranger
 from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry
 from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot
+from backend.records.node import Finding, NodeReading
+from backend.records.values import printable
+
+_STATUS_LIMIT_BYTES = 1_000_000
+"""A node with 16 GPUs and 256 cores writes some 20 kB."""
 
 
 def entries(root: DataRoot) -> tuple[NodeEntry, ...]:
@@ -56,6 +63,31 @@ def remove_entry(root: DataRoot, name: str) -> None:
         raise BackendError(
             f"The node {name} could not be moved to the trash: {error.strerror}."
         ) from error
+
+
+def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
+    """The last reading of a node's agent, or why there is none that can be used."""
+    path = root.node(name).status
+    try:
+        # The file may say any name; the folder is what was asked for.
+        return replace(stranger.build(NodeReading, read_json(path, _STATUS_LIMIT_BYTES)), name=name)
+    except FileNotFoundError:
+        return Finding("agent", False, f"No agent has written on {name} yet.")
+    except OSError as error:
+        return Finding(
+            "agent",
+            False,
+            f"The status of {name} cannot be read: {error.strerror}.",
+            "Check that the data root is mounted and that you may read there.",
+        )
+    except ValueError as error:
+        why = printable(str(error), 200)
+        return Finding(
+            "agent",
+            False,
+            f"The agent of {name} writes a status that cannot be used: {why}.",
+            f"See who writes to {path} on {name}.",
+        )
 
 
 def _readable(root: DataRoot) -> Iterator[NodeEntry]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import Any
 
 FILE_MODE = 0o644
+_NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_bytes(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
@@ -41,9 +43,14 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no JSON object, or larger than ``limit_bytes``.
+        ValueError: It is no plain file, no JSON object, or larger than ``limit_bytes``.
     """
-    with path.open("rb") as file:
+    # Anybody may write into a node's folder, and opening a FIFO hangs until somebody fills it.
+    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAIT)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path.name} is no plain file")
+    with os.fdopen(descriptor, "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise ValueError(f"{path.name} is larger than {limit_bytes} bytes")

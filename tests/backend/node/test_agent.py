@@ -49,8 +49,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(root: DataRoot, folder: NodeFolder) -> Iterator[Start]:
     begun: list[subprocess.Popen[str]] = []
 
-    def begin(*more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-m", "backend.node.agent", "--name", "gpu1"]
+    def begin(*more: str, code: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error"]
+        command += ["-c", code] if code else ["-m", "backend.node.agent"]
+        command += ["--name", "gpu1"]
         command += ["--folder", str(folder.path), "--data-root", str(root.path)]
         begun.append(
             subprocess.Popen(
@@ -184,17 +186,28 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
     wait_for(lambda: beats(folder) > last + 1)
 
 
+HANGING = """
+import os, sys
+import backend.node.agent as agent
+replace = agent.replace_bytes
+agent.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
+sys.exit(agent.main(sys.argv[1:]))
+"""
+
+
 def test_a_share_that_hangs_holds_up_neither_the_end_nor_what_comes_after(
-    start: Start, folder: NodeFolder
+    start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
-    os.mkfifo(folder.status)  # opening it hangs until somebody writes
-    first = start()
+    fifo = tmp_path / "share"
+    os.mkfifo(fifo)  # opening it hangs until somebody opens its other end
+    hanging = HANGING.format(fifo=str(fifo))
+    first = start(code=hanging)
     wait_for(lambda: hangs(first))
     assert end(first) == ""
-    second = start()
+    second = start(code=hanging)
     wait_for(lambda: hangs(second))
-    folder.status.open("wb").close()
-    wait_for(lambda: folder.status.is_file() and beats(folder) > 0)
+    with fifo.open("wb"):
+        wait_for_news(folder)
     assert end(second) == ""
 
 
