@@ -25,7 +25,7 @@ def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
     """Every living process here, but this one, that was started with the tag of a run."""
     wanted = f"{RUN_VARIABLE}={tag}".encode()
     found = []
-    for pid in _pids():
+    for pid in pids():
         if pid == os.getpid():
             continue
         try:
@@ -55,7 +55,7 @@ def run_tag_of(pid: int) -> str:
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """Every living process below ``pid``, the nearest first."""
     children: dict[int, list[int]] = {}
-    for one in _pids():
+    for one in pids():
         try:
             with open(f"/proc/{one}/stat", "rb") as file:
                 stat = file.read()
@@ -120,5 +120,5 @@ def reap() -> dict[int, int]:
         dead[pid] = status
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]

@@ -68,8 +68,11 @@ class LocalShell:
         end.start()
         complaint: list[bytes] = []
         with process:
-            assert process.stdin and process.stdout and process.stderr
-            reader = threading.Thread(target=lambda e=process.stderr: complaint.append(e.read()))
+            assert process.stdin
+            assert process.stdout
+            assert process.stderr
+            errors = process.stderr
+            reader = threading.Thread(target=lambda: complaint.append(errors.read()))
             reader.start()
             lines = []
             try:
