@@ -175,14 +175,23 @@ def _two_ranks(python: str) -> Finding:
     found = mpi.find_mpirun(python)
     if found is None:
         return Finding(check, False, "Two ranks cannot be tried without mpirun.", _INSTALL)
-    command = [found.path, "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"]
-    command += ["--mca", "btl", "^openib", "--mca", "mpi_yield_when_idle", "1"]
-    command += ["-np", "2", "-H", "127.0.0.1:2", python, "-c", _SMOKE]
-    ok, answer = _ask(command, _SMOKE_LIMIT_S, whole=True)
-    if ok and answer.split().count("sum") == 2 and answer.split().count("2") == 2:
+    ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
+    if ok and two_ranks_agree(answer):
         return Finding(check, True, "Two ranks found each other and added up a number.")
     last = answer.strip().splitlines()[-1:] or ["no answer"]
     return Finding(check, False, f"Two ranks could not work together: {last[0]}", _INSTALL)
+
+
+def two_ranks_command(mpirun: str, python: str) -> list[str]:
+    """Lets two ranks on the computer that executes it add up a number, and print it."""
+    command = [mpirun, "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"]
+    command += ["--mca", "btl", "^openib", "--mca", "mpi_yield_when_idle", "1"]
+    return [*command, "-np", "2", "-H", "127.0.0.1:2", python, "-c", _SMOKE]
+
+
+def two_ranks_agree(output: str) -> bool:
+    """Whether both printed the right sum; two jobs of size 1 print another."""
+    return output.split().count("sum") == 2 and output.split().count("2") == 2
 
 
 def file_system(path: Path, mounts: str = "/proc/self/mounts") -> tuple[str, str]:

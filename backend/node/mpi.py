@@ -45,8 +45,14 @@ def find_mpirun(python: str = sys.executable) -> MpiRun | None:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(answer.decode("utf-8", "replace"))
-    return MpiRun(path, found[1]) if found else None
+    version = version_in(answer.decode("utf-8", "replace"))
+    return MpiRun(path, version) if version else None
+
+
+def version_in(output: str) -> str | None:
+    """The version in what ``mpirun --version`` printed, None when it is no Open MPI."""
+    found = _VERSION.search(output)
+    return found[1] if found else None
 
 
 def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:

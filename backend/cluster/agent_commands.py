@@ -1,0 +1,68 @@
+"""The commands by which a node's agent is started, looked for and ended, as argument lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from backend.records.cluster import NodeFacts
+from backend.records.layout import NodeHome
+
+_CONTROL = "backend.node.agent_control"
+
+
+@dataclass(frozen=True)
+class AgentPlace:
+    """Where the agent of a node runs; every path is the node's own."""
+
+    name: str
+    python: str
+    bundle: str
+    facts: NodeFacts
+
+    @property
+    def home(self) -> NodeHome:
+        return NodeHome(PurePosixPath(self.facts.home))
+
+    @property
+    def sees_data_root(self) -> bool:
+        return bool(self.facts.data_root) and self.facts.data_root_writable
+
+    @property
+    def folder(self) -> str:
+        """What the agent writes to: its folder on the data root, or its own where it sees none."""
+        if self.sees_data_root:
+            return str(PurePosixPath(self.facts.data_root) / "nodes" / self.name)
+        return str(self.home.state)
+
+
+def start(place: AgentPlace) -> tuple[str, ...]:
+    """Starts the agent detached, and ends at once."""
+    return (
+        *_module(place, "backend.node.agent"),
+        *("--name", place.name, "--folder", place.folder),
+        *("--data-root", place.facts.data_root or str(place.home.state)),
+        *("--detach", "--log", str(place.home.agent_log)),
+    )
+
+
+def check(place: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
+    """Ends well when an agent of this bundle lives, or comes to within ``limit_s``."""
+    return (
+        *_module(place, _CONTROL),
+        *("check", "--bundle", place.bundle, "--folder", place.folder, "--limit", str(limit_s)),
+    )
+
+
+def stop(place: AgentPlace) -> tuple[str, ...]:
+    """Ends well when no agent writes to that folder any more."""
+    return (*_module(place, _CONTROL), "stop", "--folder", place.folder)
+
+
+def runs(place: AgentPlace) -> tuple[str, ...]:
+    """Ends well when no run has a process there, and prints those that do."""
+    return (*_module(place, _CONTROL), "runs")
+
+
+def _module(place: AgentPlace, module: str) -> tuple[str, ...]:
+    return ("env", f"PYTHONPATH={place.bundle}", place.python, "-m", module)

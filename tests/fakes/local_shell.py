@@ -1,0 +1,152 @@
+"""A `Shell` to this computer, with a home of its own: keeps the promises of the one over SSH."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from backend.cluster.shell import Answer, RemoteFile, Unreachable
+from backend.records.files import replace_bytes
+
+_PIECE_BYTES = 1 << 20
+
+
+class LocalShell:
+    """Executes here. A test cuts the connection with `broken`, or listens with `on_run`.
+
+    ``tools`` stands first in PATH, as far as what it holds shall be found instead of the system's.
+    """
+
+    def __init__(self, home: Path, tools: Path | None = None) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        self.broken = False
+        self.sent_bytes = 0
+        self.commands: list[tuple[str, ...]] = []
+        self.on_run: Callable[[tuple[str, ...]], Answer | None] = lambda argv: None
+        """Sees every command first; what it returns is the answer, and None executes."""
+        first = f"{tools}:" if tools else ""
+        self._variables = {
+            "HOME": str(home),
+            "PATH": f"{first}/usr/local/bin:/usr/bin:/bin:/usr/games",
+            "LANG": "C.UTF-8",
+        }
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",
+        limit_s: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Answer:
+        self._look()
+        self.commands.append(tuple(argv))
+        given = self.on_run(tuple(argv))
+        self._look()
+        if given is not None:
+            return given
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._variables,
+                cwd=self.home,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Answer(127, "", f"{argv[0]}: {error.strerror}")
+        end = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
+        end.start()
+        complaint: list[bytes] = []
+        with process:
+            assert process.stdin
+            assert process.stdout
+            assert process.stderr
+            errors = process.stderr
+            reader = threading.Thread(target=lambda: complaint.append(errors.read()))
+            reader.start()
+            lines = []
+            try:
+                process.stdin.write(input)
+                process.stdin.close()
+                for raw in process.stdout:
+                    lines.append(raw.decode("utf-8", "replace"))
+                    if on_line is not None:
+                        on_line(lines[-1].rstrip("\n"))
+            except BrokenPipeError:
+                pass
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+            finally:
+                reader.join()
+                code = process.wait()
+                late = end.finished.is_set()
+                end.cancel()
+        if late:
+            raise Unreachable(f"{argv[0]} did not end within {limit_s:g} s.")
+        return Answer(code, "".join(lines), b"".join(complaint).decode("utf-8", "replace"))
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        self._look()
+        self.sent_bytes += len(content)
+        replace_bytes(Path(path), content, mode)
+
+    def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
+        self._look()
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(limit_bytes)
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        self._look()
+        with os.scandir(path) as found:
+            return tuple(
+                RemoteFile(one.path, one.stat(follow_symlinks=False).st_size, one.is_dir())
+                for one in found
+            )
+
+    def send(
+        self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._copy(source, Path(path), on_bytes)
+        self.sent_bytes += source.stat().st_size
+
+    def fetch(
+        self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._copy(Path(path), target, on_bytes)
+
+    def close(self) -> None:
+        self.broken = True
+
+    def _look(self) -> None:
+        if self.broken:
+            raise Unreachable("The connection is gone.", "Try again.")
+
+    def _copy(
+        self, source: Path, target: Path, on_bytes: Callable[[int, int], None] | None
+    ) -> None:
+        self._look()
+        total, done = source.stat().st_size, 0
+        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with source.open("rb") as reading, fresh.open("xb") as writing:
+                while piece := reading.read(_PIECE_BYTES):
+                    writing.write(piece)
+                    done += len(piece)
+                    self._look()
+                    if on_bytes is not None:
+                        on_bytes(done, total)
+            shutil.move(fresh, target)
+        finally:
+            fresh.unlink(missing_ok=True)
