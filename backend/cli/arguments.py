@@ -124,6 +124,18 @@ def _node(words: _Words) -> None:
         metavar="FINGERPRINT",
         help="SHA256:… of the host key that is the right one; may be repeated",
     )
+    leaf = words.leaf("provision", "set nodes up: Python, Open MPI, Horovod, agent, a trial")
+    leaf.add_argument("names", nargs="*", metavar="NAME", help="all if unsaid")
+    leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")
+    leaf.add_argument("--system-mpi", action="store_true", help="use the Open MPI of the nodes")
+    leaf.add_argument(
+        "--own-key",
+        default="",
+        metavar="PATH",
+        help="private key on the nodes by which they reach each other; else one is made",
+    )
+    leaf = words.leaf("unprovision", "take everything of Ringmaster from a node")
+    leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("remove", "move what is known of a node to the trash of the data root")
     leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("forget", "accept the host key of a machine no longer")

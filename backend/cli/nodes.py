@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,8 @@ from backend.cli.printing import (
     print_note,
     print_table,
 )
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry
+from backend.errors import BackendError
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, StepState
 
 if TYPE_CHECKING:
     from backend.records.node import Finding, NodeReading
@@ -107,6 +110,74 @@ def _data_root(entry: NodeEntry) -> str:
     if entry.facts is None or not entry.data_root:
         return "not seen"
     return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
+
+
+def provision(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    from backend.services.set_up import SetUpOptions
+
+    names = arguments.names or [entry.name for entry in services.cluster.list()]
+    told = _Told(quiet=as_json)
+    # Ctrl+C ends each node's step in an orderly way; what was done is found again.
+    cancelled = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
+    try:
+        outcome = services.set_up.set_up(
+            names,
+            told.hear,
+            cancelled.is_set,
+            SetUpOptions(arguments.cpu_only, arguments.system_mpi, arguments.own_key),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
+    if as_json:
+        print_json([told.to_json(name, failed.get(name)) for name in outcome])
+    for name, error in () if as_json else failed.items():
+        print_note(" ".join(filter(None, (f"{name}: {error.sentence}", error.remedy))))
+    return FAILED if failed else OK
+
+
+class _Told:
+    """What set-ups report, a line for each step that has ended."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._newest: dict[str, SetUp] = {}
+
+    def hear(self, news: SetUp) -> None:
+        before = self._newest.get(news.node)
+        self._newest[news.node] = news
+        for number, step in enumerate(news.steps):
+            was = before.steps[number].state if before is not None else StepState.WAITING
+            if step.state is StepState.DONE and was is not step.state and not self._quiet:
+                print_note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+
+    def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
+        steps = self._newest[name].steps if name in self._newest else ()
+        return {
+            "name": name,
+            "error": None
+            if error is None
+            else {"sentence": error.sentence, "remedy": error.remedy},
+            "steps": [
+                {
+                    "step": step.title,
+                    "state": step.state.value,
+                    "sentence": step.sentence,
+                    "seconds": round(step.seconds, 3),
+                }
+                for step in steps
+            ],
+        }
+
+
+def unprovision(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    freed = services.set_up.un_provision(arguments.name)
+    if as_json:
+        print_json({"name": arguments.name, "bytes": freed})
+    else:
+        print_line(f"Took {in_bytes(freed)} from {arguments.name}.")
+    return OK
 
 
 def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -323,6 +323,7 @@ class _Work:
                 environment=self._name,
                 bundle=self._bundle,
                 ssh_config=self._ssh_config,
+                own_key=self._plan.own_key,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

@@ -73,13 +73,22 @@ def connect(
     """
     opened: list[Any] = []
     try:
-        for hop in route(address, _lookup(ssh_config)):
+        for hop in way_to(address, ssh_config):
             gateway = opened[-1] if opened else None
             opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
     except BaseException:
         _close(opened)
         raise
     return SshShell(opened, hop.who)
+
+
+def way_to(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, ...]:
+    """The jump hosts in order, then the node, as the client settings have them.
+
+    Raises:
+        BackendError: The address or the settings cannot be used.
+    """
+    return route(address, _lookup(ssh_config))
 
 
 class SshShell:

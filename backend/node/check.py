@@ -7,6 +7,8 @@ crash or hang whoever imports it.
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from backend.node import mpi, words
@@ -232,3 +234,18 @@ def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[b
     if complaint:
         return False, complaint[-1]
     return False, f"it ended with code {done.returncode}."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """On a node, for a desktop that asks over SSH: the findings as one JSON array."""
+    parser = argparse.ArgumentParser(prog="backend.node.check")
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
+    options = parser.parse_args(arguments)
+    found = findings(Places(options.data_root), options.smoke)
+    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

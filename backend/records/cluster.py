@@ -108,6 +108,8 @@ class NodeInstallation:
     bundle: str
     ssh_config: str
     """OpenSSH client file with which mpirun goes from this node to the others."""
+    own_key: str = ""
+    """Path on the nodes of a key that goes between them already; "" is the cluster's."""
     bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from backend.cluster.look import Look, look_at
 from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell
 from backend.datastore import node_files
 from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot
 from backend.records.values import name_fault, nearest, printable
@@ -80,7 +80,7 @@ class ClusterService:
         Raises:
             BackendError: There is no such node, or the look failed; nothing was changed.
         """
-        entry = self._entry(name)
+        entry = self.entry(name)
         shell = self.open_shell(name, passphrase)
         try:
             found = look_at(shell, name, self._root.path, node_data_root or entry.data_root)
@@ -90,13 +90,21 @@ class ClusterService:
         node_files.write_entry(self._root, fresh)
         return fresh
 
+    def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+        """What a look through an open connection finds; nothing is kept.
+
+        Raises:
+            BackendError: The look failed.
+        """
+        return look_at(shell, entry.name, self._root.path, entry.data_root).facts
+
     def remove(self, name: str) -> NodeEntry:
         """Move what the data root knows of a node to its trash; the machine is left as it is.
 
         Raises:
             BackendError: There is no such node.
         """
-        entry = self._entry(name)
+        entry = self.entry(name)
         node_files.remove_entry(self._root, name)
         return entry
 
@@ -106,7 +114,7 @@ class ClusterService:
         Raises:
             BackendError: There is no such node, or no way in.
         """
-        return self._connect(self._entry(name).address, None, passphrase)
+        return self._connect(self.entry(name).address, None, passphrase)
 
     def trust(self, key: HostKey) -> None:
         """Accept a key from now on. Call this only after a person's yes."""
@@ -125,6 +133,13 @@ class ClusterService:
                 f"The accepted ones are in {self._known_hosts.path}.",
             )
         return count
+
+    def host_key(self, entry: NodeEntry) -> str:
+        """The accepted key of a node, as a known-hosts line has it after the name; "" if none."""
+        from backend.cluster.ssh import way_to
+
+        last = way_to(entry.address, self._ssh_config)[-1]
+        return next((key.text for key in self._known_hosts.keys(last.host, last.port)), "")
 
     def _connect(
         self, address: NodeAddress, accept: Accept | None, ask: AskPassphrase | None
@@ -171,7 +186,12 @@ class ClusterService:
             )
         return name
 
-    def _entry(self, name: str) -> NodeEntry:
+    def entry(self, name: str) -> NodeEntry:
+        """One node.
+
+        Raises:
+            BackendError: There is none of that name.
+        """
         entry = node_files.entry(self._root, name)
         if entry is not None:
             return entry

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from backend.cluster import keys
 from backend.cluster.shell import Shell
 from backend.errors import BackendError
 from backend.launch.placement import Site
 from backend.node.start import start_supervisor, supervisor_command
 from backend.records.cluster import NodeEntry
+from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
-from backend.records.layout import JobFolder
+from backend.records.layout import JobFolder, NodeHome
+from backend.services.cluster import ClusterService
+from backend.services.set_up import SetUpService
 
 _START_LIMIT_S = 60.0
 
@@ -35,15 +39,13 @@ class ThisComputer:
 
 
 class FarNode:
-    """A node over SSH; the connection is open already, so that a claim is not made in vain."""
+    """A node over SSH; the connection is open already, so that no claim is made in vain."""
 
-    def __init__(self, name: str, shell: Shell, settings: Callable[[Site], None]) -> None:
+    def __init__(self, name: str, shell: Shell) -> None:
         self._name = name
         self._shell = shell
-        self._settings = settings
 
     def start(self, folder: JobFolder, run: int, site: Site) -> None:
-        self._settings(site)
         job_folder = str(PurePosixPath(site.data_root, "jobs", folder.job_id))
         command = supervisor_command(site.python, job_folder, run)
         answer = self._shell.run(
@@ -57,12 +59,34 @@ class FarNode:
 
 
 class Heads:
-    """Finds the head of a run among the nodes that were added."""
+    """Finds the head of a run among this computer and the nodes that were added."""
 
-    def __init__(self, entries: Sequence[NodeEntry], cluster: None) -> None:
-        self._entries = entries
+    def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:
         self._cluster = cluster
+        self._set_up = set_up
 
     @contextmanager
     def of(self, ranks: Sequence[RankPlan]) -> Iterator[Head]:
-        yield ThisComputer()
+        """The head of a run with these ranks, and a way from it to all the others.
+
+        Raises:
+            BackendError: It cannot be reached; nothing was started.
+        """
+        name = ranks[0].node
+        if name == THIS_COMPUTER:
+            yield ThisComputer()
+            return
+        shell = self._cluster.open_shell(name)
+        try:
+            if any(plan.node != name for plan in ranks):
+                self._renew_settings(shell, self._cluster.entry(name))
+            yield FarNode(name, shell)
+        finally:
+            shell.close()
+
+    def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
+        """Nodes that were added since the head was set up, and host keys accepted since."""
+        assert head.facts is not None, "a head was set up"
+        assert head.installation is not None, "a head was set up"
+        home = NodeHome(PurePosixPath(head.facts.home))
+        keys.write_settings(shell, home, self._set_up.peers(), head.installation.own_key)

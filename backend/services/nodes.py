@@ -5,24 +5,31 @@ What a node has is read anew each time: nobody keeps a list that could be wrong.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, Site, this_computer
 from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
 from backend.node.start import CODE_ROOT
+from backend.records.cluster import NodeEntry
 from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, NodeState, Presence
-from backend.records.values import nearest, printable
+from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
+
+_SETTLE_S = 0.2
+_CHECK_LIMIT_S = 180.0
 
 
 class NodeService:
@@ -31,16 +38,20 @@ class NodeService:
     def __init__(
         self,
         root: DataRoot,
+        cluster: ClusterService,
+        heads: Heads,
         catalogue: Path | None = None,
         python: str = sys.executable,
-        heads: Heads | None = None,
     ) -> None:
         self._root = root
-        self._heads = heads or Heads((), None)
+        self._cluster = cluster
+        self._heads = heads
         self._catalogue = catalogue
         self._python = python
         self._probe: Probe | None = None
         self._reading = threading.Lock()
+        self._watch = StatusWatch(root)
+        self._watching = threading.Lock()
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
@@ -51,32 +62,64 @@ class NodeService:
             return self._probe.read()
 
     def list(self) -> tuple[NodeState, ...]:
-        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()),)
+        """This computer, then every node that was added, by name.
+
+        The first look at a node takes until its agent's next beat: one beat alone proves nothing.
+        """
+        here = NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading())
+        return (here, *self._far(self._cluster.list()))
+
+    def _far(self, entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
+        with self._watching:
+            while True:
+                news = {entry.name: self._watch.look(entry.name) for entry in entries}
+                if all(
+                    news[entry.name].presence is not None or not entry.is_ready for entry in entries
+                ):
+                    return tuple(_state(entry, news[entry.name]) for entry in entries)
+                time.sleep(_SETTLE_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Whether the node can train: two ranks add up a number there, too.
 
         Raises:
-            BackendError: There is no such node.
+            BackendError: There is no such node, or it does not answer.
         """
-        known = tuple(node.name for node in self.list())
-        if name not in known:
-            near = nearest(name, known)
-            raise BackendError(
-                f"There is no node “{printable(name)}”.",
-                f"Did you mean “{near}”?" if near else f"There is {', '.join(known)}.",
+        if name == THIS_COMPUTER:
+            return findings(self._places(), smoke=True)
+        entry = self._cluster.entry(name)
+        if entry.installation is None:
+            return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
+        shell = self._cluster.open_shell(name)
+        try:
+            answer = shell.run(
+                (
+                    *("env", f"PYTHONPATH={entry.installation.bundle}"),
+                    *(entry.installation.python, "-m", "backend.node.check"),
+                    *("--data-root", entry.data_root, "--smoke"),
+                ),
+                limit_s=_CHECK_LIMIT_S,
             )
-        return findings(self._places(), smoke=True)
+        finally:
+            shell.close()
+        try:
+            return tuple(Finding(**one) for one in json.loads(answer.out))
+        except (ValueError, TypeError) as error:
+            raise BackendError(
+                f"{name} could not be checked: {answer.complaint}.", f"Set {name} up again."
+            ) from error
 
     def doctor(self) -> tuple[Finding, ...]:
         """What is installed, what is missing, and what mends it."""
         return findings(self._places())
 
     def rooms(self) -> tuple[NodeRoom, ...]:
-        """What the nodes offer a job."""
+        """What the nodes offer a job; those that are not online offer nothing."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
-        return (this_computer(reading.cpu.cores, gpus, self._site()),)
+        here = this_computer(reading.cpu.cores, gpus, self._site())
+        entries = self._cluster.list()
+        return (here, *(_room(state) for state in self._far(entries) if state.reading is not None))
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
         """Where the supervisor of a run with these ranks is started."""
@@ -95,3 +138,45 @@ class NodeService:
 
     def _places(self) -> Places:
         return Places(self._root.path, self._catalogue, self._python)
+
+
+def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
+    presence = news.presence or Presence.OFFLINE
+    message = news.message
+    if not entry.is_ready:
+        presence, message = Presence.NEW, "not set up yet"
+    elif not entry.in_service:
+        presence, message = Presence.OUT_OF_SERVICE, "taken out of service"
+    problem = (news.problem,) if news.problem is not None else ()
+    return NodeState(entry.name, presence, news.reading, problem, entry, message)
+
+
+def _room(state: NodeState) -> NodeRoom:
+    entry, reading = state.entry, state.reading
+    assert entry is not None, "a far node was added"
+    assert reading is not None, "asked for by the caller"
+    addresses = [entry.ranks_address] if entry.ranks_address else []
+    if entry.facts is not None:
+        addresses += [one.address for one in entry.facts.interfaces]
+    return NodeRoom(
+        node=entry.name,
+        host=entry.ranks_address.partition("/")[0] or entry.address.host,
+        cores=reading.cpu.cores,
+        gpus=tuple(gpu.uuid for gpu in reading.gpus),
+        addresses=tuple(dict.fromkeys(addresses)),
+        site=_site(entry),
+    )
+
+
+def _site(entry: NodeEntry) -> Site | None:
+    installation = entry.installation
+    if installation is None:
+        return None
+    return Site(
+        data_root=entry.data_root,
+        python=installation.python,
+        code_root=installation.bundle,
+        mpirun=installation.mpirun,
+        mpi_version=installation.mpi_version,
+        ssh_config=installation.ssh_config,
+    )

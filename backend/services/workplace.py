@@ -12,11 +12,14 @@ from pathlib import Path
 
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.errors import BackendError
+from backend.node.start import CODE_ROOT
 from backend.records.layout import DataRoot
 from backend.services.cluster import ClusterService
+from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
+from backend.services.set_up import SetUpService, default_places
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Services:
     jobs: JobService
     nodes: NodeService
     cluster: ClusterService
+    set_up: SetUpService
     data_root: DataRoot
     catalogue: Catalogue
 
@@ -66,11 +70,18 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
         profile = place.with_name(f"{place.name}.cluster")
     opened = open_catalogue(place)
     library = LibraryService(root, opened, cache / "looks")
-    nodes = NodeService(root, place)
+    cluster = ClusterService(root, profile)
+    set_up = SetUpService(
+        root,
+        default_places(_key(root.path), CODE_ROOT / "installers" / "constraints.txt"),
+        open_shell=lambda entry: cluster.open_shell(entry.name),
+        look=lambda entry, shell: cluster.facts(entry, shell),
+        host_key=cluster.host_key,
+    )
+    nodes = NodeService(root, cluster, Heads(cluster, set_up), place)
     jobs = JobService(root, library, nodes, opened, cache)
     library.see_job = jobs.show
-    cluster = ClusterService(root, profile)
-    services = Services(library, jobs, nodes, cluster, root, opened)
+    services = Services(library, jobs, nodes, cluster, set_up, root, opened)
     if opened.is_new:
         library.rescan()
     return services
