@@ -93,14 +93,16 @@ FONTS = (
     Need("fonts-jetbrains-mono", "*JetBrainsMono*", _has_font),
 )
 
-# The test cluster: namespaces, disks in files, and a Debian for its nodes.
+# The test cluster: namespaces, disks in files, a Debian for its nodes, and their clocks.
 CLUSTER = (
     Need("debootstrap", "debootstrap", _has_tool),
     Need(
         "debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", os.path.exists
     ),
     Need("e2fsprogs", "mkfs.ext4", _has_tool),
+    Need("gcc", "gcc", _has_tool),
     Need("iproute2", "ip", _has_tool),
+    Need("libc6-dev", "/usr/include/dlfcn.h", os.path.exists),
     Need("mount", "losetup", _has_tool),
     Need("openssh-client", "ssh", _has_tool),
     Need("util-linux", "nsenter", _has_tool),

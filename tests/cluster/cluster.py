@@ -21,11 +21,12 @@ from pathlib import Path
 from installers.console import Progress
 from tests.cluster import image
 from tests.cluster.commands import LIMIT_S, ClusterError, call, ip
-from tests.cluster.node import DATA_ROOT, Node, Plan, Process, make_file_system
+from tests.cluster.node import CLOCK_OFFSET, DATA_ROOT, Node, Plan, Process, make_file_system
 from tests.cluster.slot import Slot, claimed
 
 DISK_BYTES = 8_000_000_000
 
+_CLOCK = Path(__file__).with_name("clock.c")
 _SSHD_CONFIG = """\
 PermitRootLogin no
 PasswordAuthentication no
@@ -74,6 +75,7 @@ class Cluster:
             self.slot = stack.enter_context(claimed(self._folder))
             self._connect_desktop()
             self._make_share()
+            call("gcc", "-shared", "-fPIC", "-O2", "-o", self._folder / "clock.so", _CLOCK)
             for index, name in enumerate(self._names, start=1):
                 plan = Plan(
                     name, index, self._folder / name, root, self.share, bare=name in self._bare
@@ -163,8 +165,11 @@ class Cluster:
     def _prepare(self, plan: Plan) -> None:
         """A node's disk, its own files, and its way to the share."""
         own = plan.folder / "identity"
-        for folder in ("etc/ssh/sshd_config.d", "home/lab/.ssh"):
+        for folder in ("etc/ssh/sshd_config.d", "home/lab/.ssh", "usr/local/lib", "var/lib"):
             (own / folder).mkdir(parents=True)
+        shutil.copy(self._folder / "clock.so", own / "usr/local/lib/clock.so")
+        (own / "etc/ld.so.preload").write_text("/usr/local/lib/clock.so\n")
+        (own / CLOCK_OFFSET).write_bytes(bytes(8))
         key = own / "etc/ssh/ssh_host_ed25519_key"
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", plan.name, "-f", key)
         (own / "etc/ssh/sshd_config.d/cluster.conf").write_text(_SSHD_CONFIG)

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 import uuid
@@ -15,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster import image
+from tests.cluster.cable import Cable
 from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
 from tests.cluster.slot import Slot, end_processes, loops_below, processes_in
 
 DATA_ROOT = "/srv/data"
+CLOCK_OFFSET = Path("var/lib/clock-offset")
 _START = Path(__file__).with_name("node_start.sh")
 _GRACE_S = 2.0
 
@@ -57,11 +60,10 @@ class Node:
 
     def __init__(self, slot: Slot, plan: Plan) -> None:
         self.name = plan.name
-        self.address = str(slot.subnet[plan.index + 1])
-        self._slot = slot
         self._plan = plan
-        self._namespace = slot.namespace(plan.name)
-        self._link = slot.link("n", plan.index)
+        self._cable = Cable(slot, plan.index, plan.name)
+        self.address = self._cable.address
+        self._namespace = self._cable.namespace
         self._log = plan.folder / "start.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._init = 0
@@ -77,7 +79,7 @@ class Node:
         """Switch it on; its sshd answers when this returns."""
         if self.is_on:
             raise ClusterError(f"{self.name} is on already")
-        self._plug_in()
+        self._cable.plug_in()
         now = (time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC)
         up, monotonic = (int(time.clock_gettime(clock)) for clock in now)
         names = ("--pid", "--mount", "--uts", "--ipc", "--cgroup", "--time")
@@ -99,7 +101,7 @@ class Node:
 
     def power_off(self) -> None:
         """Take its power away: nothing is closed, nobody is told. Its disk stays."""
-        self._pull_cable()
+        self._cable.pull()
         self._end()
 
     def shut_down(self) -> None:
@@ -112,7 +114,7 @@ class Node:
         with contextlib.suppress(ClusterError):
             wait_for(lambda: not set(asked) & set(self.processes()), "It did not end", _GRACE_S)
         end_processes(self._namespace)
-        self._pull_cable()
+        self._cable.pull()
         self._end()
 
     def reboot(self) -> None:
@@ -167,13 +169,27 @@ class Node:
 
     def cut(self) -> None:
         """Pull its network cable."""
-        ip([f"link set {self._link} down"])
+        self._cable.cut()
 
     def mend(self) -> None:
         """Plug the cable in again."""
-        ip([f"link set {self._link} up"])
-        state = Path("/sys/class/net", self._link, "operstate")
-        wait_for(lambda: state.read_text() == "up\n", f"{self.name} got no carrier")
+        self._cable.mend()
+
+    def delay(self, round_trip_ms: float) -> None:
+        """Move it so far away that every answer takes that much longer; 0 brings it back.
+
+        It lasts until the next boot.
+        """
+        self._cable.delay(round_trip_ms / 1000)
+
+    def set_clock(self, offset_s: float) -> None:
+        """Let its wall clock show another time than the desktop's, for what runs there as well.
+
+        It lasts over a reboot.
+        """
+        offset = struct.pack("=q", round(offset_s * 1e9))
+        with Path("/proc", str(self._init), "root", CLOCK_OFFSET).open("r+b") as file:
+            file.write(offset)
 
     def stop_sshd(self) -> None:
         """No new connection is taken; those that are open stay, as with ``systemctl stop ssh``."""
@@ -226,6 +242,7 @@ class Node:
 
     def reap(self) -> None:
         """See it gone, after the cluster was taken down."""
+        self._cable.end_relay()
         if self._process is not None:
             self._process.wait(LIMIT_S)
 
@@ -239,9 +256,12 @@ class Node:
         if before is not None:
             wait_for(lambda: not self._end_newer(before), f"A process on {self.name} does not end")
         self.mend()
+        if self._cable.is_delayed:
+            self.delay(0)
         if not self._banner():
             self.start_sshd()
         self.free_disk()
+        self.set_clock(0)
         if not self._mount_point.is_mount():
             self.mount_share()
         if "docker0" in call("ip", "-n", self._namespace, "-brief", "link"):
@@ -257,24 +277,6 @@ class Node:
     def _mount_point(self) -> Path:
         return self._plan.folder / "srv" / Path(DATA_ROOT).name
 
-    def _plug_in(self) -> None:
-        """A network card in a namespace of its own, its cable in the bridge."""
-        call("ip", "netns", "add", self._namespace)
-        mac = self._slot.mac(self._plan.index)
-        ip(
-            [
-                f"link add {self._link} type veth"
-                f" peer name eth0 address {mac} netns {self._namespace}",
-                f"link set {self._link} master {self._slot.bridge}",
-                f"link set {self._link} up",
-            ]
-        )
-        prefix = self._slot.subnet.prefixlen
-        ip(
-            ["link set lo up", f"address add {self.address}/{prefix} dev eth0", "link set eth0 up"],
-            self._namespace,
-        )
-
     def _end_newer(self, before: Collection[Process]) -> list[Process]:
         older = {process.host_pid for process in before}
         newer = [p for p in self.processes() if p.uid and p.host_pid not in older]
@@ -282,10 +284,6 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.host_pid, signal.SIGKILL)
         return newer
-
-    def _pull_cable(self) -> None:
-        # A namespace's links go some time after it; the next start must not meet this one.
-        ip([f"link delete {self._link}"])
 
     def _end(self) -> None:
         assert self._process is not None

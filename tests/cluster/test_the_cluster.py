@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import shlex
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,81 @@ def test_a_cut_node_is_silent_and_comes_back_with_its_connections(cluster: Clust
         connection.settimeout(30.0)
         assert connection.recv(1)
     assert cluster.ssh("node2", "true").returncode == 0
+
+
+def time_to_connect_s(node: Node) -> float:
+    """The least of three: other work on this machine makes a connection slower, never faster."""
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        socket.create_connection((node.address, 22), timeout=10.0).close()
+        times.append(time.monotonic() - began)
+    return min(times)
+
+
+def test_a_node_far_away_answers_later_and_loses_nothing(cluster: Cluster) -> None:
+    node = cluster["node2"]
+    with connection_to(node) as connection:
+        near_s = time_to_connect_s(node)
+        node.delay(40)
+        assert 0.040 <= time_to_connect_s(node) < near_s + 0.120
+        connection.sendall(b"SSH-2.0-test\r\n")
+        connection.settimeout(30.0)
+        assert connection.recv(1), "the connection did not live through it"
+    content = random.Random(1).randbytes(20_000_000)
+    (cluster.share / "content").write_bytes(content)
+    fetched = subprocess.run(
+        ["ssh", *cluster.ssh_options, cluster.target("node2"), f"cat {cluster.data_root}/content"],
+        capture_output=True,
+        timeout=60.0,
+        check=True,
+    )
+    assert fetched.stdout == content
+    node.delay(0)
+    assert time_to_connect_s(node) < 0.030
+
+
+def test_a_delayed_node_can_be_cut_and_switched_off(cluster: Cluster) -> None:
+    node = cluster["node2"]
+    node.delay(40)
+    node.cut()
+    with pytest.raises(OSError, match=r"timed out|No route"):
+        socket.create_connection((node.address, 22), timeout=SILENCE_S)
+    node.mend()
+    assert time_to_connect_s(node) >= 0.040
+    node.power_off()
+    node.boot()
+    assert time_to_connect_s(node) < 0.030
+
+
+def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
+    node = cluster["node1"]
+    tick = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
+    with subprocess.Popen(
+        ["ssh", *cluster.ssh_options, cluster.target("node1"), f"python3 -c {shlex.quote(tick)}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as session:
+        asked, told = session.stdin, session.stdout
+        assert asked is not None
+        assert told is not None
+
+        def offset_s() -> float:
+            asked.write(b"\n")
+            asked.flush()
+            return float(told.readline()) - time.time()
+
+        assert offset_s() == pytest.approx(0, abs=5)
+        node.set_clock(-600)
+        assert offset_s() == pytest.approx(-600, abs=5)
+        shown = float(cluster.ssh("node1", "date", "+%s.%N").stdout)
+        assert shown - time.time() == pytest.approx(-600, abs=5)
+        assert cluster["node2"].run(["date", "+%s"]).stdout >= str(int(time.time()) - 5)
+        node.run(["touch", "new"])
+        touched = float(node.run(["stat", "-c", "%Y", "new"]).stdout)
+        assert touched - time.time() == pytest.approx(0, abs=5)
+        node.set_clock(0)
+        assert offset_s() == pytest.approx(0, abs=5)
 
 
 def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
