@@ -30,6 +30,8 @@ WORDS = {
     ("node", "forget"): ["HOST"],
     ("node", "remove"): ["N"],
     ("node", "check"): [],
+    ("node", "provision"): [],
+    ("node", "unprovision"): ["N"],
     ("job", "create"): ["FILE"],
     **{
         ("job", action): ["ID"]
