@@ -157,6 +157,14 @@ def _job(words: _Words) -> None:
         leaf = words.leaf(name, does)
         _job_id(leaf)
         leaf.add_argument("--wait", action="store_true", help="return when the run has ended")
+        if name != "stop":
+            leaf.add_argument(
+                "--on",
+                action="append",
+                default=[],
+                metavar="NODE=N",
+                help="run there instead, with N processes or on these GPUs; may be repeated",
+            )
         if name == "resume":
             leaf.add_argument("--checkpoint", default="", metavar="C", help="an older one")
     for name, does in (

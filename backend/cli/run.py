@@ -32,9 +32,11 @@ from backend.cli.printing import (
 )
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.job import parse_placement
 from backend.records.state import JobState
 
 if TYPE_CHECKING:
+    from backend.records.job import Placement
     from backend.records.job_view import JobView
     from backend.records.library import Kind, LibraryItem
     from backend.services.workplace import Services
@@ -253,15 +255,29 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    return _after_wish(
-        services, services.jobs.start(job_id, start_over=True), arguments.wait, as_json
-    )
+    view = services.jobs.start(job_id, start_over=True, placement=_placement(arguments))
+    return _after_wish(services, view, arguments.wait, as_json)
 
 
 def _resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    view = services.jobs.resume(job_id, arguments.checkpoint)
+    view = services.jobs.resume(job_id, arguments.checkpoint, _placement(arguments))
     return _after_wish(services, view, arguments.wait, as_json)
+
+
+def _placement(arguments: argparse.Namespace) -> tuple[Placement, ...]:
+    """``--on node1=2 --on node2=2``, or ``--on gpu1=GPU-…,GPU-…``."""
+    raw = []
+    for text in arguments.on:
+        node, _, what = text.rpartition("=")
+        amount = {"processes": int(what)} if what.isdecimal() else {"gpus": what.split(",")}
+        raw.append({"node": node, **amount})
+    if not raw:
+        return ()
+    found, faults = parse_placement(raw)
+    if faults:
+        raise BackendError(faults[0].sentence, "Write --on NODE=PROCESSES or --on NODE=GPU,GPU.")
+    return found
 
 
 def _stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -16,7 +16,7 @@ import shutil
 import socket
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +25,7 @@ import tomli_w
 from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError
 from backend.records.files import read_json, replace_bytes, replace_json
-from backend.records.job import JobConfig, parse_job
+from backend.records.job import JobConfig, parse_job, parse_placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Pin
@@ -180,12 +180,20 @@ def read_job(folder: JobFolder) -> JobFile:
             f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
             f"{parse_job(raw).faults[0].sentence}"
         )
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        placement, faults = parse_placement(read_json(folder.placement)["placement"])
+        config = config if faults else replace(config, placement=placement)
     name, notes, tags = config.name, config.notes, config.tags
     with contextlib.suppress(OSError, ValueError):
         edited = read_json(folder.notes)
         name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
         tags = tuple(str(tag) for tag in edited.get("tags", tags))
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
+
+
+def write_placement(folder: JobFolder, config: JobConfig) -> None:
+    """From now on the job runs where ``config`` says."""
+    replace_json(folder.placement, {"placement": config.to_dict()["placement"]})
 
 
 def write_notes(folder: JobFolder, name: str, notes: str, tags: tuple[str, ...]) -> None:

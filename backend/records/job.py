@@ -468,6 +468,13 @@ def _environment(table: Table) -> dict[str, str]:
     return {str(name): str(content) for name, content in value.items()}
 
 
+def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
+    """Nodes and what runs on each, as ``placement`` of a job file has them, and what is wrong."""
+    faults: list[Fault] = []
+    found = _placement(Table({"placement": value}, "", faults))
+    return found, tuple(faults)
+
+
 def _placement(table: Table) -> tuple[Placement, ...]:
     value = table.take("placement", REQUIRED)
     if value is REQUIRED:

@@ -6,6 +6,7 @@ file                                  its one writer
 datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, renamed whole)
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
+jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file says
 jobs/<id>/launch.json                 the desktop that starts a run, before the supervisor
 jobs/<id>/job.lock                    any desktop: the wish to stop; created exclusively
 jobs/<id>/status.json                 the starting desktop, then rank 0, then the supervisor: each
@@ -97,6 +98,10 @@ class JobFolder:
     @property
     def notes(self) -> Path:
         return self.path / "notes.json"
+
+    @property
+    def placement(self) -> Path:
+        return self.path / "placement.json"
 
     @property
     def status(self) -> Path:

@@ -20,7 +20,7 @@ from backend.records.checkpoint import Checkpoint
 from backend.records.job import JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
-from backend.records.node import Finding, NodeReading, Presence
+from backend.records.node import Finding, NodeReading, NodeState, Presence
 from backend.records.preview import DataSize
 from backend.records.schedule import learning_rate
 from backend.records.values import Fault, nearest, printable
@@ -77,9 +77,37 @@ class JobChecker:
                 self._pin(checked, key, kind, reference)
         if checked.config is not None:
             self._check_start_from(checked, checked.config.start_from)
-            for number, placement in enumerate(checked.config.placement):
-                self._check_placement(checked, f"placement[{number}]", placement)
+            self._check_placements(checked, checked.config)
         return checked
+
+    def placement(self, config: JobConfig) -> None:
+        """At the start of a run: all chosen nodes are there, and their GPUs are free.
+
+        Raises:
+            BackendError: Not so; every reason, one sentence after the other.
+        """
+        checked = Checked(config, [])
+        absent = self._check_placements(checked, config)
+        if checked.faults:
+            others = [one.node for one in config.placement if one.node not in absent]
+            raise BackendError(
+                " ".join(fault.sentence.partition(": ")[2] for fault in checked.faults),
+                f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} alone."
+                if absent and others
+                else "Choose other nodes; nothing was started.",
+            )
+        self._busy_gpus(config)
+
+    def _check_placements(self, checked: Checked, config: JobConfig) -> list[str]:
+        """Returns the names of the nodes that are not there."""
+        nodes = {node.name: node for node in self._nodes.list()}
+        for number, placement in enumerate(config.placement):
+            self._check_placement(checked, f"placement[{number}]", placement, nodes)
+        return [
+            one.node
+            for one in config.placement
+            if one.node not in nodes or nodes[one.node].presence is not Presence.ONLINE
+        ]
 
     def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
         try:
@@ -119,8 +147,13 @@ class JobChecker:
             )
         return Weights(path.absolute(), str(path.absolute()))
 
-    def _check_placement(self, checked: Checked, name: str, placement: Placement) -> None:
-        nodes = {node.name: node for node in self._nodes.list()}
+    def _check_placement(
+        self,
+        checked: Checked,
+        name: str,
+        placement: Placement,
+        nodes: Mapping[str, NodeState],
+    ) -> None:
         node = nodes.get(placement.node)
         if node is None:
             near = nearest(placement.node, tuple(nodes))
@@ -178,12 +211,7 @@ class JobChecker:
                     )
                 )
 
-    def busy_gpus(self, config: JobConfig) -> None:
-        """At the start of a run.
-
-        Raises:
-            BackendError: A chosen GPU is in use.
-        """
+    def _busy_gpus(self, config: JobConfig) -> None:
         if not config.uses_gpus:
             return
         readings = {node.name: node.reading for node in self._nodes.list()}

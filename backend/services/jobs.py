@@ -32,7 +32,7 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
-from backend.records.job import JobConfig
+from backend.records.job import JobConfig, Placement
 from backend.records.job_view import JobCheck, JobView, LogChunk, RunUpdate
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
@@ -158,10 +158,13 @@ class JobService:
 
     # A run.
 
-    def start(self, job_id: str, start_over: bool = False) -> JobView:
+    def start(
+        self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
+    ) -> JobView:
         """Begin the job at its first step; a live job stays as it is.
 
         What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
+        With a ``placement`` the job runs there from now on.
         """
         folder, file, view = self._at(job_id)
         if view.state.is_live:
@@ -178,10 +181,15 @@ class JobService:
             if found.record is not None:
                 verify(found.record)
             weights = str(found.path)
-        return self._run(folder, file, view.run + 1, start_from=weights)
+        return self._run(folder, file, view.run + 1, placement, start_from=weights)
 
-    def resume(self, job_id: str, checkpoint: str = "") -> JobView:
-        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is."""
+    def resume(
+        self, job_id: str, checkpoint: str = "", placement: Sequence[Placement] = ()
+    ) -> JobView:
+        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
+
+        With a ``placement`` the job runs there from now on.
+        """
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
@@ -191,7 +199,7 @@ class JobService:
                 "Clone it with more epochs and start_from, or start it over.",
             )
         record = self._sound_checkpoint(folder, file, checkpoint)
-        return self._run(folder, file, view.run + 1, resume_from=record.path)
+        return self._run(folder, file, view.run + 1, placement, resume_from=record.path)
 
     def stop(self, job_id: str) -> JobView:
         """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
@@ -223,14 +231,21 @@ class JobService:
         folder: JobFolder,
         file: JobFile,
         run: int,
+        placement: Sequence[Placement],
         *,
         resume_from: str = "",
         start_from: str = "",
     ) -> JobView:
-        self._checker.busy_gpus(file.config)
+        if placement:
+            file = replace(file, config=replace(file.config, placement=tuple(placement)))
+        self._checker.placement(file.config)
         with _world(f"The job {file.id} could not be started"):
             # Where somebody else was first there is one run, and it is theirs.
-            self._starter.start(folder, file, run, resume_from=resume_from, start_from=start_from)
+            began = self._starter.start(
+                folder, file, run, resume_from=resume_from, start_from=start_from
+            )
+            if began and placement:
+                job_files.write_placement(folder, file.config)
         return self.show(file.id)
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
