@@ -20,6 +20,10 @@ _NOTICED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
     r"signal (?P<number>\d+)"
 )
+_LOST_CONTACT = re.compile(
+    r"lost communication with a remote daemon\."
+    r"(?:.|\n)*?Remote daemon\s*:[^\n]* on node (?P<host>\S+)"
+)
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 
@@ -89,7 +93,7 @@ def _first_failure(found: Found) -> RankError:
     noticed = _noticed(found)
     if noticed is not None:
         return noticed
-    lost = _lost_node(found)
+    lost = _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return lost
     if found.gave_up:
@@ -137,6 +141,29 @@ def _noticed(found: Found) -> RankError | None:
     return None
 
 
+def _lost_contact(found: Found) -> RankError | None:
+    """A node that mpirun no longer reached; its guards may have told their end all the same."""
+    match = _LOST_CONTACT.search(found.launcher_log)
+    if match is None:
+        return None
+    # mpirun knows nodes by their host names, people by the names they gave.
+    names = {one.host: one.node for one in found.exits}
+    node = names.get(match["host"], match["host"])
+    ranks = [plan.rank for plan in found.ranks if plan.node == node]
+    return RankError(
+        f"{words.place(node)} no longer answers: the connection to it"
+        f"{f' and its {_ranks(ranks)}' if ranks else ''} was lost.",
+        ranks[0] if ranks else None,
+        node,
+        found.launcher_log[-4000:],
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    *firsts, final = map(str, ranks)
+    return f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
+
+
 def _lost_node(found: Found) -> RankError | None:
     """A node none of whose ranks left a record, while every rank on the others did."""
     told = {one.rank for one in found.exits}
@@ -144,9 +171,8 @@ def _lost_node(found: Found) -> RankError | None:
     nodes = {plan.node for plan in missing}
     if not told or len(nodes) != 1 or {p.node for p in found.ranks if p.rank in told} & nodes:
         return None
-    *firsts, final = [str(plan.rank) for plan in missing]
-    ranks = f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
     last = _last_words(found.launcher_log)
+    ranks = _ranks([plan.rank for plan in missing])
     return RankError(
         f"{words.place(missing[0].node)} was lost with its {ranks}: it no longer answers"
         f"{'. mpirun says: ' + last if last else '.'}",

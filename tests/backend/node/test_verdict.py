@@ -48,6 +48,30 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        # Open MPI 5.0.11
+        "PRTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [prterun-node2-895@0,0] on node node2\n"
+        "  Remote daemon: [prterun-node2-895@0,1] on node node3\n\nThis is usually due to\n",
+        # Open MPI 4.1.4
+        "ORTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [[51236,0],0] on node node2\n"
+        "  Remote daemon: [[51236,0],2] on node node3\n\nThis is usually due to\n",
+    ],
+)
+def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(log: str) -> None:
+    both = tuple(
+        replace(ended(n, "signal", "Ended together.", secondary=True), host=host)
+        for n, host in enumerate(("node2", "node3"))
+    )
+    record = judge(*both, launcher_log=log)
+    assert record.message == "gpu2 no longer answers: the connection to it and its rank 1 was lost."
+    assert record.error is not None
+    assert record.error.node == "gpu2"
+
+
 def test_another_code_of_mpirun_takes_nothing_from_a_run_whose_ranks_all_finished() -> None:
     assert (
         judge(ended(1, "finished"), ended(0, "finished"), launcher_code=137).state
