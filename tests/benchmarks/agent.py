@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from backend.node.agent_lock import AgentLock
 from backend.records.files import read_json
 from backend.records.layout import DataRoot
 from tests.benchmarks.figures import Figure
@@ -64,6 +65,7 @@ def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
     finally:
         agent.terminate()
         agent.wait()
+        AgentLock(node.path).path.unlink(missing_ok=True)
     context = f"8 GPUs, {JOBS} jobs, each {INTERVAL_S:g} s, fake driver"
     return [
         Figure("P13", "agent: share of one core", tuple(shares), 0.5, "%", context=context),
