@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backend.datastore.node_files import read_status
+from backend.records.health import MISSED_BEATS
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, Presence
 
-MISSED_BEATS = 3
 _SHORTEST_S = 1.0
 _LONGEST_S = 60.0
 """Between two beats; an agent that claims more could never be missed."""

@@ -8,7 +8,6 @@ can command a terminal or turn the direction of a line.
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import typing
 from collections.abc import Callable
@@ -89,6 +88,6 @@ def _number(kind: Any, raw: object, path: str) -> int | float:
         wanted = "a number" if kind is float else "a whole number"
         raise ValueError(f"{path} must be {wanted}, not {kind_of(raw)}")
     assert isinstance(raw, (int, float))
-    if not 0 <= raw <= _LARGEST or not math.isfinite(raw):
+    if not 0 <= raw <= _LARGEST:  # NaN is neither
         raise ValueError(f"{path} is out of range")
     return float(raw) if kind is float else raw

@@ -184,8 +184,6 @@ class Gpus:
             fan_percent=ask("nvmlDeviceGetFanSpeed"),
             energy_j=_thousandth(ask("nvmlDeviceGetTotalEnergyConsumption")),
             performance_state=None if state == _UNKNOWN_STATE else state,
-            pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-            pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
             ecc_corrected=corrected,
             ecc_uncorrected=uncorrected,
             clock_event_reasons=_reasons(ask),
@@ -223,6 +221,8 @@ def _slow(ask: _Ask) -> dict[str, Any]:
     mig = ask("nvmlDeviceGetMigMode")
     is_mig = None if mig is None else bool(mig[0])
     return {
+        "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth"),
         "power_limit_w": _thousandth(ask("nvmlDeviceGetEnforcedPowerLimit")),
         "ecc_corrected_ever": corrected,
         "ecc_uncorrected_ever": uncorrected,

@@ -130,6 +130,7 @@ def test_f54_a_unit_starts_the_agent_with_every_name_byte_by_byte(tmp_path: Path
     )
     # Within double quotes a shell reads a backslash as systemd does; $$ and %% are systemd's own.
     plain = lines["ExecStart"].replace("$$", "$").replace("%%", "%")
+    assert "$" not in lines["ExecStart"].replace("$$", "")
     unquoted = shlex.split(plain)
     assert unquoted == list(service.command(detach=False))
     assert "--detach" not in unquoted

@@ -1,0 +1,247 @@
+"""How well a node is, judged from one reading after the other.
+
+A finding begins at one threshold and ends at a lower one, so that a value that wavers about a
+threshold does not come and go. What is either so or not (a clock lowered for heat) ends after some
+readings without it. What a reading does not tell changes nothing.
+
+Pure, standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from backend.records.node import Gpu, NodeReading
+
+WARN = "warn"
+BAD = "bad"
+MISSED_BEATS = 3
+"""So many make a node's agent count as gone."""
+CALM_READINGS = 5
+"""So many readings in a row without it end what is either so or not."""
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """One thing that is not well.
+
+    ``key`` names the kind and the GPU and stays the same while it lasts. ``since_s`` is the
+    reader's monotonic time at which it began. ``gpu`` is an index; it and ``gpu_uuid`` are None
+    and "" for what concerns the whole node.
+    """
+
+    key: str
+    severity: str
+    words: str
+    remedy: str
+    since_s: float
+    gpu: int | None = None
+    gpu_uuid: str = ""
+    calm_readings: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """``words`` and which GPU they are about."""
+        if self.gpu is None:
+            return f"{self.words}."
+        return f"GPU {self.gpu}: {self.words[:1].lower()}{self.words[1:]}."
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Where a finding begins and where it ends; higher values are worse."""
+
+    enter: float
+    leave: float
+
+    def holds(self, value: float, held: bool) -> bool:
+        return value >= self.enter or (held and value > self.leave)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on a node is not well. Room on a disk counts downwards, so it is negative."""
+
+    hot_c: Threshold = Threshold(87, 82)
+    too_hot_c: Threshold = Threshold(95, 90)
+    full_gpu_memory_percent: Threshold = Threshold(99, 96)
+    full_memory_percent: Threshold = Threshold(97, 93)
+    little_disk_bytes: Threshold = Threshold(-2e9, -3e9)
+    no_disk_bytes: Threshold = Threshold(-5e8, -1e9)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is known after some readings; ``Health()`` before the first one."""
+
+    findings: tuple[HealthFinding, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    heartbeat: int | None = None
+    """Of the last reading that was judged."""
+
+    @property
+    def worst(self) -> HealthFinding | None:
+        """The first bad finding, else the first one; None when all is well."""
+        bad = (finding for finding in self.findings if finding.severity == BAD)
+        return next(bad, next(iter(self.findings), None))
+
+    def of_gpu(self, gpu: Gpu) -> tuple[HealthFinding, ...]:
+        return tuple(one for one in self.findings if (one.gpu, one.gpu_uuid) == _place(gpu))
+
+    def after(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
+        """The health after one more look.
+
+        A reading that was judged before (by its heartbeat) is not judged again. ``now_s`` is the
+        reader's monotonic time, ``silent_s`` the time since the heartbeat last advanced by it.
+        """
+        held = {finding.key: finding for finding in self.findings}
+        is_new = reading.heartbeat != self.heartbeat
+        signs = [_agent(reading, silent_s, is_new)]
+        signs += _signs(reading, held, self.limits) if is_new else []
+        told = {sign.key for sign in signs}
+        # GPUs that cannot be asked just now are no better for it.
+        keeps = not is_new or reading.gpu_message.startswith("GPUs cannot be read")
+        kept = [one for one in self.findings if one.key not in told and keeps]
+        found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
+        findings = (*(one for one in found if one is not None), *kept)
+        return replace(self, findings=findings, heartbeat=reading.heartbeat)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """What a reading says about one key. ``severity`` is "" for well, None for not told."""
+
+    key: str
+    severity: str | None
+    words: str
+    remedy: str
+    gpu: Gpu | None = None
+    lingers: bool = False
+
+
+def _finding(held: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+    if sign.severity is None:
+        return held
+    if not sign.severity:
+        if held is None or not sign.lingers or held.calm_readings + 1 >= CALM_READINGS:
+            return None
+        return replace(held, calm_readings=held.calm_readings + 1)
+    index, uuid = _place(sign.gpu) if sign.gpu is not None else (None, "")
+    since_s = held.since_s if held is not None else now_s
+    return HealthFinding(sign.key, sign.severity, sign.words, sign.remedy, since_s, index, uuid)
+
+
+def _place(gpu: Gpu) -> tuple[int, str]:
+    return gpu.index, gpu.uuid
+
+
+def _severity(
+    value: float | None, held: HealthFinding | None, warn: Threshold, bad: Threshold | None = None
+) -> str | None:
+    if value is None:
+        return None
+    if bad is not None and bad.holds(value, held is not None and held.severity == BAD):
+        return BAD
+    return WARN if warn.holds(value, held is not None) else ""
+
+
+def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
+    is_silent = silent_s > MISSED_BEATS * reading.interval_s
+    return _Sign(
+        "agent",
+        # Only a new beat speaks for the agent; an old one looked at again does not.
+        BAD if is_silent else "" if is_new else None,
+        f"No reading for {silent_s:.0f} s",
+        "Check that the node is on and reachable; its agent starts again with the next set-up.",
+        lingers=True,
+    )
+
+
+def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+    free = reading.disk_free_bytes
+    yield _Sign(
+        "disk",
+        _severity(
+            None if free is None else -free,
+            held.get("disk"),
+            limits.little_disk_bytes,
+            limits.no_disk_bytes,
+        ),
+        f"{(free or 0) / 1e9:.1f} GB left for the data root",
+        "Remove old jobs or data sets there, or empty its trash.",
+    )
+    share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)
+    yield _Sign(
+        "memory",
+        _severity(share, held.get("memory"), limits.full_memory_percent),
+        f"Memory is {share or 0:.0f} % full",
+        "End what is not needed, or use fewer loader workers.",
+    )
+    yield _Sign(
+        "driver",
+        BAD if reading.gpu_message.startswith("GPUs cannot be read") else "",
+        reading.gpu_message,
+        "Restart the node; after an update of the driver that is needed.",
+    )
+    for gpu in reading.gpus:
+        yield from _gpu_signs(gpu, held, limits)
+
+
+def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+    key = f"gpu {gpu.uuid or gpu.index}"
+    yield _Sign(
+        f"{key} lost",
+        BAD if gpu.lost else "",
+        "Lost: it answers no more",
+        "Restart the node; if it happens again, the GPU, its slot or its power has a fault.",
+        gpu,
+        lingers=True,
+    )
+    if gpu.lost:
+        return
+    yield _Sign(
+        f"{key} memory errors",
+        None if gpu.ecc_uncorrected is None else BAD if gpu.ecc_uncorrected else "",
+        f"{gpu.ecc_uncorrected} memory error{'' if gpu.ecc_uncorrected == 1 else 's'} "
+        "that could not be corrected",
+        "Results may be wrong. Restart the node; if it happens again, have the GPU replaced.",
+        gpu,
+    )
+    repair = (gpu.repair_failed, gpu.repair_pending)
+    yield _Sign(
+        f"{key} memory repair",
+        None if repair == (None, None) else BAD if repair[0] else WARN if repair[1] else "",
+        "Bad memory can no longer be left out" if repair[0] else "Bad memory is still in use",
+        "Have the GPU replaced." if repair[0] else "Restart the node; then it is left out.",
+        gpu,
+    )
+    yield _Sign(
+        f"{key} clock",
+        WARN if any("thermal" in reason.lower() for reason in gpu.clock_event_reasons) else "",
+        "Clock lowered: heat",
+        "Look after fans, dust and the temperature of the room.",
+        gpu,
+        lingers=True,
+    )
+    yield _Sign(
+        f"{key} temperature",
+        _severity(
+            gpu.temperature_c, held.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
+        ),
+        f"{gpu.temperature_c} °C is hot",
+        "Look after fans, dust and the temperature of the room.",
+        gpu,
+    )
+    share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    yield _Sign(
+        f"{key} memory",
+        _severity(share, held.get(f"{key} memory"), limits.full_gpu_memory_percent),
+        f"Memory is {share or 0:.0f} % full",
+        "A smaller batch needs less; see who else uses this GPU.",
+        gpu,
+    )
+
+
+def _percent(used: float | None, total: float | None) -> float | None:
+    return 100.0 * used / total if used is not None and total else None

@@ -1,0 +1,87 @@
+"""P13: what the agent of a node with eight GPUs costs, each with a process on it.
+
+The driver is a fake one behind the real binding: what the driver itself would need is not in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from backend.node.agent_lock import AgentLock
+from backend.records.files import read_json
+from backend.records.layout import DataRoot
+from tests.benchmarks.figures import Figure
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.fakes.runs import wait_for
+
+ROOT = Path(__file__).parents[2]
+INTERVAL_S = 2.0
+SPANS = 3
+SPAN_S = 12.0
+JOBS = 200
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        driver = FakeDriver(build(folder / "library"), folder / "state")
+        workers = [_worker() for _ in range(8)]
+        try:
+            owners = [f"process {n} {one.pid} 10240" for n, one in enumerate(workers)]
+            driver.describe("gpus 8", *owners)
+            return _figures(DataRoot(folder / "data"), driver)
+        finally:
+            for one in workers:
+                one.kill()
+                one.wait()
+
+
+def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
+    node = root.node("gpu1")
+    node.path.mkdir(parents=True)
+    for number in range(JOBS):
+        attempt = root.job(f"job-{number}").attempt(1)
+        attempt.path.mkdir(parents=True)
+        attempt.exit.write_text("{}")
+    command = [sys.executable, "-m", "backend.node.agent", "--name", "gpu1", "--folder"]
+    command += [str(node.path), "--data-root", str(root.path), "--interval", str(INTERVAL_S)]
+    agent = subprocess.Popen(command, env={**driver.environment, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_for(lambda: node.status.exists() and read_json(node.status)["heartbeat"] >= 2)
+        shares, sizes = [], []
+        for _ in range(SPANS):
+            begin_s, begin = _processor_s(agent.pid), time.monotonic()
+            time.sleep(SPAN_S)
+            over_s = time.monotonic() - begin
+            shares.append(100 * (_processor_s(agent.pid) - begin_s) / over_s)
+            sizes.append(_resident_mb(agent.pid))
+        reading = read_json(node.status)
+        assert [len(gpu["processes"]) for gpu in reading["gpus"]] == [1] * 8
+    finally:
+        agent.terminate()
+        agent.wait()
+        AgentLock(node.path).path.unlink(missing_ok=True)
+    context = f"8 GPUs, {JOBS} jobs, each {INTERVAL_S:g} s, fake driver"
+    return [
+        Figure("P13", "agent: share of one core", tuple(shares), 0.5, "%", context=context),
+        Figure("P13", "agent: resident memory", tuple(sizes), 30, "MB", context=context),
+    ]
+
+
+def _worker() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+
+
+def _processor_s(pid: int) -> float:
+    """Processor time of a process and of all its threads, also of those that are gone."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _resident_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
