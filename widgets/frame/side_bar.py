@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeReading
-from widgets.cluster.node_page import health, unwell_reason
+from widgets.cluster.node_row import health, unwell_reason
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
