@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import Slot
+from PySide6.QtCore import QSize, Slot
 
 from backend.records.node import Gpu, NodeReading
 from widgets.cluster.node_row import HOT_C, unwell_reason
@@ -129,6 +129,13 @@ def values_of(reading: NodeReading) -> Mapping[tuple[str, str], float | None]:
     return found
 
 
+class _Plot(CurvePanel):
+    """A plot that asks for no more room than it needs; it takes what the page has left."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, _PLOT_MIN_H)
+
+
 class HistoryCard(Card):
     """The plot, and which quantity it shows."""
 
@@ -178,7 +185,7 @@ class HistoryCard(Card):
         return self._picker.key(), marks
 
     def _new_plot(self, quantity: Quantity) -> CurvePanel:
-        plot = CurvePanel(
+        plot = _Plot(
             quantity.title,
             axis=XAxis.CLOCK,
             value_text=quantity.text,
