@@ -186,8 +186,7 @@ class Rack(QListView):
         """Rows in the order they keep. Cheap for rows that are as before."""
         before = len(self.rows_model.rows)
         self.rows_model.put(rows)
-        wanted = rack_paint.plan(rows, self._plan.width, tall=self.density is Density.TALL)
-        if len(rows) != before or wanted != self._plan:
+        if len(rows) != before or self._planned() != self._plan:
             self._lay_out()
 
     def dim(self, names: frozenset[str]) -> None:
@@ -269,13 +268,16 @@ class Rack(QListView):
 
     # How it lies.
 
+    def _planned(self) -> Plan:
+        tall = self.density is not Density.LOW
+        return rack_paint.plan(self.rows_model.rows, self.viewport().width(), tall=tall)
+
     def _lay_out(self) -> None:
         rows = self.rows_model.rows
         self.density = density_of(len(rows))
         width = self.viewport().width()
         wall = self.density is Density.WALL
-        tall = self.density is not Density.LOW
-        self._plan = rack_paint.plan(rows, width, tall=tall)
+        self._plan = self._planned()
         self._wall = rack_paint.wall_plan(rows)
         fitting = max(1, min(_WALL_MOST_COLUMNS, width // _WALL_COLUMN_LEAST_W))
         self._columns = fitting if wall else 1
