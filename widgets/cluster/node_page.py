@@ -1,303 +1,401 @@
-"""One node, live: facts, a card per GPU, and what happened to it lately."""
+"""One node, live: facts, a card per GPU, what happened to it lately, and what can be done to it."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Mapping
 
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
-from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
-from backend.records.job import THIS_COMPUTER
-from backend.records.node import Finding, Gpu, NodeReading
-from widgets.common import formats, theme
-from widgets.common.buttons import Button
-from widgets.common.cards import Card, EmptyState, Fact, Facts, PageHeader, Scroll
+from backend.records.node import Finding, NodeReading, NodeState, Presence
+from widgets.cluster.gpu_card import GpuCard, Meter
+from widgets.cluster.node_history import HistoryCard, NodeHistory
+from widgets.cluster.node_lists import FindingsCard, ProcessesCard
+from widgets.cluster.node_row import (
+    LITTLE_DISK_BYTES,
+    Condition,
+    condition_of,
+    node_title,
+    upper_first,
+)
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Banner, EmptyState, Fact, Facts, PageHeader, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.paint import paint_text, round_pen
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
+from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 
-HISTORY_READINGS = 300
-"""Ten minutes of readings at one each two seconds."""
-
-HOT_C = 87
-
-
-def unwell_reason(gpu: Gpu) -> str:
-    """Why a GPU is not well, in a few words, or ""."""
-    if gpu.ecc_uncorrected:
-        return f"{formats.plural(gpu.ecc_uncorrected, 'memory error')} that could not be corrected"
-    slowed = [reason for reason in gpu.clock_event_reasons if "thermal" in reason.lower()]
-    if slowed:
-        return "Clock lowered: heat"
-    if gpu.temperature_c is not None and gpu.temperature_c >= HOT_C:
-        return f"{formats.celsius(gpu.temperature_c)} is hot"
-    return ""
-
-
-@dataclass(frozen=True)
-class Health:
-    """What the side bar and the page say about a node."""
-
-    well: bool
-    sentence: str
-
-
-def health(reading: NodeReading) -> Health:
-    """The worst thing about a node in one sentence, or that it is well."""
-    for gpu in reading.gpus:
-        reason = unwell_reason(gpu)
-        if reason:
-            return Health(False, f"GPU {gpu.index}: {reason}")
-    low_disk = reading.disk_free_bytes is not None and reading.disk_free_bytes < 1_000_000_000
-    if low_disk:
-        return Health(False, f"{formats.disk(reading.disk_free_bytes)} left for the data root")
-    if reading.memory_used_bytes > 0.97 * reading.memory_total_bytes:
-        return Health(False, "memory is full")
-    return Health(True, "is ready")
-
-
-class History(QWidget):
-    """A share over the last readings, newest at the right; None is a gap."""
-
-    def __init__(self, title: str, curve: int = 0, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._values: deque[float | None] = deque(maxlen=HISTORY_READINGS)
-        self._curve = curve
-        self.setMinimumHeight(72)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setAccessibleName(title)
-
-    def append(self, share: float | None) -> None:
-        self._values.append(share)
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        t = theme.current()
-        plot = QRectF(0, 6, self.width() - 40, self.height() - 12)
-        for share, text in ((0.0, "0"), (0.5, "50 %"), (1.0, "100 %")):
-            y = plot.bottom() - share * plot.height()
-            painter.setPen(t.q("grid"))
-            painter.drawLine(int(plot.left()), int(y), int(plot.right()), int(y))
-            label = QRectF(plot.right() + 4, y - 8, 36, 16)
-            paint_text(painter, label, text, "tiny", "text3")
-        step = plot.width() / (HISTORY_READINGS - 1)
-        piece = QPolygonF()
-        first = HISTORY_READINGS - len(self._values)
-        for index, value in enumerate([*self._values, None]):
-            if value is not None:
-                height = plot.height() * min(max(value, 0.0), 1.0)
-                piece.append(plot.bottomLeft() + QPointF((first + index) * step, -height))
-            elif piece.size():
-                self._draw(painter, piece, plot)
-                piece = QPolygonF()
-
-    def _draw(self, painter: QPainter, piece: QPolygonF, plot: QRectF) -> None:
-        t = theme.current()
-        area = QPolygonF(piece)
-        area.append(QPointF(piece.at(piece.size() - 1).x(), plot.bottom()))
-        area.append(QPointF(piece.at(0).x(), plot.bottom()))
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(t.curve(self._curve, 0.12))
-        painter.drawPolygon(area)
-        painter.setPen(round_pen(t.curve(self._curve), 2.0))
-        painter.drawPolyline(piece)
-
-
-class _Meter(Card):
-    """A share with its figure, its words and its history."""
-
-    def __init__(self, title: str, curve: int = 0) -> None:
-        self._figure = Label("–", "number")
-        self._words = Label("", "small", "text2", elide="right")
-        self._history = History(title, curve)
-        head = row(Label(title, "strong"), STRETCH, self._figure)
-        super().__init__(head, (self._history, 1), self._words, gap=S2)
-
-    def show_share(self, share: float | None, words: str) -> None:
-        self._figure.setText("–" if share is None else formats.percent(share))
-        self._words.setText(words)
-        self._history.append(share)
-
-
-class _GpuCard(Card):
-    """One GPU: use, memory, temperature, power, and who is on it."""
-
-    def __init__(self) -> None:
-        self._name = Label("", "strong")
-        self._heat = Label("", "number")
-        self._use = Label("", "body", elide="right")
-        self._history = History("Use of the GPU")
-        self._who = Label("", "body", "text2", elide="right")
-        head = row(self._name, STRETCH, self._heat)
-        super().__init__(head, self._use, (self._history, 1), self._who, gap=S2)
-
-    def show_gpu(self, gpu: Gpu) -> None:
-        reason = unwell_reason(gpu)
-        self.set_edge("warn" if reason else "")
-        self._name.setText(f"GPU {gpu.index} · {gpu.name}")
-        self._heat.setText("–" if gpu.temperature_c is None else formats.celsius(gpu.temperature_c))
-        self._heat.set_tone("warn" if reason else "text")
-        use = "–" if gpu.use_percent is None else f"{gpu.use_percent} % use"
-        memory = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
-        power = "" if gpu.power_w is None else f" · {gpu.power_w:.0f} W"
-        self._use.setText(f"{use} · {memory}{power}")
-        self._history.append(None if gpu.use_percent is None else gpu.use_percent / 100)
-        people = ", ".join(dict.fromkeys(p.user or "somebody" for p in gpu.processes))
-        self._who.setText(reason or (f"in use by {people}" if people else "free"))
-        self._who.set_tone("warn" if reason else "text2")
+_NARROW_BELOW_W = 1000
+_SIDE_W, _ANY_W = 288, 16_777_215
 
 
 class NodePage(QWidget):
-    """The place Nodes while there is one node.
+    """A node by itself.
 
-    Signals:
-        check_requested: The name of a node to check; answer with `show_findings`.
+    Signals, each with the name of the node:
+        back_requested: To the rack (carries no name).
+        check_requested: Answer with `show_findings` or `show_error`.
+        set_up_requested: Set it up, or again.
+        service_requested: Out of service (False), or back (True).
+        remove_requested: Forget it; the person was asked.
+        add_requested: Another node is to be added (carries no name).
+        look_requested: Try once more to reach it.
     """
 
+    back_requested = Signal()
     check_requested = Signal(str)
+    set_up_requested = Signal(str)
+    service_requested = Signal(str, bool)
+    remove_requested = Signal(str)
+    add_requested = Signal()
+    look_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._reading: NodeReading | None = None
-        check = Button("Check", icon="first-aid", tip="What is installed, what is missing")
-        check.clicked.connect(self._check)
-        self._check_button = check
-        self._header = PageHeader("This computer", "", check)
+        # Else the page's first control would have the focus, and its ring, as soon as it is shown.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._state: NodeState | None = None
+        self._history = NodeHistory()
+        self._jobs: Mapping[str, str] = {}
+        self._placed: tuple[int, bool] | None = None
+        self._make_header()
         self._facts = Facts()
-        self._processor = _Meter("Processor", 0)
-        self._memory = _Meter("Memory", 2)
-        self._disk = _Meter("Disk of the data root", 5)
-        meters = row((self._processor, 1), (self._memory, 1), (self._disk, 1), gap=S3)
+        self._trouble = Banner()
+        self._trouble.hide()
+        self._removal = Banner("bad", "", icon="trash")
+        self._removal.hide()
+        self._processor = Meter("Processor", 0)
+        self._memory = Meter("Memory", 2)
+        self._disk = Meter("Disk of the data root", 5)
+        self._meters = QWidget()
+        self._meters.setLayout(
+            row((self._processor, 1), (self._memory, 1), (self._disk, 1), gap=S3)
+        )
         self._gpu_grid = QGridLayout()
         self._gpu_grid.setSpacing(S3)
-        self._gpu_cards: dict[str, _GpuCard] = {}
+        self._gpu_cards: dict[str, GpuCard] = {}
         self._no_gpu = Label("", "body", "text2", wrap=True)
-        self._findings = col(gap=S2)
-        self._findings_card = Card(Label("Findings", "heading"), self._findings)
-        self._findings_card.hide()
-        self._processes = col(gap=S2)
-        self._processes_card = Card(Label("Processes on the GPUs", "heading"), self._processes)
-        self._processes_card.hide()
+        self._no_gpu.hide()
+        self._history_card = HistoryCard()
+        self._history_card.hide()
+        self._findings_card = FindingsCard()
+        self._findings = self._findings_card.rows
+        self._processes_card = ProcessesCard()
+        self._side = QWidget()
+        self._side.setLayout(col(self._findings_card, self._processes_card, STRETCH, gap=S3))
+        self._lower = QGridLayout()
+        self._lower.setSpacing(S3)
         content = QWidget()
         content.setLayout(
             col(
                 self._facts,
-                meters,
+                self._removal,
+                self._trouble,
+                self._meters,
                 self._gpu_grid,
                 self._no_gpu,
-                self._processes_card,
-                self._findings_card,
-                STRETCH,
-                gap=S4,
-                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S6),
+                (self._lower, 1),
+                gap=S3,
+                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S4),
             )
         )
         self._empty = EmptyState("hard-drives", "Looking at this computer", "One moment.")
         self._content = Scroll(content)
         self._content.hide()
         self.setLayout(col(self._header, self._empty, (self._content, 1), gap=0))
+        self._place()
+
+    @property
+    def node(self) -> str:
+        """Name of the node that is shown, "" before there is one."""
+        return self._state.name if self._state is not None else ""
 
     def show_reading(self, reading: NodeReading) -> None:
-        """A new reading, each second or two."""
-        self._reading = reading
+        """A new reading of this computer while it is the only node."""
+        self._history.append(reading, time.time())
+        state = NodeState(reading.name, Presence.ONLINE, reading)
+        self.show_node(state, self._history, self._jobs)
+
+    def show_node(
+        self,
+        state: NodeState,
+        history: NodeHistory,
+        jobs: Mapping[str, str] | None = None,
+        *,
+        beat: str = "",
+    ) -> None:
+        """News of a node, or another node.
+
+        Args:
+            history: Its last readings, this one included.
+            jobs: Names of jobs by their id.
+            beat: How long ago its beat advanced, in words.
+        """
+        if state.name != self.node:
+            self._begin(state)
+        self._state, self._history = state, history
+        self._jobs = jobs if jobs is not None else {}
         self._empty.hide()
         self._content.show()
-        is_here = reading.name == THIS_COMPUTER
-        self._header.title.setText("This computer" if is_here else reading.name)
-        state = health(reading)
-        self._header.sentence.setText(state.sentence[:1].upper() + state.sentence[1:])
-        self._header.sentence.set_tone("text2" if state.well else "warn")
-        cpu = reading.cpu
-        facts = [
-            Fact("Name", reading.host),
-            Fact("Processor", cpu.model),
-            Fact("Cores", formats.count(cpu.cores)),
-            Fact("Load", f"{cpu.load_1min:.2f}"),
-            Fact("Up", formats.duration(reading.uptime_s)),
-        ]
-        if reading.network_bytes_per_s is not None:
-            facts.insert(3, Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
-        if reading.driver:
-            facts.append(Fact("Driver", reading.driver))
-        self._facts.set_facts(facts)
-        self._processor.show_share(
-            None if cpu.use_percent is None else cpu.use_percent / 100,
-            f"of {formats.plural(cpu.cores, 'core')}",
+        condition, reason = condition_of(state)
+        self._show_head(condition, reason)
+        self._facts.set_facts(_facts(state, beat))
+        self._show_trouble(condition, reason)
+        if state.findings:
+            self._findings_card.show_findings(state.findings)
+        here = condition is not Condition.OFFLINE and condition is not Condition.NEW
+        reading = state.reading
+        self._meters.setVisible(here and reading is not None and not reading.gpus)
+        self._show_gpus(reading if here else None)
+        seen = bool(len(history.times())) and reading is not None
+        self._history_card.setVisible(seen and reading is not None and bool(reading.gpus))
+        if reading is not None and seen:
+            self._history_card.show_history(history, reading)
+        if reading is not None and here:
+            self._show_meters(reading)
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """The outcome of a check: what is wrong first, each with its remedy."""
+        self._check_button.setEnabled(True)
+        self._check_button.setText("Check")
+        self._findings_card.show_findings(findings)
+
+    def show_error(self, sentence: str) -> None:
+        """The check itself could not be made."""
+        self.show_findings((Finding("check", False, sentence),))
+
+    def set_alone(self, alone: bool) -> None:
+        """Whether it is the only node: then it leads nowhere, but another can be added."""
+        self._back.setVisible(not alone)
+        self._add.setVisible(alone)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    # The head.
+
+    def _make_header(self) -> None:
+        self._back = IconButton("arrow-left", "All nodes", key="Esc")
+        self._back.clicked.connect(self.back_requested)
+        self._back.hide()
+        self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
+        self._check_button = Button(
+            "Check", icon="first-aid", tip="What is installed, what is missing"
         )
-        total = reading.memory_total_bytes
+        self._check_button.clicked.connect(self._check)
+        self._set_up = Button("Set up", kind="primary", icon="wrench")
+        self._set_up.clicked.connect(lambda: self.set_up_requested.emit(self.node))
+        self._service = Button("Take out of service", icon="prohibit")
+        self._service.clicked.connect(self._wish_service)
+        self._add = Button("Add a node", kind="primary", icon="plus")
+        self._add.clicked.connect(self.add_requested)
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._again = self._menu.addAction("Set up again")
+        self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
+        self._remove = self._menu.addAction("Remove…")
+        self._remove.triggered.connect(self._ask_removal)
+        self._more.setMenu(self._menu)
+        self._header = PageHeader(
+            "This computer",
+            "",
+            self._check_button,
+            self._set_up,
+            self._service,
+            self._more,
+            self._add,
+        )
+        self._header.put_before(self._back, self._header.title)
+        self._header.put_before(self._mark, self._header.sentence)
+        for part in (self._mark, self._set_up, self._service, self._more):
+            part.hide()
+
+    def _show_head(self, condition: Condition, reason: str) -> None:
+        state = self._state
+        if state is None:
+            return
+        self._header.title.setText(node_title(state.name))
+        sentence = upper_first(reason) or condition.word
+        if condition is Condition.OFFLINE:
+            sentence = condition.word  # the banner below says why
+        elif condition is not Condition.WELL and reason:
+            sentence = f"{condition.word}: {reason}"
+        self._header.sentence.setText(sentence)
+        tone = "text2" if condition is Condition.WELL else condition.tone
+        self._header.sentence.set_tone(tone)
+        self._mark.setVisible(condition is not Condition.WELL)
+        self._mark.set_icon(condition.icon, condition.tone)
+        added = state.entry is not None
+        new = condition is Condition.NEW
+        self._check_button.setVisible(not new)
+        self._set_up.setVisible(added and new)
+        self._service.setVisible(added and not new)
+        out = condition is Condition.OUT_OF_SERVICE
+        self._service.setText("Put back" if out else "Take out of service")
+        self._service.set_icon("arrow-u-up-left" if out else "prohibit")
+        self._more.setVisible(added)
+        self._again.setVisible(not new)
+
+    def _begin(self, state: NodeState) -> None:
+        """Another node than before: nothing of the old one stays."""
+        self._removal.hide()
+        self._findings_card.show_findings(())
+        self._check_button.setEnabled(True)
+        self._check_button.setText("Check")
+        for meter in (self._processor, self._memory, self._disk):
+            meter.clear()
+        self._content.verticalScrollBar().setValue(0)
+
+    def _show_trouble(self, condition: Condition, reason: str) -> None:
+        state = self._state
+        wanted = condition is Condition.OFFLINE and state is not None
+        if wanted and not self._trouble.isVisibleTo(self):
+            again = Button("Try again", icon="arrow-clockwise")
+            again.clicked.connect(lambda: self.look_requested.emit(self.node))
+            self._trouble.set_actions([again])
+        self._trouble.setVisible(wanted)
+        if wanted and state is not None:
+            title = f"{state.name} is offline"
+            self._trouble.set_finding("bad", title, f"{upper_first(reason)}.", icon=condition.icon)
+
+    @Slot()
+    def _ask_removal(self) -> None:
+        remove, keep = Button("Remove", kind="danger"), Button("Keep it")
+        remove.clicked.connect(self._wish_removal)
+        keep.clicked.connect(self._removal.hide)
+        text = "It leaves the list; what was set up on it stays there."
+        self._removal.set_finding("bad", f"Remove {self.node}?", text, icon="trash")
+        self._removal.set_actions([keep, remove])
+        self._removal.show()
+
+    @Slot()
+    def _wish_removal(self) -> None:
+        self._removal.hide()
+        self.remove_requested.emit(self.node)
+
+    @Slot()
+    def _wish_service(self) -> None:
+        if self._state is not None:
+            back = self._state.presence is Presence.OUT_OF_SERVICE
+            self.service_requested.emit(self.node, back)
+
+    @Slot()
+    def _check(self) -> None:
+        if self._state is not None:
+            self._check_button.setEnabled(False)
+            self._check_button.setText("Checking…")
+            self.check_requested.emit(self.node)
+
+    # What is below.
+
+    def _show_meters(self, reading: NodeReading) -> None:
+        cpu, total = reading.cpu, reading.memory_total_bytes
+        share = None if cpu.use_percent is None else cpu.use_percent / 100
+        self._processor.show_share(share, f"of {formats.plural(cpu.cores, 'core')}")
         swap = reading.swap_used_bytes
         self._memory.show_share(
             reading.memory_used_bytes / total if total else None,
             formats.memory_of(reading.memory_used_bytes, total)
             + (f", {formats.memory(swap)} of swap in use" if swap else ""),
         )
-        self._show_disk(reading)
-        self._show_gpus(reading)
-
-    def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """The outcome of a check: what is wrong first, each with its remedy."""
-        self._check_button.setEnabled(True)
-        self._check_button.setText("Check")
-        clear(self._findings)
-        for finding in sorted(findings, key=lambda f: f.ok):
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
-            words = col(Label(finding.sentence, "body", wrap=True), gap=2)
-            if finding.remedy:
-                words.addWidget(Label(finding.remedy, "mono", "text2", wrap=True, selectable=True))
-            self._findings.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
-        self._findings_card.show()
-
-    def show_error(self, sentence: str) -> None:
-        """The check itself could not be made."""
-        self.show_findings((Finding("check", False, sentence),))
-
-    def _show_disk(self, reading: NodeReading) -> None:
-        total, free = reading.disk_total_bytes, reading.disk_free_bytes
-        known = total is not None and free is not None and total > 0
-        if known and total is not None and free is not None:
-            words = f"{formats.disk(free)} free of {formats.disk(total)} at {reading.disk_path}"
-            self._disk.show_share(1 - free / total, words)
+        disk, free = reading.disk_total_bytes, reading.disk_free_bytes
+        if disk and free is not None:
+            words = f"{formats.disk(free)} free of {formats.disk(disk)} at {reading.disk_path}"
+            self._disk.show_share(1 - free / disk, words)
         else:
             self._disk.show_share(None, f"{reading.disk_path} does not answer")
 
-    def _show_gpus(self, reading: NodeReading) -> None:
-        if set(self._gpu_cards) != {gpu.uuid for gpu in reading.gpus}:
+    def _show_gpus(self, reading: NodeReading | None) -> None:
+        gpus = reading.gpus if reading is not None else ()
+        if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
             clear(self._gpu_grid)
-            self._gpu_cards = {gpu.uuid: _GpuCard() for gpu in reading.gpus}
-            for index, card in enumerate(self._gpu_cards.values()):
-                self._gpu_grid.addWidget(card, index // 4, index % 4)
-        for gpu in reading.gpus:
-            self._gpu_cards[gpu.uuid].show_gpu(gpu)
-        self._no_gpu.setText(reading.gpu_message)
-        self._no_gpu.setVisible(bool(reading.gpu_message))
-        processes = [(gpu, process) for gpu in reading.gpus for process in gpu.processes]
-        self._processes_card.setVisible(bool(processes))
-        clear(self._processes)
-        for gpu, process in processes[:32]:
-            who = f"{process.command}, pid {process.pid}"
-            age = formats.duration(process.age_s) if process.age_s is not None else ""
-            held = " · ".join(
-                text
-                for text in (f"GPU {gpu.index}", formats.memory(process.memory_bytes), age)
-                if text
-            )
-            self._processes.addLayout(
-                row(
-                    Label(who, elide="right"),
-                    STRETCH,
-                    Label(held, "small", "text2"),
-                    Label(process.user, "strong"),
-                )
-            )
+            self._gpu_cards = {gpu.uuid: GpuCard() for gpu in gpus}
+            self._placed = None
+            self._place()
+        for gpu in gpus:
+            use = self._history.series(gpu.uuid, "use")
+            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs)
+        message = reading.gpu_message if reading is not None else ""
+        self._no_gpu.setText(message)
+        self._no_gpu.setVisible(bool(message))
+        if reading is not None:
+            self._processes_card.show_reading(reading)
+        else:
+            self._processes_card.hide()
 
-    @Slot()
-    def _check(self) -> None:
-        if self._reading is not None:
-            self._check_button.setEnabled(False)
-            self._check_button.setText("Checking…")
-            self.check_requested.emit(self._reading.name)
+    def _place(self) -> None:
+        """Cards in fours beside a column, or in pairs above it where the page is narrow."""
+        columns = 2 if self.width() < _NARROW_BELOW_W else 4
+        beside = columns == 4 and bool(self._gpu_cards)
+        if (columns, beside) == self._placed:
+            return
+        self._placed = (columns, beside)
+        for index, card in enumerate(self._gpu_cards.values()):
+            self._gpu_grid.addWidget(card, index // columns, index % columns)
+        for column in range(4):
+            self._gpu_grid.setColumnStretch(
+                column, int(column < min(columns, len(self._gpu_cards)))
+            )
+        self._lower.removeWidget(self._side)
+        self._lower.addWidget(self._history_card, 0, 0)
+        self._lower.addWidget(self._side, 0 if beside else 1, 1 if beside else 0)
+        self._lower.setColumnStretch(0, 1)
+        self._side.setMinimumWidth(_SIDE_W if beside else 0)
+        self._side.setMaximumWidth(_SIDE_W if beside else _ANY_W)
+
+
+def _facts(state: NodeState, beat: str) -> list[Fact]:
+    """What stands under the head, the most asked-for first: the last ones go when room is short."""
+    entry, reading = state.entry, state.reading
+    known = entry.facts if entry is not None else None
+    found: list[Fact] = []
+    if entry is not None:
+        found.append(Fact("Address", entry.address.host))
+    elif reading is not None:
+        found.append(Fact("Name", reading.host))
+    names = (
+        [g.name for g in reading.gpus] if reading is not None else list(known.gpus if known else ())
+    )
+    if names:
+        each = [f"{n} × {name}" if n > 1 else name for name, n in Counter(names).items()]
+        found.append(Fact("GPUs", ", ".join(each)))
+    away = state.presence is Presence.OFFLINE
+    if reading is not None and not away:
+        found += _live_facts(reading)
+    elif reading is not None or known is not None:
+        cores = reading.cpu.cores if reading is not None else known.cores if known else 0
+        total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
+        found.append(Fact("Processor", formats.plural(cores, "core")))
+        found.append(Fact("Memory", formats.memory(total)))
+    driver = reading.driver if reading is not None else known.driver if known else ""
+    if driver:
+        found.append(Fact("Driver", driver))
+    if entry is not None and entry.installation is not None:
+        found.append(Fact("Open MPI", entry.installation.mpi_version))
+    if known is not None:
+        found.append(Fact("System", known.system))
+    if reading is not None and not away:
+        found.append(Fact("Up", formats.rough(reading.uptime_s)))
+    if beat:
+        found.append(Fact("Heartbeat", beat))
+    return found
+
+
+def _live_facts(reading: NodeReading) -> list[Fact]:
+    cpu, total, free = reading.cpu, reading.memory_total_bytes, reading.disk_free_bytes
+    use = formats.percent(None if cpu.use_percent is None else cpu.use_percent / 100)
+    share = formats.percent(reading.memory_used_bytes / total) if total else formats.NONE
+    little = free is None or free < LITTLE_DISK_BYTES
+    left = "does not answer" if free is None else f"{formats.disk(free)} free"
+    found = [
+        Fact("Processor", f"{use} of {formats.plural(cpu.cores, 'core')}", tip=cpu.model),
+        Fact("Memory", f"{share} of {formats.memory(total)}"),
+        Fact("Data root", left, "warn" if little else "text", reading.disk_path),
+    ]
+    if reading.network_bytes_per_s is not None:
+        found.append(Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
+    return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]

@@ -100,8 +100,13 @@ class PageHeader(QWidget):
         self.title = Label(title, "title", elide="right")
         self.sentence = Label(sentence, "body", "text2", elide="right")
         margins = (PAGE_MARGIN, 0, PAGE_MARGIN, 0)
-        self.setLayout(row(self.title, 2, (self.sentence, 1), *right, margins=margins))
+        self._row = row(self.title, 2, (self.sentence, 1), *right, margins=margins)
+        self.setLayout(self._row)
         self.setFixedHeight(HEADER_H)
+
+    def put_before(self, part: QWidget, place: QWidget) -> None:
+        """Something between the title and the sentence, or before them."""
+        self._row.insertWidget(self._row.indexOf(place), part)
 
 
 class Scroll(QScrollArea):
@@ -143,7 +148,8 @@ class Banner(QFrame):
         self._actions.setSpacing(S2)
         words: tuple[Item, ...] = (self._strong, (self._text, 1))
         if stacked:
-            words = ((col(self._strong, self._text, gap=2), 1),)
+            # Beside a taller one it stays together, in the middle.
+            words = ((col(STRETCH, self._strong, self._text, STRETCH, gap=2), 1),)
         margins = (S4, S3, S3, S3) if stacked else (S3, 4, 4, 4)
         self.setLayout(row(self._icon, *words, self._actions, margins=margins))
         self.setMinimumHeight(40)

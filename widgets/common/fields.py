@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import icons, theme
-from widgets.common.buttons import IconButton
+from widgets.common.buttons import Button, IconButton
 from widgets.common.layout import STRETCH, row
 from widgets.common.paint import fill_round, paint_focus
 from widgets.common.style import repolish
@@ -340,6 +340,19 @@ class Field(QWidget):
         self._below.set_tone("bad" if self._error else self._note_tone)
         self._below.setVisible(bool(text))
         self.control.setAccessibleDescription(text)
+
+
+def beside_field(button: Button) -> QWidget:
+    """A button beside a field, level with its control, whatever stands below that."""
+    holder = QWidget()
+    column = QVBoxLayout(holder)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(LABEL_GAP)
+    column.addWidget(Label("", "small"))
+    column.addWidget(button)
+    column.addStretch(1)
+    holder.setSizePolicy(button.sizePolicy())
+    return holder
 
 
 def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
+
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
 
 from widgets.common import theme
 from widgets.common.theme import FOCUS_W, R_CONTROL, Role
+
+_LINE = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextSingleLine.value
+_LEFT = Qt.AlignmentFlag.AlignLeft.value | _LINE
+_RIGHT = Qt.AlignmentFlag.AlignRight.value | _LINE
+_CENTER = Qt.AlignmentFlag.AlignHCenter.value | _LINE
 
 
 def round_pen(colour: QColor, width: float) -> QPen:
@@ -44,26 +51,28 @@ def paint_text(
     middle: bool = False,
 ) -> float:
     """Write one line, elided to `rect` (in the middle for paths); returns the width it took."""
-    font = theme.font(role)
-    metrics = QFontMetrics(font)
-    mode = Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight
     # One pixel of grace: a text measured with this very font is never cut by rounding.
-    shown = metrics.elidedText(text, mode, int(rect.width()) + 1)
-    side = Qt.AlignmentFlag.AlignLeft
-    if right:
-        side = Qt.AlignmentFlag.AlignRight
-    elif center:
-        side = Qt.AlignmentFlag.AlignHCenter
-    painter.setFont(font)
+    shown, width = _elided(text, role, int(rect.width()) + 1, middle)
+    flags = _RIGHT if right else _CENTER if center else _LEFT
+    painter.setFont(theme.font(role))
     painter.setPen(theme.current().q(tone))
-    painter.drawText(
-        rect.adjusted(0, 0, 1, 0) if side is Qt.AlignmentFlag.AlignLeft else rect,
-        side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine,
-        shown,
-    )
-    return float(metrics.horizontalAdvance(shown))
+    painter.drawText(rect.adjusted(0, 0, 1, 0) if flags is _LEFT else rect, flags, shown)
+    return width
 
 
 def text_width(text: str, role: Role = "body") -> int:
     """How wide one line of `text` is."""
-    return QFontMetrics(theme.font(role)).horizontalAdvance(text)
+    return _metrics(role).horizontalAdvance(text)
+
+
+@cache
+def _metrics(role: Role) -> QFontMetrics:
+    return QFontMetrics(theme.font(role))
+
+
+@lru_cache(maxsize=8192)
+def _elided(text: str, role: Role, width: int, middle: bool) -> tuple[str, float]:
+    """Kept, because a rack of nodes writes the same few hundred figures twice a second."""
+    mode = Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight
+    shown = _metrics(role).elidedText(text, mode, width)
+    return shown, float(_metrics(role).horizontalAdvance(shown))

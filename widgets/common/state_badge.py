@@ -37,8 +37,9 @@ from widgets.common.theme import ICON_NAV, TURN_MS, Role, Tone
 Mark = Literal["", "warn", "bad", "idle"]
 """How a rank is: "" is well."""
 
-GpuUse = Literal["free", "ours", "other", "chosen", "gone"]
-"""Whose a GPU is: ours = a job of Ringmaster, other = somebody else, gone = its node is offline."""
+GpuUse = Literal["free", "ours", "other", "chosen", "gone", "unknown"]
+"""Whose a GPU is: ours = a job of Ringmaster, other = somebody else, gone = its node is offline,
+unknown = its node is not set up yet."""
 
 MOST_SEGMENTS = 64
 _FRAME_MS = 33
@@ -236,15 +237,16 @@ def paint_gpu_cell(
     """A GPU as a cell that reads in grey.
 
     Ours solid (as high as `share`), somebody else's hatched, free outlined, chosen ink, unwell
-    solid with a hole, gone dotted.
+    solid with a hole, gone dotted in red, unknown dotted in grey.
     """
     t = theme.current()
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     edge = rect.adjusted(0.5, 0.5, -0.5, -0.5)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    if use == "gone":
-        painter.setPen(QPen(t.q("bad"), 1, Qt.PenStyle.DotLine))
+    if use in ("gone", "unknown"):
+        pen = QPen(t.q("bad" if use == "gone" else "line_strong"), 1, Qt.PenStyle.DotLine)
+        painter.setPen(pen)
         painter.drawRoundedRect(edge, radius, radius)
     elif unwell:
         path = QPainterPath()

@@ -9,16 +9,16 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
-from backend.records.node import NodeReading
-from widgets.cluster.node_page import health, unwell_reason
+from backend.records.node import NodeReading, NodeState, Presence
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text
-from widgets.common.state_badge import Logo, Mark, RankRing, paint_gpu_cell, state_tone
-from widgets.common.text import Label, Note, plain_tip
+from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
+from widgets.frame.cluster_summary import ClusterSummary
 from widgets.frame.places import PLACES, Place
 
 _RUNNING_SHOWN = 3
@@ -26,7 +26,6 @@ MOST_SEGMENTS = 64
 _NAV_H = 32
 _RING = RAIL_W - 2 * S3
 """As large as the rail has room for."""
-_LOW_WINDOW_H = 720
 
 
 class NavButton(QAbstractButton):
@@ -141,46 +140,13 @@ class RunningJob(QWidget):
             super().keyPressEvent(event)
 
 
-class GpuMap(QWidget):
-    """This computer's GPUs as cells. A click opens the place Nodes."""
-
-    pressed = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._reading: NodeReading | None = None
-        self.setFixedHeight(16)
-        self.setAccessibleName("GPUs of this computer")
-
-    def show_reading(self, reading: NodeReading) -> None:
-        self._reading = reading
-        self.setVisible(bool(reading.gpus))
-        self.update()
-
-    def mousePressEvent(self, _event: QMouseEvent) -> None:
-        self.pressed.emit()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        if self._reading is None or not self._reading.gpus:
-            return
-        painter = QPainter(self)
-        width = min(24.0, (self.width() - 4 * len(self._reading.gpus)) / len(self._reading.gpus))
-        for index, gpu in enumerate(self._reading.gpus):
-            ours = any(process.run_tag for process in gpu.processes)
-            taken = bool(gpu.processes)
-            cell = QRectF(index * (width + 4), 2, width, 12)
-            unwell = bool(unwell_reason(gpu))
-            paint_gpu_cell(
-                painter, cell, "ours" if ours else "other" if taken else "free", unwell=unwell
-            )
-
-
 class SideBar(QWidget):
     """Places, running jobs, the cluster, and the foot.
 
     Signals:
         place_chosen: Key of a place.
         job_opened: Id of a running job.
+        node_opened: Name of a node of the map, after its place was chosen.
         theme_toggled: Light or dark, the other one.
         notices_wished: The bell.
         folder_wished: The data root in the file manager.
@@ -188,6 +154,7 @@ class SideBar(QWidget):
 
     place_chosen = Signal(str)
     job_opened = Signal(str)
+    node_opened = Signal(str)
     theme_toggled = Signal()
     notices_wished = Signal()
     folder_wished = Signal()
@@ -222,22 +189,10 @@ class SideBar(QWidget):
                 margins=(S2, 0, S2, 0),
             )
         )
-        self._cluster_title = Label("Cluster", "small_strong", "text2")
-        self._cluster_note = col(gap=0)
-        self._map = GpuMap()
-        self._map.hide()
-        self._map.pressed.connect(partial(self.place_chosen.emit, "nodes"))
+        self.cluster = ClusterSummary()
+        self.cluster.node_opened.connect(self._open_node)
         self._cluster = QWidget()
-        self._cluster.setLayout(
-            col(
-                self._cluster_title,
-                self._cluster_note,
-                self._map,
-                gap=S2,
-                margins=(S2, 0, S2, 0),
-            )
-        )
-        self._cluster_sentence = ""
+        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
         self._root = Label("", "small", "text2", elide="middle")
         self._folder = IconButton("folder", "Open the data root")
         self._folder.clicked.connect(self.folder_wished)
@@ -308,15 +263,12 @@ class SideBar(QWidget):
             rule.setVisible(not self._narrow or bool(views))
 
     def show_reading(self, reading: NodeReading) -> None:
-        state = health(reading)
-        if state.sentence != self._cluster_sentence:
-            self._cluster_sentence = state.sentence
-            clear(self._cluster_note)
-            icon, tone = ("check-circle-fill", "good") if state.well else ("warning-fill", "warn")
-            self._cluster_note.addWidget(
-                Note(icon, "good" if tone == "good" else "warn", "This computer", state.sentence)
-            )
-        self._map.show_reading(reading)
+        """This computer while it is the only node."""
+        self.show_nodes((NodeState(reading.name, Presence.ONLINE, reading),))
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """All nodes, in the order they keep."""
+        self.cluster.show_nodes(states)
 
     def set_narrow(self, narrow: bool) -> None:
         """The rail: icons and rings."""
@@ -338,14 +290,19 @@ class SideBar(QWidget):
             self._root,
             self._running_title,
             self._running_count,
-            self._cluster,
             self._bell,
             self._folder,
         ):
             widget.setVisible(not narrow)
+        self.cluster.set_narrow(narrow)
         self.show_live(self._live)
 
     @Slot(int)
     def set_room(self, height: int) -> None:
         """A low window hides the cluster's details first."""
-        self._map.setMaximumHeight(0 if height < _LOW_WINDOW_H else 16)
+        self.cluster.set_room(height)
+
+    @Slot(str)
+    def _open_node(self, name: str) -> None:
+        self.place_chosen.emit("nodes")
+        self.node_opened.emit(name)

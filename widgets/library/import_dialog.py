@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
 from backend.records.library import Kind
 from backend.records.values import name_fault
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import ProgressLine
-from widgets.common.fields import Field, LineEdit
+from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
@@ -92,7 +92,7 @@ class ImportDialog(QDialog):
                 Label("Import", "title"),
                 S2,
                 self._kind,
-                row((self._source_field, 1), _lowered(folder), _lowered(archive), gap=S2),
+                row((self._source_field, 1), beside_field(folder), beside_field(archive), gap=S2),
                 self._name_field,
                 self._error,
                 self._progress,
@@ -174,13 +174,3 @@ def guessed_kind(names: tuple[str, ...]) -> Kind:
         if kind.entry_file in names:
             return kind
     return Kind.DATASET
-
-
-def _lowered(button: Button) -> QWidget:
-    """A button beside a field, level with its control, whatever stands below that."""
-    holder = QWidget()
-    label = Label("", "small")
-    holder.setLayout(col(label, button, STRETCH, gap=4))
-    holder.setSizePolicy(button.sizePolicy())
-    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    return holder

@@ -6,7 +6,8 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading
-from widgets.cluster.node_page import NodePage, health
+from widgets.cluster.node_page import NodePage
+from widgets.cluster.node_row import health
 
 READING = NodeReading(
     "this-computer",
@@ -42,7 +43,7 @@ def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
     page.show_reading(replace(READING, gpus=(hot,)))
     assert page._gpu_cards["GPU-a"].property("edge") == "warn"
-    assert health(replace(READING, gpus=(hot,))).sentence == "GPU 0: Clock lowered: heat"
+    assert health(replace(READING, gpus=(hot,))).sentence == "GPU 0 slowed by heat"
 
 
 def test_who_is_on_a_gpu_is_named(page):

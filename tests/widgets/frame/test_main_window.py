@@ -73,7 +73,7 @@ def test_when_nothing_runs_it_says_so(window):
 
 def test_an_unwell_node_is_one_sentence(window):
     window.side_bar.show_reading(replace(READING, disk_free_bytes=5 * 10**8))
-    note = window.side_bar._cluster_note.itemAt(0).widget()
+    note = window.side_bar.cluster.notes.itemAt(0).widget()
     assert "500 MB left" in note.accessibleName().replace("\xa0", " ")
 
 

@@ -1,0 +1,119 @@
+"""A cluster to look at: nodes with jobs, guests, heat, and one that is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
+
+GIB = 1 << 30
+JOBS = {"j1": "retinanet-r50 · coco 2x", "j2": "unet-cells · dice v3"}
+
+
+def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, heat: int = 33) -> Gpu:
+    processes = ()
+    if owner:
+        tag = f"{job}/1" if job else ""
+        processes = (GpuProcess(4200 + index, owner, 61 * GIB, "python", 4380.0, tag),)
+    return Gpu(
+        index,
+        f"GPU-{index}",
+        "A100 80 GB",
+        (61 if owner else 0) * GIB,
+        80 * GIB,
+        use,
+        heat,
+        372.0 if owner else 54.0,
+        400.0,
+        1410 if owner else 210,
+        1410,
+        processes=processes,
+    )
+
+
+def gpus(kind: str, count: int = 8) -> tuple[Gpu, ...]:
+    """Free, ours (all), half (ours), other (all), or few (the last two are somebody's)."""
+    found = []
+    for k in range(count):
+        busy = {
+            "free": False,
+            "ours": True,
+            "other": True,
+            "half": k < count // 2,
+            "few": k >= count - 2,
+        }[kind]
+        if not busy:
+            found.append(gpu(k, heat=30 + 7 * k % 6))
+        elif kind in ("ours", "half"):
+            job = "j1" if kind == "ours" else "j2"
+            found.append(gpu(k, owner="mai", job=job, use=92 + 5 * k % 7, heat=63 + 3 * k % 7))
+        else:
+            user = "chen" if kind == "other" else "alice"
+            found.append(gpu(k, owner=user, use=86 - 3 * k % 11, heat=55 + 5 * k % 8))
+    return tuple(found)
+
+
+def reading(name: str, kind: str = "free", count: int = 8, **changes: object) -> NodeReading:
+    busy = kind in ("ours", "other")
+    base = NodeReading(
+        name=name,
+        host=name,
+        heartbeat=1,
+        cpu=Cpu("EPYC 7763", 128, 46.0 if busy else 3.0, 0.9),
+        memory_total_bytes=1024 * GIB,
+        memory_used_bytes=(540 if busy else 90) * GIB,
+        swap_total_bytes=0,
+        swap_used_bytes=0,
+        disk_path="/lab/ring",
+        disk_total_bytes=10 * 10**12,
+        disk_free_bytes=21 * 10**11,
+        network_bytes_per_s=1.14e9 if busy else 1e6,
+        uptime_s=41 * 86400.0,
+        driver="550.54",
+        gpus=gpus(kind, count),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def entry(name: str, *, ready: bool = True) -> NodeEntry:
+    facts = NodeFacts(
+        name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster", gpus=("A100 80 GB",) * 8
+    )
+    installed = NodeInstallation("/e/bin/python", "/e/mpirun", "5.0.11", "e1", "/b", "/c", 10**9)
+    return NodeEntry(name, NodeAddress("10.0.4.17"), facts, installed if ready else None)
+
+
+def state(name: str, kind: str = "free", count: int = 8) -> NodeState:
+    return NodeState(name, Presence.ONLINE, reading(name, kind, count), entry=entry(name))
+
+
+def hot(node: NodeState, index: int = 3) -> NodeState:
+    """The same node with a GPU that is slowed by heat."""
+    assert node.reading is not None
+    cards = list(node.reading.gpus)
+    cards[index] = replace(
+        cards[index],
+        temperature_c=91,
+        use_percent=99,
+        sm_clock_mhz=1060,
+        clock_event_reasons=("hardware thermal slowdown",),
+    )
+    return replace(node, reading=replace(node.reading, gpus=tuple(cards)))
+
+
+def gone(node: NodeState, message: str = "no news since 03:12, no route to host") -> NodeState:
+    return replace(node, presence=Presence.OFFLINE, message=message)
+
+
+def cluster(count: int, name: str = "gpu{:02d}", gpus_each: int = 8) -> tuple[NodeState, ...]:
+    """So many nodes; from four on, one is unwell and one is offline."""
+    kinds = ("half", "free", "other", "ours", "few", "free", "ours", "ours", "other", "free")
+    states = [state(name.format(n + 1), kinds[n % 10], gpus_each) for n in range(count)]
+    if count >= 4:
+        unwell = 3 if count < 7 else 6
+        states[unwell] = hot(states[unwell], min(3, gpus_each - 1))
+        states[2 if count < 7 else 10 if count > 10 else 5] = gone(
+            states[2 if count < 7 else 10 if count > 10 else 5]
+        )
+    return tuple(states)

@@ -1,0 +1,170 @@
+"""Setting up nodes: each step in a line, the live one with its last words, several side by side."""
+
+import time
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+
+from backend.records.cluster import SetUp, SetUpStep, StepState
+from widgets.cluster.set_up_dialog import SetUpDialog
+from widgets.cluster.set_up_view import STEPS, last_lines, step_time
+
+pytestmark = pytest.mark.usefixtures("look")
+DONE, RUNNING, FAILED = StepState.DONE, StepState.RUNNING, StepState.FAILED
+OUTPUT = "Building …\n\n[ 40%] a\r[ 61%] Building b\n\x1b[31mlast\x1b[0m\n"
+
+
+def set_up(node="gpu13", at=4, state=RUNNING, **changes):
+    """Steps before `at` are done, that one is in `state`."""
+    return SetUp(
+        node,
+        tuple(
+            SetUpStep(title, DONE, f"{title} is fine", seconds=2.0)
+            if n < at
+            else SetUpStep(title, state, **changes)
+            if n == at
+            else SetUpStep(title)
+            for n, title in enumerate(STEPS)
+        ),
+    )
+
+
+LIVE = set_up(sentence="building", output=OUTPUT, seconds=108.0)
+BROKEN = set_up(
+    state=FAILED, sentence="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
+)
+READY = set_up(at=7)
+
+
+@pytest.fixture
+def dialog(qtbot):
+    dialog = SetUpDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    return dialog
+
+
+def test_before_it_begins_the_plan_is_seen(dialog):
+    dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
+    assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
+    assert dialog._address.text() == "mai@10.0.4.23"
+    assert dialog._sentence.text() == "Not begun."
+
+
+def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
+    dialog.show_set_up(LIVE)
+    step = dialog._view.step("Horovod")
+    assert step._log_shown == ["[ 61%] Building b", "last"]
+    assert step._time.text() == "1:48"
+    later = time.monotonic() + 30
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    dialog._view._tick()
+    assert step._time.text() == "2:18"
+    assert dialog._view.step("Reach")._time.text().replace("\xa0", " ") == "2.0 s"
+    assert not dialog._view.step("Reach")._more.isVisible()
+
+
+def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
+    dialog.show_set_up(BROKEN)
+    step = dialog._view.step("Horovod")
+    qtbot.waitUntil(step._cause.isVisible)
+    assert (step._cause.text(), step._remedy.text()) == ("cmake was not found.", "Install it.")
+    with qtbot.waitSignal(dialog.retry_requested) as wished:
+        qtbot.mouseClick(step._retry, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu13", "Horovod"]
+    qtbot.mouseClick(step._copy, Qt.MouseButton.LeftButton)
+    assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
+    assert "\x1b" not in QGuiApplication.clipboard().text()
+    assert not dialog._cancel.isVisible()
+
+
+def test_a_retry_closes_what_had_failed(dialog):
+    dialog.show_set_up(BROKEN)
+    dialog.show_set_up(LIVE)
+    step = dialog._view.step("Horovod")
+    assert not step._cause.isVisible()
+    assert not step._retry.isVisible()
+    assert dialog._cancel.isVisible()
+
+
+def test_the_dialog_grows_for_what_failed(dialog, qtbot):
+    dialog.show_set_up(READY)
+    low = dialog.height()
+    dialog.show_set_up(BROKEN)
+    qtbot.waitUntil(lambda: dialog.height() > low)
+
+
+def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
+    dialog.show_set_up(READY)
+    assert dialog._sentence.text() == "Ready."
+    assert dialog._close.text() == "Close"
+    with qtbot.waitSignal(dialog.node_opened) as opened:
+        qtbot.mouseClick(dialog._open, Qt.MouseButton.LeftButton)
+    assert opened.args == ["gpu13"]
+    assert not dialog.isVisible()
+
+
+@pytest.mark.parametrize("how", ["button", "escape", "cross"])
+def test_closing_cancels_nothing(dialog, qtbot, how):
+    dialog.show_set_up(LIVE)
+    assert dialog._close.text() == "Go on in the background"
+    with qtbot.assertNotEmitted(dialog.cancel_requested):
+        if how == "button":
+            qtbot.mouseClick(dialog._close, Qt.MouseButton.LeftButton)
+        elif how == "escape":
+            qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+        else:
+            dialog.close()
+    assert not dialog.isVisible()
+    dialog.show()
+    dialog.show_set_up(READY)
+    assert dialog._sentence.text() == "Ready."
+
+
+def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(set_up("gpu14"))
+    dialog.choose("gpu14")
+    with qtbot.waitSignal(dialog.cancel_requested) as wished:
+        qtbot.mouseClick(dialog._cancel, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu14"]
+
+
+def test_several_nodes_stand_side_by_side(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    assert not dialog._nodes_scroll.isVisible()
+    dialog.show_set_up(SetUp("gpu14", BROKEN.steps))
+    dialog.show_set_up(SetUp("gpu15", READY.steps))
+    dialog.show_set_up(SetUp("gpu16"))
+    assert dialog._nodes_scroll.isVisible()
+    assert dialog.chosen == "gpu13", "news of others take nobody away from what he looks at"
+    assert dialog._sentence.text() == "1 of 4 nodes are ready, 1 failed."
+    assert dialog._tabs["gpu13"].accessibleName() == "gpu13, Horovod, 5 of 7"
+    assert dialog._tabs["gpu14"].accessibleName() == "gpu14, Horovod failed"
+    qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
+    assert dialog.chosen == "gpu14"
+    qtbot.waitUntil(dialog._view.step("Horovod")._retry.isVisible)
+
+
+def test_a_node_that_was_removed_goes(dialog):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(set_up("gpu14"))
+    dialog.forget("gpu13")
+    assert dialog.chosen == "gpu14"
+    dialog.forget("gpu14")
+    assert not dialog.isVisible()
+    dialog.forget("never there")
+
+
+def test_last_lines_are_those_that_say_something():
+    assert last_lines("a\n\n  \nb\n\n", 2) == ["a", "b"]
+    assert last_lines("", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0.4 s"), (1.0, "1.0 s"), (14.2, "14 s"), (108.0, "1:48"), (3725.0, "1:02:05")],
+)
+def test_times_of_steps(seconds, text):
+    assert step_time(seconds).replace("\xa0", " ") == text

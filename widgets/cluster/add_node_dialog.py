@@ -1,0 +1,317 @@
+"""Add a node: where it is, whose key it shows, and what else SSH asks for.
+
+A host key is never trusted by pressing Enter, and one that changed cannot be trusted here at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path, PurePath
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+
+from backend.records.cluster import HostKey, NodeAddress
+from backend.records.values import name_fault
+from widgets.cluster.key_pages import DEFAULT_PORT, ChangedKeyPage, PassphrasePage, TrustPage
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import ProgressLine
+from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label
+from widgets.common.theme import S1, S2, S3, S4, S6
+
+_WIDTH = 540
+_PORT_W = 96
+FIELDS = ("host", "name", "port", "user", "identity", "jump")
+"""What a refusal can be about; "" is about none of them."""
+
+
+def host_fault(host: str) -> str:
+    """Why this cannot be a host of OpenSSH, or ""."""
+    if not host:
+        return "A host is needed: a name, an address, or one of ~/.ssh/config."
+    if any(c.isspace() for c in host) or host.startswith("-") or "@" in host or "/" in host:
+        return "A host has no blanks, no @ and no /; the user has a field of its own."
+    return ""
+
+
+def suggested_name(host: str) -> str:
+    """What a node is called unless somebody says otherwise: the host without its domain."""
+    head = host.partition(".")[0]
+    return host if head.isdecimal() or not head or ":" in host else head
+
+
+class AddNodeDialog(QDialog):
+    """The form, then whatever SSH needs to know.
+
+    Signals:
+        look_requested: A `NodeAddress` and the node's name; answer with `show_progress`, then
+            with one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or
+            `accept` once the node is added.
+        trusted: The `HostKey` of `ask_trust`; go on.
+        passphrase_given: What was typed. Nobody keeps it: the field is emptied at once.
+        cancelled: What is under way is not wanted any more.
+    """
+
+    look_requested = Signal(object, str)
+    trusted = Signal(object)
+    passphrase_given = Signal(str)
+    cancelled = Signal()
+
+    def __init__(self, taken: Collection[str] = (), parent: QWidget | None = None) -> None:
+        """The dialog.
+
+        Args:
+            taken: Names of the nodes that exist.
+        """
+        super().__init__(parent)
+        self.setWindowTitle("Add a node")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self._taken = {name.casefold() for name in taken}
+        self._under_way = False
+        self._refusals: dict[str, str] = {}
+        self._title = Label("Add a node", "title", elide="right")
+        self._form = self._make_form()
+        self._trust = TrustPage()
+        self._trust.trusted.connect(self._pass_trust)
+        self._trust.refused.connect(self._back_to_form)
+        self._changed = ChangedKeyPage()
+        self._changed.closed.connect(self.reject)
+        self._passphrase = PassphrasePage()
+        self._passphrase.given.connect(self._pass_passphrase)
+        self._passphrase.refused.connect(self._back_to_form)
+        self._pages = (self._form, self._trust, self._changed, self._passphrase)
+        self.setLayout(col(self._title, *self._pages, gap=S3, margins=(S6, S4, S6, S4)))
+        self._show_page(self._form)
+        self._host.setFocus()
+
+    # What the one who serves it says.
+
+    def show_progress(self, text: str, share: float | None = None) -> None:
+        """What is being done ("Reaching gpu13"); the form waits, Cancel does not."""
+        self._under_way = True
+        self._refusals.clear()
+        self._message.hide()
+        self._progress.set_progress(share, text)
+        self._progress.show()
+        # Before the fields go grey: else Qt hands the focus on through all of them.
+        self._cancel.setFocus()
+        self._show_page(self._form)
+
+    def ask_trust(self, key: HostKey) -> None:
+        """The node showed a key that this computer has not seen."""
+        self._under_way = False
+        self._trust.ask(key)
+        self._show_page(self._trust, f"Is this {key.host}?")
+        self._trust.default.setFocus()
+
+    def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
+        """The node showed another key than the one that is known: nothing can be done here."""
+        self._under_way = False
+        self._changed.tell(key, known_fingerprint)
+        self._show_page(self._changed, f"The key of {key.host} changed")
+        self._changed.default.setFocus()
+
+    def ask_passphrase(self, what: str, refusal: str = "") -> None:
+        """The private key needs its passphrase, or the account its password.
+
+        Args:
+            what: "Passphrase of ~/.ssh/id_ed25519".
+            refusal: Why the last one was of no use.
+        """
+        self._under_way = False
+        self._passphrase.ask(what, refusal)
+        self._show_page(self._passphrase, f"Unlock the way to {self._host.text().strip()}")
+        self._passphrase.edit.setFocus()
+
+    def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
+        """It did not work out. `field` is one of `FIELDS`, or "" when none is to blame."""
+        self._under_way = False
+        self._progress.hide()
+        text = f"{sentence} {remedy}".strip()
+        known = field in FIELDS
+        self._refusals = {field: text} if known else {}
+        self._message.setText("" if known else text)
+        self._message.setVisible(not known)
+        if field == "jump":
+            self._show_more(True)
+        self._show_page(self._form)
+        self._edits[field if known else "host"].setFocus()
+
+    def reject(self) -> None:
+        if self._under_way or self._form.isHidden():
+            self._under_way = False
+            self.cancelled.emit()
+        super().reject()
+
+    # The form.
+
+    def _make_form(self) -> QWidget:
+        self._host = LineEdit(placeholder="gpu13 or 10.0.4.23", name="Host")
+        self._name = LineEdit(placeholder="gpu13", name="Name")
+        self._port = LineEdit(placeholder=str(DEFAULT_PORT), name="Port")
+        self._user = LineEdit(placeholder="as in ~/.ssh/config, else yours", name="User")
+        self._identity = LineEdit(placeholder="the SSH agent, and your own keys", name="Key file")
+        self._jump = LineEdit(placeholder="user@gateway", name="Jump host")
+        edits = (self._host, self._name, self._port, self._user, self._identity, self._jump)
+        self._edits = dict(zip(FIELDS, edits, strict=True))
+        through = "Through which machine the node is reached, as in ProxyJump."
+        self._fields = {
+            "host": Field("Host", self._host),
+            "name": Field("Name", self._name, note="How the node is called here."),
+            "port": Field("Port", self._port),
+            "user": Field("User", self._user),
+            "identity": Field("Key file", self._identity),
+            "jump": Field("Jump host", self._jump, note=through),
+        }
+        self._fields["port"].setFixedWidth(_PORT_W)
+        self._fields["jump"].hide()
+        for field, edit in self._edits.items():
+            edit.textEdited.connect(partial(self._edited, field))
+        self._choose = IconButton("folder-open", "Choose a key file")
+        self._choose.clicked.connect(self._choose_identity)
+        self._more = Button("More", kind="quiet", icon="caret-down")
+        self._more.clicked.connect(self._toggle_more)
+        self._message = Label("", "body", "bad", wrap=True, selectable=True)
+        self._message.hide()
+        self._progress = ProgressLine("", cancel="")
+        self._progress.hide()
+        self._look = Button("Connect", kind="primary", tip="Reach the node, and see what it has")
+        self._look.clicked.connect(self._wish)
+        self._cancel = Button("Cancel")
+        self._cancel.setAutoDefault(False)
+        self._cancel.clicked.connect(self._stop)
+        identity = row((self._fields["identity"], 1), beside_field(self._choose), gap=S1, top=True)
+        page = QWidget()
+        page.setLayout(
+            col(
+                row((self._fields["host"], 1), self._fields["port"], gap=S3, top=True),
+                self._fields["name"],
+                self._fields["user"],
+                identity,
+                self._fields["jump"],
+                self._message,
+                self._progress,
+                STRETCH,
+                S2,
+                row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                gap=S3,
+            )
+        )
+        return page
+
+    @Slot(str)
+    def _edited(self, field: str, _text: str = "") -> None:
+        self._refusals.pop(field, None)
+        self._message.hide()
+        if field == "host" and not self._name.isModified():
+            self._name.setText(suggested_name(self._host.text().strip()))
+        self._check()
+        self._fit()
+
+    def _faults(self) -> dict[str, str]:
+        typed = {key: edit.text().strip() for key, edit in self._edits.items()}
+        faults = dict.fromkeys(FIELDS, "")
+        faults["host"] = host_fault(typed["host"])
+        faults["name"] = name_fault(typed["name"])
+        if typed["name"].casefold() in self._taken:
+            faults["name"] = f"There is a node “{typed['name']}” already."
+        port = typed["port"]
+        if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+            faults["port"] = "1 to 65535."
+        for key in ("user", "jump"):
+            if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
+                faults[key] = "It has no blanks, and does not begin with -."
+        return faults
+
+    def _check(self) -> None:
+        """Say what is wrong as soon as it is wrong, but not that a field is still empty."""
+        faults = self._faults()
+        for key, field in self._fields.items():
+            fault = faults[key] if self._edits[key].text() else ""
+            field.set_error(self._refusals.get(key, "") or fault)
+            field.setEnabled(not self._under_way)
+        self._choose.setEnabled(not self._under_way)
+        self._more.setEnabled(not self._under_way)
+        self._look.setEnabled(not any(faults.values()) and not self._under_way)
+
+    @Slot()
+    def _toggle_more(self) -> None:
+        self._show_more(self._fields["jump"].isHidden())
+
+    def _show_more(self, more: bool) -> None:
+        self._fields["jump"].setVisible(more)
+        self._more.setText("Less" if more else "More")
+        self._more.set_icon("caret-up" if more else "caret-down")
+        self._fit()
+
+    @Slot()
+    def _choose_identity(self) -> None:
+        folder = str(Path.home() / ".ssh")
+        chosen, _ = QFileDialog.getOpenFileName(self, "Private key", folder)
+        if chosen:
+            self._identity.setText(chosen)
+            self._edited("identity")
+
+    @Slot()
+    def _wish(self) -> None:
+        identity = self._identity.text().strip()
+        address = NodeAddress(
+            self._host.text().strip(),
+            int(self._port.text().strip() or 0),
+            self._user.text().strip(),
+            str(PurePath(identity)) if identity else "",
+            self._jump.text().strip(),
+        )
+        self.show_progress(f"Reaching {address.host}")
+        self.look_requested.emit(address, self._name.text().strip())
+
+    @Slot()
+    def _stop(self) -> None:
+        """While something is under way, Cancel ends that; else the dialog."""
+        if self._under_way:
+            self._back_to_form()
+        else:
+            self.reject()
+
+    @Slot()
+    def _back_to_form(self) -> None:
+        self._under_way = False
+        self._progress.hide()
+        self._show_page(self._form)
+        self._host.setFocus()
+        self.cancelled.emit()
+
+    @Slot(object)
+    def _pass_trust(self, key: HostKey) -> None:
+        self.show_progress(f"Reaching {key.host}")
+        self.trusted.emit(key)
+
+    @Slot(str)
+    def _pass_passphrase(self, passphrase: str) -> None:
+        self.show_progress(f"Reaching {self._host.text().strip()}")
+        self.passphrase_given.emit(passphrase)
+
+    def _show_page(self, page: QWidget, title: str = "Add a node") -> None:
+        self._title.setText(title)
+        for each in self._pages:
+            each.setVisible(each is page)
+        defaults = {
+            self._trust: self._trust.default,
+            self._changed: self._changed.default,
+            self._passphrase: self._passphrase.default,
+        }
+        # A dialog has one default button: that of the page that is seen.
+        defaults.get(page, self._look).setDefault(True)
+        self._check()
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as the page that is seen."""
+        layout = self.layout()
+        if layout is not None:
+            layout.activate()
+        self.adjustSize()

@@ -1,0 +1,109 @@
+"""What a check found on a node, and who is on its GPUs: the right-hand column of its page."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QWidget
+
+from backend.records.node import Finding, GpuProcess, NodeReading
+from widgets.common import formats
+from widgets.common.cards import Card, Rule
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.text import IconLabel, Label
+from widgets.common.theme import S2
+
+_MOST_LINES = 12
+
+
+class FindingsCard(Card):
+    """The outcome of a check: what is wrong first, each with its remedy."""
+
+    def __init__(self) -> None:
+        self.rows = col(gap=S2)
+        super().__init__(Label("Findings", "strong"), self.rows, gap=S2)
+        self._shown: tuple[Finding, ...] | None = None
+        self.hide()
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Hidden while there are none: nobody has looked yet."""
+        self.setVisible(bool(findings))
+        if findings == self._shown:
+            return
+        self._shown = findings
+        clear(self.rows)
+        for finding in sorted(findings, key=lambda f: f.ok):
+            icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
+            sentence = Label(finding.sentence, "body", "text2" if finding.ok else "text", wrap=True)
+            words = col(sentence, gap=2)
+            if finding.remedy:
+                words.addWidget(Label(finding.remedy, "mono", "text2", wrap=True, selectable=True))
+            self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+
+
+class ProcessesCard(Card):
+    """Processes on the GPUs, each with its owner."""
+
+    def __init__(self) -> None:
+        self._count = Label("", "small", "text3")
+        self._rows = col(gap=S2)
+        super().__init__(
+            row(Label("Processes", "strong"), STRETCH, self._count), self._rows, gap=S2
+        )
+        self._shown: tuple[tuple[str, str, str], ...] = ()
+        self.hide()
+
+    def show_reading(self, reading: NodeReading) -> None:
+        """Processes of one owner and one run are one line, as they are one thing to him."""
+        groups: dict[tuple[str, str, str], list[tuple[int, GpuProcess]]] = {}
+        for gpu in reading.gpus:
+            for process in gpu.processes:
+                command = process.command.rpartition("/")[2] or "a process"
+                key = (command, process.user or "somebody", process.run_tag)
+                groups.setdefault(key, []).append((gpu.index, process))
+        lines = tuple(_words(*key[:2], held) for key, held in groups.items())
+        self.setVisible(bool(lines))
+        if lines == self._shown:
+            return
+        self._shown = lines
+        self._count.setText(formats.count(sum(len(held) for held in groups.values())))
+        clear(self._rows)
+        for number, line in enumerate(lines[:_MOST_LINES]):
+            if number:
+                self._rows.addWidget(Rule())
+            self._rows.addWidget(_process(*line))
+        if len(lines) > _MOST_LINES:
+            rest = f"and {len(lines) - _MOST_LINES} more"
+            self._rows.addWidget(Label(rest, "small", "text3"))
+
+
+def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple[str, str, str]:
+    """Command, owner, and where, which, how much and since when."""
+    indexes = formats.ranges(index for index, _ in held)
+    processes = [process for _, process in held]
+    told = [p.memory_bytes for p in processes if p.memory_bytes is not None]
+    ages = [p.age_s for p in processes if p.age_s is not None]
+    parts = (
+        f"GPU {indexes}",
+        f"pid {processes[0].pid}" if len(held) == 1 else "",
+        formats.memory(sum(told)) if told else "",
+        formats.rough(max(ages)) if ages else "",
+    )
+    title = (
+        command
+        if len(held) == 1
+        else f"{command}, {formats.plural(len(held), 'process', 'processes')}"
+    )
+    return title, user, " · ".join(part for part in parts if part)
+
+
+def _process(command: str, user: str, words: str) -> QWidget:
+    who = Label(user, "strong")
+    holder = QWidget()
+    holder.setLayout(
+        col(
+            row((Label(command, elide="right"), 1), who),
+            Label(words, "small", "text3", elide="right"),
+            gap=0,
+        )
+    )
+    holder.setAccessibleName(f"{command} of {user}, {words}")
+    return holder

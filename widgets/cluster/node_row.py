@@ -1,0 +1,303 @@
+"""A node in one row: what the rack, the map, the side bar and the cards of the page say of it.
+
+Made once per news from a `NodeState`, frozen and compared, so that only rows that differ are
+painted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from backend.records.cluster import SetUp, StepState
+from backend.records.job import THIS_COMPUTER
+from backend.records.node import Gpu, NodeReading, NodeState, Presence
+from widgets.common import formats
+from widgets.common.state_badge import FAMILY_TONES, GpuUse
+from widgets.common.theme import Family, Tone
+
+HOT_C = 87
+LITTLE_DISK_BYTES = 1_000_000_000
+_FRESH_BEAT_S = 5.0
+
+
+class Condition(Enum):
+    """How a node is: the words and marks of the window."""
+
+    word: str
+    icon: str
+    family: Family
+
+    def __new__(cls, word: str, icon: str, family: Family) -> Condition:
+        member = object.__new__(cls)
+        member._value_ = word
+        member.word, member.icon, member.family = word, icon, family
+        return member
+
+    WELL = "Well", "check-circle-fill", "good"
+    UNWELL = "Unwell", "warning-fill", "warn"
+    OFFLINE = "Offline", "wifi-slash", "bad"
+    NEW = "Not set up", "wrench", "idle"
+    OUT_OF_SERVICE = "Out of service", "prohibit", "idle"
+
+    @property
+    def is_news(self) -> bool:
+        """Whether somebody has to look at it."""
+        return self in (Condition.UNWELL, Condition.OFFLINE)
+
+    @property
+    def tone(self) -> Tone:
+        return "text" if self is Condition.WELL else FAMILY_TONES[self.family]
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the side bar and the page say about a node."""
+
+    well: bool
+    sentence: str
+
+
+def unwell_reason(gpu: Gpu) -> str:
+    """What is wrong with a GPU, to be said after its name ("slowed by heat"), or ""."""
+    if gpu.ecc_uncorrected:
+        return f"has {formats.plural(gpu.ecc_uncorrected, 'memory error')}"
+    if any("thermal" in reason.lower() for reason in gpu.clock_event_reasons):
+        return "slowed by heat"
+    if gpu.temperature_c is not None and gpu.temperature_c >= HOT_C:
+        return f"runs hot, {formats.celsius(gpu.temperature_c)}"
+    return ""
+
+
+def health(reading: NodeReading) -> Health:
+    """The worst thing about a node in one sentence, or that it is well."""
+    for gpu in reading.gpus:
+        reason = unwell_reason(gpu)
+        if reason:
+            return Health(False, f"GPU {gpu.index} {reason}")
+    free = reading.disk_free_bytes
+    if free is not None and free < LITTLE_DISK_BYTES:
+        return Health(False, f"{formats.disk(free)} left for the data root")
+    if reading.memory_used_bytes > 0.97 * reading.memory_total_bytes:
+        return Health(False, "memory is full")
+    return Health(True, "is ready")
+
+
+def node_title(name: str) -> str:
+    return "This computer" if name == THIS_COMPUTER else name
+
+
+@dataclass(frozen=True)
+class GpuCell:
+    """One GPU of a row. ``owner`` is a job's name when it is ours, else a user."""
+
+    index: int
+    use: GpuUse
+    owner: str = ""
+    use_percent: int | None = None
+    temperature_c: int | None = None
+    memory: str = ""
+    unwell: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        return self.use == "free" and not self.unwell
+
+    @property
+    def sentence(self) -> str:
+        """ "GPU 3, in use by alice, 18 of 80 GiB, 91 °C, slowed by heat"."""
+        who = {"free": "free", "gone": "out of reach", "unknown": "not read yet"}.get(self.use, "")
+        heat = "" if self.temperature_c is None else formats.celsius(self.temperature_c)
+        used = "" if self.use_percent is None else f"{self.use_percent}{formats.GAP}% use"
+        memory = self.memory if self.memory != formats.NONE else ""
+        parts = (f"GPU {self.index}", who or f"in use by {self.owner}", used, memory, heat)
+        return ", ".join(part for part in (*parts, self.unwell) if part)
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node. ``line`` stands under the name, ``aside`` in place of the figures.
+
+    ``processor`` and ``memory`` are shares from 0 to 1.
+    """
+
+    name: str
+    condition: Condition
+    line: str
+    line_tone: Tone = "text2"
+    gpus: tuple[GpuCell, ...] = ()
+    processor: float | None = None
+    memory: float | None = None
+    network_bytes_per_s: float | None = None
+    beat: str = ""
+    aside: str = ""
+
+    @property
+    def title(self) -> str:
+        return node_title(self.name)
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that a job could have now."""
+        if self.condition not in (Condition.WELL, Condition.UNWELL):
+            return 0
+        return sum(cell.is_free for cell in self.gpus)
+
+    @property
+    def sentence(self) -> str:
+        """The row for those who hear it."""
+        parts = [self.title, self.condition.word]
+        if self.line not in (self.condition.word, ""):
+            parts.append(self.line)
+        if self.aside:
+            parts.append(self.aside)
+        elif self.gpus:
+            parts.append(f"{self.free_gpus} of {formats.plural(len(self.gpus), 'GPU')} free")
+        for caption, share in (("processor", self.processor), ("memory", self.memory)):
+            if share is not None:
+                parts.append(f"{caption} {formats.percent(share)}")
+        return ", ".join(parts)
+
+    def matches(self, text: str) -> bool:
+        """Whether a search for a node, an owner or a job finds it."""
+        wanted = text.strip().casefold()
+        there = (self.title, self.line, *(cell.owner for cell in self.gpus))
+        return any(wanted in word.casefold() for word in there)
+
+
+def condition_of(state: NodeState) -> tuple[Condition, str]:
+    """How a node is, and the sentence that says why."""
+    if state.presence is Presence.OFFLINE:
+        return Condition.OFFLINE, state.message or "does not answer"
+    if state.presence is Presence.OUT_OF_SERVICE:
+        return Condition.OUT_OF_SERVICE, state.message
+    if state.presence is Presence.NEW:
+        return Condition.NEW, state.message
+    found = health(state.reading) if state.reading is not None else Health(True, "is ready")
+    if not found.well:
+        return Condition.UNWELL, found.sentence
+    failing = next((finding for finding in state.findings if not finding.ok), None)
+    if failing is not None:
+        return Condition.UNWELL, failing.sentence
+    return Condition.WELL, found.sentence
+
+
+def node_row(
+    state: NodeState,
+    jobs: Mapping[str, str] | None = None,
+    *,
+    beat_age_s: float | None = None,
+    set_up: SetUp | None = None,
+) -> NodeRow:
+    """What there is to say of a node.
+
+    Args:
+        jobs: Names of jobs by their id.
+        beat_age_s: How long ago its beat advanced, by this desktop's clock.
+        set_up: Its set-up, while that is not done.
+    """
+    condition, reason = condition_of(state)
+    reading = state.reading
+    cells = gpu_cells(state, jobs or {})
+    line, tone = _line(condition, reason, cells, reading)
+    step = step_line(set_up) if set_up is not None else None
+    if step is not None:
+        line, tone = step
+    if condition in (Condition.OFFLINE, Condition.NEW) or reading is None:
+        aside = upper_first(reason) if condition is Condition.OFFLINE else ""
+        return NodeRow(state.name, condition, line, tone, cells, aside=aside)
+    cpu = reading.cpu.use_percent
+    total = reading.memory_total_bytes
+    return NodeRow(
+        state.name,
+        condition,
+        line,
+        tone,
+        cells,
+        None if cpu is None else cpu / 100,
+        reading.memory_used_bytes / total if total else None,
+        reading.network_bytes_per_s,
+        _beat(beat_age_s),
+    )
+
+
+def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
+    """The GPUs of a node, dotted where nothing is known of them now."""
+    reading = state.reading
+    away = state.presence in (Presence.OFFLINE, Presence.NEW)
+    if reading is None or away:
+        facts = state.entry.facts if state.entry is not None else None
+        count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
+        use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
+        return tuple(GpuCell(index, use) for index in range(count))
+    return tuple(gpu_cell(gpu, jobs) for gpu in reading.gpus)
+
+
+def gpu_cell(gpu: Gpu, jobs: Mapping[str, str]) -> GpuCell:
+    """A GPU as a cell; `jobs` are names of jobs by their id."""
+    ours = next((p.run_tag for p in gpu.processes if p.run_tag), "")
+    other = next((p.user or "somebody" for p in gpu.processes), "")
+    return GpuCell(
+        gpu.index,
+        "ours" if ours else "other" if gpu.processes else "free",
+        jobs.get(ours.partition("/")[0], "") or other if ours else other,
+        gpu.use_percent,
+        gpu.temperature_c,
+        formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        unwell_reason(gpu),
+    )
+
+
+def _line(
+    condition: Condition,
+    reason: str,
+    cells: tuple[GpuCell, ...],
+    reading: NodeReading | None,
+) -> tuple[str, Tone]:
+    if condition is Condition.UNWELL:
+        return upper_first(reason), "warn"
+    if condition is not Condition.WELL:
+        return condition.word, condition.tone
+    if reading is None:
+        return "No reading yet", "text3"
+    if not cells:
+        return formats.plural(reading.cpu.cores, "core"), "text2"
+    free = sum(cell.is_free for cell in cells)
+    return (f"{free} free", "text2") if free else ("all busy", "text3")
+
+
+def step_line(set_up: SetUp) -> tuple[str, Tone] | None:
+    """Where setting up stands ("Horovod, 5 of 7"), None once it is done."""
+    if set_up.failed is not None:
+        ended = "failed" if set_up.failed.state is StepState.FAILED else "cancelled"
+        return f"{set_up.failed.title} {ended}", "bad" if ended == "failed" else "idle"
+    for number, step in enumerate(set_up.steps, 1):
+        if step.state is not StepState.DONE:
+            return f"{step.title}, {number} of {len(set_up.steps)}", "live"
+    return None
+
+
+def _beat(age_s: float | None) -> str:
+    """ "now" while the beat is fresh: a figure that jumps between 0 and 2 is no news."""
+    if age_s is None:
+        return formats.NONE
+    return "now" if age_s < _FRESH_BEAT_S else formats.rough(age_s)
+
+
+def upper_first(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def counts_sentence(rows: Iterable[NodeRow]) -> str:
+    """ "10 well, 1 unwell, 1 offline · 52 of 96 GPUs free"."""
+    rows = tuple(rows)
+    numbers = [
+        f"{formats.count(number)} {condition.word.lower()}"
+        for condition in Condition
+        if (number := sum(row.condition is condition for row in rows))
+    ]
+    total = sum(len(row.gpus) for row in rows)
+    free = sum(row.free_gpus for row in rows)
+    gpus = f" · {formats.count(free)} of {formats.plural(total, 'GPU')} free" if total else ""
+    return ", ".join(numbers) + gpus

@@ -1,0 +1,296 @@
+"""The place Nodes: how many are well, what needs a look, and the rack; or one node by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from PySide6.QtCore import QRect, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from backend.records.cluster import SetUp
+from backend.records.job_view import JobView
+from backend.records.node import Finding, NodeState, Presence
+from widgets.cluster.attention import AttentionCards, attentions
+from widgets.cluster.node_history import NodeHistory
+from widgets.cluster.node_page import NodePage
+from widgets.cluster.node_row import NodeRow, counts_sentence, node_row
+from widgets.cluster.rack import Rack, RackHead
+from widgets.cluster.rack_legend import RackLegend
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import Card, PageHeader, Scroll
+from widgets.common.fields import SearchField
+from widgets.common.layout import STRETCH, col
+from widgets.common.text import Label
+from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
+
+_SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
+
+
+class NodesPage(QWidget):
+    """All nodes, and one of them by itself. With only this computer there is no rack.
+
+    Signals, each with the name of a node:
+        add_requested: A node is to be added (carries no name).
+        check_requested: Check it; answer with `show_findings` or `show_error`.
+        look_requested: Try once more to reach it.
+        set_up_requested: Set it up, or again, or show its set-up that runs.
+        service_requested: Out of service (False), or back (True).
+        remove_requested: Forget it; the person was asked.
+        opened: It is shown by itself now; "" for the rack.
+    """
+
+    add_requested = Signal()
+    check_requested = Signal(str)
+    look_requested = Signal(str)
+    set_up_requested = Signal(str)
+    service_requested = Signal(str, bool)
+    remove_requested = Signal(str)
+    opened = Signal(str)
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, parent: QWidget | None = None
+    ) -> None:
+        """The page.
+
+        Args:
+            clock: Unix time; how old a beat is, is told by when it came here.
+        """
+        super().__init__(parent)
+        self._clock = clock
+        self._states: dict[str, NodeState] = {}
+        self._since: Mapping[str, float] = {}
+        self._jobs: tuple[JobView, ...] = ()
+        self._set_ups: dict[str, SetUp] = {}
+        self._beats: dict[str, tuple[int, float]] = {}
+        self._histories: dict[str, NodeHistory] = {}
+        self._rows: tuple[NodeRow, ...] = ()
+        self._open = ""
+        self.rack = Rack()
+        self.rack.opened.connect(self.open_node)
+        self.rack.shown_row.connect(self._follow)
+        self._cards = AttentionCards()
+        self._cards.pressed.connect(self._act)
+        self._make_header()
+        self._legend = RackLegend()
+        margins = (S3 // 2, S3 // 2, S3 // 2, S3 // 2)
+        self._rack_card = Card(RackHead(self.rack), self.rack, gap=0, margins=margins)
+        self._nothing = Label("", "body", "text2")
+        self._nothing.hide()
+        self._content = QWidget()
+        margins = (PAGE_MARGIN, 0, PAGE_MARGIN, S4)
+        self._body = col(
+            self._cards,
+            self._nothing,
+            self._rack_card,
+            self._legend,
+            STRETCH,
+            gap=S3,
+            margins=margins,
+        )
+        self._content.setLayout(self._body)
+        self._scroll = Scroll(self._content)
+        self._overview = QWidget()
+        self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
+        self.detail = NodePage()
+        self.detail.set_alone(True)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.detail)
+        self._pages.addWidget(self._overview)
+        self.setLayout(col((self._pages, 1), gap=0))
+        self._wire_detail()
+
+    # What comes in.
+
+    def show_nodes(
+        self, states: tuple[NodeState, ...], since: Mapping[str, float] | None = None
+    ) -> None:
+        """All nodes, in the order they keep.
+
+        Args:
+            since: When each node left being well, Unix time, as far as it is known.
+        """
+        now = self._clock()
+        self._states = {state.name: state for state in states}
+        self._since = since or {}
+        for state in states:
+            self._take_beat(state, now)
+        for known in (self._beats, self._histories, self._set_ups):
+            for name in set(known) - set(self._states):
+                del known[name]
+        self._settle()
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs there are; their names stand at the GPUs they hold."""
+        self._jobs = views
+        self._settle()
+
+    def show_set_up(self, set_up: SetUp) -> None:
+        """How far setting up a node is; its row shows the step."""
+        self._set_ups[set_up.node] = set_up
+        self._settle()
+
+    def show_findings(self, name: str, findings: tuple[Finding, ...]) -> None:
+        """The outcome of a check."""
+        if self.detail.node == name:
+            self.detail.show_findings(findings)
+
+    def show_error(self, name: str, sentence: str) -> None:
+        """A check could not be made."""
+        if self.detail.node == name:
+            self.detail.show_error(sentence)
+
+    @Slot(str)
+    def open_node(self, name: str) -> None:
+        """One node by itself."""
+        if name in self._states and len(self._states) > 1:
+            self._open = name
+            self._settle()
+            self.opened.emit(name)
+
+    @Slot()
+    def show_rack(self) -> None:
+        """All nodes again; the one that was open has the focus."""
+        number = self.rack.rows_model.row_of(self._open)
+        self._open = ""
+        self._settle()
+        if number is not None:
+            self.rack.setCurrentIndex(self.rack.rows_model.index(number))
+        self.rack.setFocus()
+        self.opened.emit("")
+
+    @property
+    def open_name(self) -> str:
+        """The node that is shown by itself, "" when the rack is."""
+        return self._open
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_BELOW_W
+        self._search.setFixedWidth(_SEARCH_NARROW_W if narrow else _SEARCH_W)
+
+    # How it is made.
+
+    def _make_header(self) -> None:
+        self._search = SearchField("Node, owner or job", key="Ctrl+F")
+        self._search.setFixedWidth(_SEARCH_W)
+        self._search.searched.connect(self._dim)
+        options = [("all", "All"), ("unwell", "Unwell"), ("free", "Free")]
+        self._filter = SegmentedControl(options, name="Which nodes", height=CONTROL_H)
+        self._filter.set_tip("unwell", "Dims the nodes that are well")
+        self._filter.set_tip("free", "Dims the nodes without a free GPU")
+        self._filter.chosen.connect(self._dim)
+        add = Button("Add a node", kind="primary", icon="plus")
+        add.clicked.connect(self.add_requested)
+        self._header = PageHeader("Nodes", "", self._search, self._filter, add)
+
+    def _wire_detail(self) -> None:
+        detail = self.detail
+        detail.back_requested.connect(self.show_rack)
+        detail.add_requested.connect(self.add_requested)
+        detail.check_requested.connect(self.check_requested)
+        detail.look_requested.connect(self.look_requested)
+        detail.set_up_requested.connect(self.set_up_requested)
+        detail.service_requested.connect(self.service_requested)
+        detail.remove_requested.connect(self.remove_requested)
+
+    def _take_beat(self, state: NodeState, now: float) -> None:
+        reading = state.reading
+        if reading is None:
+            return
+        seen = self._beats.get(state.name)
+        if seen is None or seen[0] != reading.heartbeat:
+            self._beats[state.name] = (reading.heartbeat, now)
+            if state.presence is not Presence.OFFLINE:
+                history = self._histories.setdefault(state.name, NodeHistory())
+                history.append(reading, now)
+
+    def _settle(self) -> None:
+        """Show what is known; rows that are as before are not painted again."""
+        names = {view.id: view.name for view in self._jobs}
+        now = self._clock()
+        self._rows = tuple(
+            node_row(
+                state,
+                names,
+                beat_age_s=self._beat_age(state.name, now),
+                set_up=self._set_ups.get(state.name),
+            )
+            for state in self._states.values()
+        )
+        if self._open not in self._states:
+            self._open = ""
+        alone = len(self._states) <= 1
+        self.detail.set_alone(alone)
+        self._show_detail(names, alone)
+        if not alone:
+            self._show_overview(now)
+        by_itself = alone or bool(self._open)
+        self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
+        self.setFocusProxy(self.detail if by_itself else self.rack)
+
+    def _beat_age(self, name: str, now: float) -> float | None:
+        seen = self._beats.get(name)
+        return None if seen is None else now - seen[1]
+
+    def _show_detail(self, names: Mapping[str, str], alone: bool) -> None:
+        wanted = next(iter(self._states), "") if alone else self._open
+        state = self._states.get(wanted)
+        if state is None:
+            return
+        history = self._histories.get(wanted) or NodeHistory()
+        beat = next((r.beat for r in self._rows if r.name == wanted), "")
+        ago = beat if beat in ("now", formats.NONE, "") else f"{beat} ago"
+        self.detail.show_node(state, history, names, beat="" if alone else ago)
+
+    def _show_overview(self, now: float) -> None:
+        rows = self._rows
+        self._header.sentence.setText(counts_sentence(rows))
+        unwell = sum(row.condition.is_news for row in rows)
+        free = sum(bool(row.free_gpus) for row in rows)
+        self._filter.set_text("all", f"All {len(rows)}")
+        self._filter.set_text("unwell", f"Unwell {unwell}" if unwell else "Unwell")
+        self._filter.set_text("free", f"Free {free}" if free else "Free")
+        by_name = {row.name: row for row in rows}
+        states = self._states.values()
+        self._cards.show_cards(attentions(states, by_name, self._jobs, self._since, now))
+        self.rack.show_rows(rows)
+        self._legend.show_for(self.rack.density, any(row.gpus for row in rows))
+        self._dim()
+
+    @Slot()
+    def _dim(self) -> None:
+        """Dim what does not match; nothing leaves its place."""
+        which, text = self._filter.key(), self._search.text()
+        dimmed = {
+            row.name
+            for row in self._rows
+            if (which == "unwell" and not row.condition.is_news)
+            or (which == "free" and not row.free_gpus)
+            or (text and not row.matches(text))
+        }
+        self.rack.dim(frozenset(dimmed))
+        nobody = bool(self._rows) and len(dimmed) == len(self._rows)
+        self._nothing.setVisible(nobody)
+        if nobody and text:
+            self._nothing.setText(f"No node, owner or job matches “{text}”.")
+        elif nobody:
+            words = {"unwell": "Every node is well.", "free": "No GPU is free."}
+            self._nothing.setText(words.get(which, ""))
+
+    @Slot(str, str)
+    def _act(self, node: str, act: str) -> None:
+        if act == "show":
+            self.open_node(node)
+        elif act == "look":
+            self.look_requested.emit(node)
+        else:
+            self.set_up_requested.emit(node)
+
+    @Slot(QRect)
+    def _follow(self, rect: QRect) -> None:
+        """Keep the row that keys led to in view."""
+        centre = self.rack.viewport().mapTo(self._content, rect.center())
+        self._scroll.ensureVisible(centre.x(), centre.y(), 0, rect.height())

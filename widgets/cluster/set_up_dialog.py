@@ -1,0 +1,269 @@
+"""Setting up nodes: what is done on each, step by step. Closing the dialog cancels nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
+
+from backend.records.cluster import SetUp, StepState
+from backend.records.state import JobState
+from widgets.cluster.node_row import step_line
+from widgets.cluster.set_up_view import SetUpView
+from widgets.common import formats, icons, theme
+from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.paint import fill_round, paint_focus, paint_text
+from widgets.common.state_badge import paint_state
+from widgets.common.text import Label
+from widgets.common.theme import ICON_NAV, R_CONTROL, ROW_H, S2, S3, S4, S6, Tone
+
+_WIDTH, _NODES_W = 660, 208
+_LEAST_H, _MOST_H, _FRAME_H = 420, 600, 144
+
+
+class _NodeTab(QAbstractButton):
+    """One of several nodes: how far it is, in a glyph and a few words."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.node = name
+        self._set_up = SetUp(name)
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_set_up(self, set_up: SetUp) -> None:
+        self._set_up = set_up
+        self.setAccessibleName(f"{self.node}, {_outcome(set_up)[0]}")
+        self.setToolTip(self.accessibleName())
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(_NODES_W, ROW_H - 4)
+
+    def enterEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        box = QRectF(self.rect())
+        if self.isChecked() or self.underMouse():
+            ground = "selected" if self.isChecked() else "hover"
+            fill_round(painter, box, theme.current().q(ground), R_CONTROL)
+        words, tone = _outcome(self._set_up)
+        square = QRectF(S3, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+        mark = {"good": "check-circle-fill", "bad": "x-circle-fill"}.get(tone)
+        if mark is not None:
+            icons.paint_icon(painter, square, mark, tone)
+        else:
+            live = tone == "live"
+            state = JobState.STARTING if live else JobState.CREATED
+            paint_state(painter, square, state)
+        text = box.adjusted(square.right() + S2, 6, -S2, 0)
+        text.setHeight(18)
+        paint_text(painter, text, self.node, "strong", "text", middle=True)
+        paint_text(painter, text.translated(0, 18), words, "small", tone)
+        if self.hasFocus():
+            paint_focus(painter, box)
+
+
+class SetUpDialog(QDialog):
+    """Not modal: the window can be used beside it.
+
+    Signals, each with the name of the node:
+        retry_requested: With the title of the step from which on.
+        cancel_requested: Its set-up is not wanted any more.
+        node_opened: It is to be shown by itself.
+    """
+
+    retry_requested = Signal(str, str)
+    cancel_requested = Signal(str)
+    node_opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setModal(False)
+        self.setWindowTitle("Set up")
+        self.setObjectName("dialog")
+        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._set_ups: dict[str, SetUp] = {}
+        self._addresses: dict[str, str] = {}
+        self._tabs: dict[str, _NodeTab] = {}
+        self._shown = ""
+        self._title = Label("", "title", elide="right")
+        self._address = Label("", "small", "text3")
+        self._view = SetUpView()
+        self._view.retry_requested.connect(self.retry_requested)
+        # The view says by this event that its steps need more room, or less.
+        self._view.installEventFilter(self)
+        holder = QWidget()
+        holder.setLayout(col(self._view, STRETCH, gap=0, margins=(0, 0, S2, 0)))
+        self._scroll = Scroll(holder)
+        self._nodes = col(gap=2)
+        nodes = QWidget()
+        nodes.setLayout(col(self._nodes, STRETCH, gap=0))
+        self._nodes_scroll = Scroll(nodes)
+        self._nodes_scroll.setFixedWidth(_NODES_W)
+        self._nodes_scroll.hide()
+        self._sentence = Label("", "small", "text3", elide="right")
+        self._cancel = Button("Cancel")
+        self._cancel.setAutoDefault(False)
+        self._cancel.clicked.connect(self._wish_cancel)
+        self._open = Button("Show node")
+        self._open.setAutoDefault(False)
+        self._open.clicked.connect(self._wish_open)
+        self._close = Button("Go on in the background", kind="primary")
+        self._close.setDefault(True)
+        self._close.clicked.connect(self.hide)
+        steps = col(row((self._title, 1), self._address), (self._scroll, 1), gap=S3)
+        self.setLayout(
+            col(
+                (row(self._nodes_scroll, (steps, 1), gap=S4), 1),
+                row((self._sentence, 1), self._cancel, self._open, self._close, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self.resize(_WIDTH, _LEAST_H)
+        self.setFocus()
+
+    def show_set_up(self, set_up: SetUp, address: str = "") -> None:
+        """How far a node is; a node that is new becomes one more.
+
+        Args:
+            address: "mai@10.0.4.23", as far as it is known.
+        """
+        new = set_up.node not in self._set_ups
+        self._set_ups[set_up.node] = set_up
+        if address:
+            self._addresses[set_up.node] = address
+        if new:
+            self._add_tab(set_up.node)
+        self._tabs[set_up.node].show_set_up(set_up)
+        if new and (not self._shown or _has_ended(self._set_ups[self._shown])):
+            self.choose(set_up.node)
+        elif set_up.node == self._shown:
+            self._show_chosen()
+        self._settle()
+
+    @Slot(str)
+    def choose(self, node: str) -> None:
+        """Show the steps of this node."""
+        if node in self._set_ups:
+            self._shown = node
+            self._tabs[node].setChecked(True)
+            self._show_chosen()
+            self._settle()
+
+    @property
+    def chosen(self) -> str:
+        return self._shown
+
+    def forget(self, node: str) -> None:
+        """The node was removed."""
+        tab = self._tabs.pop(node, None)
+        if tab is None:
+            return
+        del self._set_ups[node]
+        self._nodes.removeWidget(tab)
+        tab.hide()
+        tab.deleteLater()
+        if node == self._shown:
+            self._shown = ""
+            rest = next(iter(self._set_ups), "")
+            if rest:
+                self.choose(rest)
+            else:
+                self.hide()
+
+    def reject(self) -> None:
+        # Esc and the window's own cross are ways to close it, and closing cancels nothing.
+        self.hide()
+
+    def _add_tab(self, node: str) -> None:
+        tab = self._tabs[node] = _NodeTab(node)
+        tab.clicked.connect(partial(self.choose, node))
+        self._nodes.addWidget(tab)
+        several = len(self._tabs) > 1
+        self._nodes_scroll.setVisible(several)
+        if several and self.width() < _WIDTH + _NODES_W:
+            self.resize(_WIDTH + _NODES_W + S4, self.height())
+
+    def _show_chosen(self) -> None:
+        node = self._shown
+        self._title.setText(f"Set up {node}")
+        self._address.setText(self._addresses.get(node, ""))
+        self._view.show_set_up(self._set_ups[node])
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._grow()
+        return super().eventFilter(watched, event)
+
+    def _grow(self) -> None:
+        """High enough for what a step has to say, as far as a small screen allows."""
+        wanted = self._view.sizeHint().height()
+        if self._view.hasHeightForWidth():
+            width = self._scroll.viewport().width() - S2
+            wanted = max(wanted, self._view.heightForWidth(width))
+        wanted = min(wanted + _FRAME_H, _MOST_H)
+        if self.height() < wanted:
+            self.resize(self.width(), wanted)
+        failed = self._view.set_up.failed
+        if failed is not None:
+            self._scroll.ensureWidgetVisible(self._view.step(failed.title), 0, 0)
+
+    def _settle(self) -> None:
+        chosen = self._set_ups.get(self._shown)
+        if chosen is None:
+            return
+        running = not all(_has_ended(each) for each in self._set_ups.values())
+        self._cancel.setVisible(not _has_ended(chosen))
+        self._open.setVisible(_is_ready(chosen))
+        self._close.setText("Go on in the background" if running else "Close")
+        words, tone = _outcome(chosen)
+        if len(self._set_ups) > 1:
+            over = sum(_is_ready(each) for each in self._set_ups.values())
+            failed = sum(each.failed is not None for each in self._set_ups.values())
+            words = f"{formats.of(over, len(self._set_ups))} nodes are ready"
+            words += f", {failed} failed" if failed else ""
+            tone = "bad" if failed else "text3"
+        self._sentence.setText(f"{words}.")
+        self._sentence.set_tone("text3" if tone == "live" else tone)
+
+    @Slot()
+    def _wish_cancel(self) -> None:
+        self.cancel_requested.emit(self._shown)
+
+    @Slot()
+    def _wish_open(self) -> None:
+        self.hide()
+        self.node_opened.emit(self._shown)
+
+
+def _has_ended(set_up: SetUp) -> bool:
+    """Done, failed or cancelled; one without steps has not begun."""
+    return bool(set_up.steps) and set_up.is_over
+
+
+def _is_ready(set_up: SetUp) -> bool:
+    return _has_ended(set_up) and set_up.failed is None
+
+
+def _outcome(set_up: SetUp) -> tuple[str, Tone]:
+    """How a node stands, in a few words."""
+    if not set_up.steps:
+        return "Not begun", "text3"
+    if all(step.state is StepState.WAITING for step in set_up.steps):
+        return "Waits", "text3"
+    return step_line(set_up) or ("Ready", "good")
