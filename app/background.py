@@ -60,7 +60,7 @@ class Background(QObject):
     _ended = Signal(object, object)
     _reported = Signal(object, object, str)
 
-    def __init__(self, workers: int = 8, parent: QObject | None = None) -> None:
+    def __init__(self, workers: int = 32, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="background")
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)

@@ -27,7 +27,7 @@ from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
-from backend.records.node import NodeReading
+from backend.records.node import NodeState, Presence
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.text import literal
@@ -36,7 +36,7 @@ from widgets.main_window import MainWindow
 if TYPE_CHECKING:
     from app.pages import Pages
     from backend.services.workplace import Services
-    from widgets.cluster.node_page import NodePage
+    from widgets.cluster.nodes_page import NodesPage
     from widgets.jobs.job_form import JobForm
     from widgets.jobs.jobs_page import JobsPage
     from widgets.library.library_page import LibraryPage
@@ -158,8 +158,8 @@ class Program(QObject):
         return self._pages.library
 
     @property
-    def node(self) -> NodePage:
-        return self._pages.node
+    def nodes(self) -> NodesPage:
+        return self._pages.nodes
 
     @Slot()
     def close(self) -> None:
@@ -212,6 +212,11 @@ class Program(QObject):
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
         self.jobs.open_job(job_id)
+
+    @Slot(str)
+    def _open_node(self, name: str) -> None:
+        self.window.go("nodes")
+        self.nodes.open_node(name)
 
     # The services.
 
@@ -266,7 +271,7 @@ class Program(QObject):
             services.library, self._background, self.library, self.window, self
         )
         self._node_controller = NodeController(
-            services.nodes, self._background, self.node, NODE_INTERVAL_MS, self
+            services, self._background, self.nodes, self.window, NODE_INTERVAL_MS, self
         )
 
         self._poller.listed.connect(self._listed)
@@ -279,7 +284,9 @@ class Program(QObject):
         self._library_controller.told.connect(self.window.toast.tell)
         self._library_controller.changed.connect(self._library_changed)
         self._library_controller.job_wished.connect(self._job_controller.new_job_with)
-        self._node_controller.read.connect(self._read)
+        self._node_controller.listed.connect(self._show_nodes)
+        self._node_controller.told.connect(self.window.toast.tell)
+        side_bar.node_opened.connect(self._open_node)
         first = self.jobs.first_start
         first.dataset_requested.connect(
             partial(self.library[Kind.DATASET].import_requested.emit, "")
@@ -311,6 +318,7 @@ class Program(QObject):
             self.notices.see(view)
         self.jobs.show_jobs(views)
         self._library_controller.show_jobs(views)
+        self._node_controller.show_jobs(views)
         self._show_live()
 
     @Slot(RunUpdate)
@@ -337,12 +345,17 @@ class Program(QObject):
             names = {item.name for item in items[kind]}
             self.window.side_bar.set_count(key, len(names))
 
-    @Slot(NodeReading)
-    def _read(self, reading: NodeReading) -> None:
-        self.window.side_bar.show_reading(reading)
-        self.window.side_bar.set_count("nodes", 1)
-        self._job_controller.show_reading(reading)
-        self.jobs.first_start.show_reading(reading)
+    @Slot(object)
+    def _show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self.window.side_bar.show_nodes(states)
+        self.window.side_bar.set_count("nodes", len(states))
+        readings = tuple(
+            state.reading
+            for state in states
+            if state.presence is Presence.ONLINE and state.reading is not None
+        )
+        self._job_controller.show_readings(readings)
+        self.jobs.first_start.show_reading(readings[0])
 
     # Notices and bugs.
 

@@ -177,8 +177,9 @@ class JobController(QObject):
         raw[kind.value] = reference.partition("@")[0]
         self._form.show_draft(JobDraft(raw))
 
-    def show_reading(self, reading: NodeReading) -> None:
-        self._form.show_nodes((reading,))
+    def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
+        """What the nodes offer that are there."""
+        self._form.show_nodes(readings)
 
     def open_job_file(self, path: Path) -> None:
         """A job file was chosen or dropped."""

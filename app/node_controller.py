@@ -1,73 +1,314 @@
-"""Reads this computer every two seconds and shows it wherever nodes are shown."""
+"""Looks at the nodes every two seconds, and turns what a person does with them into service calls.
+
+Adding a node is a talk: the look stops at whatever only a person can decide (is this its key, what
+is the passphrase), and begins anew with the answer.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.errors import BackendError
-from backend.records.node import NodeReading
-from backend.services.nodes import NodeService
-from widgets.cluster.node_page import NodePage
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.records.job import THIS_COMPUTER
+from backend.records.job_view import JobView
+from backend.records.node import NodeReading, NodeState, Presence
+from backend.services.workplace import Services
+from widgets.cluster.add_node_dialog import AddNodeDialog
+from widgets.cluster.nodes_page import NodesPage
+from widgets.cluster.set_up_dialog import SetUpDialog
+
+_NEWS_INTERVAL_MS = 150
 
 
 class NodeController(QObject):
-    """Serves the place Nodes.
+    """Serves the place Nodes and its dialogs.
 
     Signals:
-        read: A new `NodeReading`.
+        listed: All nodes as they are now, a tuple of `NodeState`; this computer is the first.
+        told: A sentence for the toast, about what the user did.
     """
 
-    read = Signal(NodeReading)
+    listed = Signal(object)
+    told = Signal(str)
 
     def __init__(
         self,
-        nodes: NodeService,
+        services: Services,
         runner: Runner,
-        page: NodePage,
+        page: NodesPage,
+        window: QWidget,
         interval_ms: int,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._nodes = nodes
+        self._services = services
         self._runner = runner
         self._page = page
-        self._reading = False
+        self._window = window
+        self._here: NodeReading | None = None
+        self._far: tuple[NodeState, ...] = ()
+        self._since: dict[str, float] = {}
+        self._looking: set[str] = set()
+        self._adding: AddNodeDialog | None = None
+        self._wish: tuple[NodeAddress, str] = (NodeAddress(""), "")
+        self._set_up_dialog: SetUpDialog | None = None
+        self._cancelled: dict[str, threading.Event] = {}
+        self._news: deque[SetUp] = deque()
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.look)
+        self._news_timer = QTimer(self)
+        self._news_timer.setInterval(_NEWS_INTERVAL_MS)
+        self._news_timer.timeout.connect(self._tell_news)
         page.check_requested.connect(self._check)
+        page.look_requested.connect(self._look_again)
+        page.add_requested.connect(self.add)
+        page.set_up_requested.connect(self.set_up)
+        page.service_requested.connect(self._set_in_service)
+        page.remove_requested.connect(self._remove)
 
     def start(self) -> None:
         self.look()
         self._timer.start()
 
     def stop(self) -> None:
+        """No more looks; set-ups end at their next step and are found again by the next one."""
         self._timer.stop()
+        self._news_timer.stop()
+        for cancelled in self._cancelled.values():
+            cancelled.set()
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        self._page.show_jobs(views)
+
+    # Looking.
 
     @Slot()
     def look(self) -> None:
-        """One look; a look that has not ended is not repeated."""
-        if self._reading:
+        """One look; a look that has not ended is not repeated, and delays no other."""
+        self._look_in("node this-computer", self._services.nodes.reading, self._take_here)
+        self._look_in("nodes", self._services.nodes.far, self._take_far)
+
+    def _look_in[T](self, lane: str, work: Callable[[], T], take: Callable[[T], None]) -> None:
+        if lane in self._looking:
             return
-        self._reading = True
-        self._runner.run("node this-computer", self._nodes.reading, self._take, self._miss)
+        self._looking.add(lane)
 
-    def _take(self, reading: NodeReading) -> None:
-        self._reading = False
-        self._page.show_reading(reading)
-        self.read.emit(reading)
+        def taken(outcome: T) -> None:
+            self._looking.discard(lane)
+            take(outcome)
 
-    def _miss(self, _error: BackendError) -> None:
-        self._reading = False
+        self._runner.run(lane, work, taken, lambda _error: self._looking.discard(lane))
+
+    def _take_here(self, reading: NodeReading) -> None:
+        self._here = reading
+        self._show()
+
+    def _take_far(self, states: tuple[NodeState, ...]) -> None:
+        self._far = states
+        now = time.time()
+        away = {one.name for one in states if one.presence is not Presence.ONLINE}
+        self._since = {name: self._since.get(name, now) for name in away}
+        self._show()
+
+    def _show(self) -> None:
+        if self._here is None:
+            return
+        states = (NodeState(THIS_COMPUTER, Presence.ONLINE, self._here), *self._far)
+        self._page.show_nodes(states, self._since)
+        self.listed.emit(states)
 
     @Slot(str)
     def _check(self, name: str) -> None:
         self._runner.run(
-            "node check",
-            partial(self._nodes.check, name),
-            self._page.show_findings,
-            lambda error: self._page.show_error(str(error)),
+            f"check {name}",
+            partial(self._services.nodes.check, name),
+            partial(self._page.show_findings, name),
+            lambda error: self._page.show_error(name, f"{error} {error.remedy}".strip()),
         )
+
+    @Slot(str)
+    def _look_again(self, name: str) -> None:
+        def looked(entry: NodeEntry) -> None:
+            self.told.emit(f"{entry.name} answers.")
+
+        self._runner.run(
+            f"check {name}",
+            partial(self._services.cluster.look, name),
+            looked,
+            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+        )
+
+    # Adding.
+
+    @Slot()
+    def add(self) -> None:
+        dialog = AddNodeDialog([state.name for state in self._far], self._window)
+        dialog.look_requested.connect(self._wish_add)
+        dialog.trusted.connect(self._trust)
+        dialog.passphrase_given.connect(self._unlock)
+        dialog.cancelled.connect(self._forget_adding)
+        dialog.finished.connect(self._forget_adding)
+        self._adding = dialog
+        dialog.open()
+
+    @Slot(object, str)
+    def _wish_add(self, address: NodeAddress, name: str) -> None:
+        self._wish = (address, name)
+        self._try_to_add()
+
+    @Slot(object)
+    def _trust(self, key: HostKey) -> None:
+        self._try_to_add(key=key)
+
+    @Slot(str)
+    def _unlock(self, passphrase: str) -> None:
+        self._try_to_add(passphrase=passphrase)
+
+    @Slot()
+    def _forget_adding(self) -> None:
+        self._adding = None
+
+    def _try_to_add(self, key: HostKey | None = None, passphrase: str = "") -> None:
+        dialog = self._adding
+        if dialog is None:
+            return
+        address, name = self._wish
+        cluster = self._services.cluster
+        dialog.show_progress(f"Looking at {address.host}")
+
+        def add() -> NodeEntry:
+            if key is not None:
+                cluster.trust(key)
+            ask = (lambda _identity: passphrase) if passphrase else None
+            return cluster.add(name, address, accept=lambda _key: False, passphrase=ask)
+
+        def added(entry: NodeEntry) -> None:
+            self.look()
+            self.told.emit(f"Added {entry.name}.")
+            if dialog is self._adding:
+                dialog.accept()
+                self.set_up(entry.name)
+
+        def refused(error: BackendError) -> None:
+            # Somebody who has closed the dialog meanwhile does not want to know.
+            if dialog is self._adding:
+                _explain(dialog, error, bool(passphrase))
+
+        self._runner.run("add node", add, added, refused)
+
+    # What is done with a node.
+
+    @Slot(str)
+    def set_up(self, name: str) -> None:
+        """Set a node up, or show how far its set-up is."""
+        dialog = self._dialog()
+        if name not in self._cancelled:
+            cancelled = self._cancelled[name] = threading.Event()
+            self._news_timer.start()
+            self._runner.run(
+                f"set up {name}",
+                lambda: self._services.set_up.set_up(
+                    [name], self._news.append, cancelled.is_set
+                ),
+                lambda _outcome: self._is_over(name),
+                partial(self._could_not_begin, name),
+            )
+        dialog.show()
+        dialog.choose(name)
+
+    def _dialog(self) -> SetUpDialog:
+        if self._set_up_dialog is None:
+            self._set_up_dialog = SetUpDialog(self._window)
+            self._set_up_dialog.retry_requested.connect(self._retry)
+            self._set_up_dialog.cancel_requested.connect(self._cancel)
+            self._set_up_dialog.node_opened.connect(self._page.open_node)
+        return self._set_up_dialog
+
+    @Slot(str, str)
+    def _retry(self, name: str, _step: str) -> None:
+        # What was done is found again, so the beginning is as good as the step that failed.
+        self.set_up(name)
+
+    @Slot(str)
+    def _cancel(self, name: str) -> None:
+        if name in self._cancelled:
+            self._cancelled[name].set()
+
+    @Slot()
+    def _tell_news(self) -> None:
+        """What the set-ups have reported since; of many reports in a moment the last counts."""
+        newest: dict[str, SetUp] = {}
+        while self._news:
+            news = self._news.popleft()
+            newest[news.node] = news
+        addresses = {one.name: _who(one.entry) for one in self._far if one.entry is not None}
+        for name, news in newest.items():
+            self._page.show_set_up(news)
+            self._dialog().show_set_up(news, addresses.get(name, ""))
+
+    def _is_over(self, name: str) -> None:
+        del self._cancelled[name]
+        self._tell_news()
+        if not self._cancelled:
+            self._news_timer.stop()
+        self.look()
+
+    def _could_not_begin(self, name: str, error: BackendError) -> None:
+        self._is_over(name)
+        self.told.emit(f"{error} {error.remedy}".strip())
+
+    @Slot(str, bool)
+    def _set_in_service(self, name: str, in_service: bool) -> None:
+        self._runner.run(
+            "nodes",
+            partial(self._services.cluster.set_in_service, name, in_service),
+            lambda _entry: self.look(),
+            lambda error: self.told.emit(str(error)),
+        )
+
+    @Slot(str)
+    def _remove(self, name: str) -> None:
+        def removed(entry: NodeEntry) -> None:
+            if self._set_up_dialog is not None:
+                self._set_up_dialog.forget(entry.name)
+            self.told.emit(f"Removed {entry.name}; what was installed there is left as it is.")
+            self.look()
+
+        self._runner.run(
+            "nodes",
+            partial(self._services.cluster.remove, name),
+            removed,
+            lambda error: self.told.emit(str(error)),
+        )
+
+
+def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -> None:
+    """What stopped the look, where the person can answer it."""
+    if isinstance(error, HostKeyUnknown):
+        dialog.ask_trust(error.key)
+    elif isinstance(error, HostKeyChanged):
+        dialog.show_changed_key(error.key, error.accepted)
+    elif isinstance(error, PassphraseNeeded):
+        refusal = "That passphrase does not open it." if had_passphrase else ""
+        dialog.ask_passphrase(f"Passphrase of {error.identity}", refusal)
+    elif isinstance(error, Refused):
+        dialog.show_refusal("user", str(error), error.remedy)
+    else:
+        dialog.show_refusal("host", str(error), error.remedy)
+
+
+def _who(entry: NodeEntry) -> str:
+    address = replace(entry.address, user=entry.facts.user if entry.facts else entry.address.user)
+    return f"{address.user}@{address.host}" if address.user else address.host

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from PySide6.QtWidgets import QWidget
 
 from backend.records.library import Kind
-from widgets.cluster.node_page import NodePage
+from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
@@ -28,7 +28,7 @@ class Pages:
 
     jobs: JobsPage = field(init=False)
     form: JobForm = field(init=False)
-    node: NodePage = field(init=False)
+    nodes: NodesPage = field(init=False)
     refusal: EmptyState = field(init=False)
     library: dict[Kind, LibraryPage] = field(default_factory=dict)
 
@@ -43,5 +43,5 @@ class Pages:
         for kind, key in _PLACES.items():
             self.library[kind] = LibraryPage(kind)
             yield key, self.library[kind]
-        self.node = NodePage()
-        yield "nodes", self.node
+        self.nodes = NodesPage()
+        yield "nodes", self.nodes

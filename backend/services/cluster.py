@@ -98,6 +98,16 @@ class ClusterService:
         """
         return look_at(shell, entry.name, self._root.path, entry.data_root).facts
 
+    def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
+        """Whether jobs may be started on the node; what runs there goes on.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        fresh = replace(self.entry(name), in_service=in_service)
+        node_files.write_entry(self._root, fresh)
+        return fresh
+
     def remove(self, name: str) -> NodeEntry:
         """Move what the data root knows of a node to its trash; the machine is left as it is.
 

@@ -66,10 +66,11 @@ class NodeService:
 
         The first look at a node takes until its agent's next beat: one beat alone proves nothing.
         """
-        here = NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading())
-        return (here, *self._far(self._cluster.list()))
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()), *self.far())
 
-    def _far(self, entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
+    def far(self) -> tuple[NodeState, ...]:
+        """Every node that was added, by name."""
+        entries = self._cluster.list()
         with self._watching:
             while True:
                 news = {entry.name: self._watch.look(entry.name) for entry in entries}
@@ -118,8 +119,7 @@ class NodeService:
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         here = this_computer(reading.cpu.cores, gpus, self._site())
-        entries = self._cluster.list()
-        return (here, *(_room(state) for state in self._far(entries) if state.reading is not None))
+        return (here, *(_room(state) for state in self.far() if state.reading is not None))
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
         """Where the supervisor of a run with these ranks is started."""
