@@ -88,6 +88,7 @@ FONTS = (
 )
 
 LIBRARIES: dict[str, tuple[Need, ...]] = {"headless": (), "window": QT + WINDOW, "test": QT}
+LIBRARIES["test"] += (Need("openssh-server", "/usr/sbin/sshd", os.path.exists),)
 
 
 def missing(needs: Sequence[Need]) -> list[str]:

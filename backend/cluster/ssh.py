@@ -82,6 +82,16 @@ def connect(
     return SshShell(opened, hop.who)
 
 
+def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
+    """Host and port of the node's own sshd, as `KnownHosts` has them.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    hop = route(address, _lookup(ssh_config))[-1]
+    return hop.host, hop.port
+
+
 class SshShell:
     """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
 

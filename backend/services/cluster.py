@@ -108,6 +108,17 @@ class ClusterService:
         """
         return self._connect(self._entry(name).address, None, passphrase)
 
+    def host_key(self, name: str) -> str:
+        """What a known-hosts line of a node holds after the name; "" when no key was accepted.
+
+        Raises:
+            BackendError: There is no such node, or its address cannot be used.
+        """
+        from backend.cluster.ssh import place_of
+
+        place = place_of(self._entry(name).address, self._ssh_config)
+        return next((key.text for key in self._known_hosts.keys(*place)), "")
+
     def trust(self, key: HostKey) -> None:
         """Accept a key from now on. Call this only after a person's yes."""
         self._known_hosts.add(key)
