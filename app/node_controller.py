@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
@@ -29,6 +30,8 @@ from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.set_up_dialog import SetUpDialog
 
 _NEWS_INTERVAL_MS = 150
+
+T = TypeVar("T")
 
 
 class NodeController(QObject):
@@ -100,7 +103,7 @@ class NodeController(QObject):
         self._look_in("node this-computer", self._services.nodes.reading, self._take_here)
         self._look_in("nodes", self._services.nodes.far, self._take_far)
 
-    def _look_in[T](self, lane: str, work: Callable[[], T], take: Callable[[T], None]) -> None:
+    def _look_in(self, lane: str, work: Callable[[], T], take: Callable[[T], None]) -> None:
         if lane in self._looking:
             return
         self._looking.add(lane)
@@ -219,9 +222,7 @@ class NodeController(QObject):
             self._news_timer.start()
             self._runner.run(
                 f"set up {name}",
-                lambda: self._services.set_up.set_up(
-                    [name], self._news.append, cancelled.is_set
-                ),
+                lambda: self._services.set_up.set_up([name], self._news.append, cancelled.is_set),
                 lambda _outcome: self._is_over(name),
                 partial(self._could_not_begin, name),
             )

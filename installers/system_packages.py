@@ -105,6 +105,7 @@ CLUSTER = (
     Need("libc6-dev", "/usr/include/dlfcn.h", os.path.exists),
     Need("mount", "losetup", _has_tool),
     Need("openssh-client", "ssh", _has_tool),
+    Need("openssh-server", "/usr/sbin/sshd", os.path.exists),
     Need("util-linux", "nsenter", _has_tool),
 )
 

@@ -8,13 +8,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from backend.cluster.shell import Shell
 from backend.errors import BackendError
-from backend.records.cluster import NodeFacts
+from backend.records.cluster import Interface, NodeFacts, PythonFound
 from backend.records.files import replace_bytes
 from backend.records.values import printable
 
@@ -26,6 +26,8 @@ _CLOCK_LIMIT_S = 15.0
 _CLOCK_LOOKS = 3
 _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
+_KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
+"""By the words of the annotations."""
 # Bridges that containers and virtual machines make: the same address on every node, no way out.
 _INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
 
@@ -56,8 +58,9 @@ def look_at(shell: Shell, node: str, data_root: Path, node_data_root: str = "") 
     try:
         raw = json.loads(answer.out)
         reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
-        facts = replace(NodeFacts.from_dict(raw), clock_offset_s=offset_s)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        facts = replace(_facts(raw), clock_offset_s=offset_s)
+        address = ranks_address(facts, reached_at)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _no_answer(node, str(error)) from error
     if home_fault:
         raise BackendError(
@@ -66,7 +69,23 @@ def look_at(shell: Shell, node: str, data_root: Path, node_data_root: str = "") 
             "Make room there, give the folder to that user, or connect as another user.",
         )
     _check_python(node, facts)
-    return Look(facts, ranks_address(facts, reached_at))
+    return Look(facts, address)
+
+
+def _facts(raw: dict[str, Any]) -> NodeFacts:
+    """Facts of the right kinds: the node is somebody else's machine, and may say anything.
+
+    Raises:
+        ValueError, TypeError: They are not.
+    """
+    facts = NodeFacts.from_dict(raw)
+    records: list[NodeFacts | PythonFound | Interface] = [facts]
+    for record in (*records, *facts.pythons, *facts.interfaces):
+        for one in fields(record):
+            kind = _KINDS.get(str(one.type), object)
+            if not isinstance(getattr(record, one.name), kind):
+                raise ValueError(f"{one.name} is no {kind.__name__}")
+    return facts
 
 
 def ranks_address(facts: NodeFacts, reached_at: str) -> str:
@@ -87,9 +106,11 @@ def ranks_address(facts: NodeFacts, reached_at: str) -> str:
 
 def _is_within(text: str, address: Any) -> bool:
     try:
-        return ipaddress.ip_address(text.partition("%")[0]) in address.network
+        reached = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
+    # An sshd that listens for both versions writes IPv4 this way.
+    return (getattr(reached, "ipv4_mapped", None) or reached) in address.network
 
 
 def _clock_offset_s(shell: Shell, node: str) -> float:

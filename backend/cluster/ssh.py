@@ -73,7 +73,7 @@ def connect(
     """
     opened: list[Any] = []
     try:
-        for hop in way_to(address, ssh_config):
+        for hop in route(address, _lookup(ssh_config)):
             gateway = opened[-1] if opened else None
             opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
     except BaseException:
@@ -82,13 +82,14 @@ def connect(
     return SshShell(opened, hop.who)
 
 
-def way_to(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, ...]:
-    """The jump hosts in order, then the node, as the client settings have them.
+def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
+    """Host and port of the node's own sshd, as `KnownHosts` has them.
 
     Raises:
-        BackendError: The address or the settings cannot be used.
+        BackendError: The address or the client settings cannot be used.
     """
-    return route(address, _lookup(ssh_config))
+    hop = route(address, _lookup(ssh_config))[-1]
+    return hop.host, hop.port
 
 
 class SshShell:

@@ -126,6 +126,17 @@ class ClusterService:
         """
         return self._connect(self.entry(name).address, None, passphrase)
 
+    def host_key(self, name: str) -> str:
+        """What a known-hosts line of a node holds after the name; "" when no key was accepted.
+
+        Raises:
+            BackendError: There is no such node, or its address cannot be used.
+        """
+        from backend.cluster.ssh import place_of
+
+        place = place_of(self.entry(name).address, self._ssh_config)
+        return next((key.text for key in self._known_hosts.keys(*place)), "")
+
     def trust(self, key: HostKey) -> None:
         """Accept a key from now on. Call this only after a person's yes."""
         self._known_hosts.add(key)
@@ -143,13 +154,6 @@ class ClusterService:
                 f"The accepted ones are in {self._known_hosts.path}.",
             )
         return count
-
-    def host_key(self, entry: NodeEntry) -> str:
-        """The accepted key of a node, as a known-hosts line has it after the name; "" if none."""
-        from backend.cluster.ssh import way_to
-
-        last = way_to(entry.address, self._ssh_config)[-1]
-        return next((key.text for key in self._known_hosts.keys(last.host, last.port)), "")
 
     def _connect(
         self, address: NodeAddress, accept: Accept | None, ask: AskPassphrase | None

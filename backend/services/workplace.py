@@ -76,7 +76,7 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
         default_places(_key(root.path), CODE_ROOT / "installers" / "constraints.txt"),
         open_shell=lambda entry: cluster.open_shell(entry.name),
         look=lambda entry, shell: cluster.facts(entry, shell),
-        host_key=cluster.host_key,
+        host_key=lambda entry: cluster.host_key(entry.name),
     )
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place)
     jobs = JobService(root, library, nodes, opened, cache)

@@ -41,6 +41,8 @@ class Sshd:
         self._small_disk = small_disk
         self._process: subprocess.Popen[str] | None = None
         self.log = ""
+        self.environment: list[str] = []
+        """``NAME=value`` of everything that runs in it."""
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         self.client_key = make_key(folder / "client-key")
@@ -93,7 +95,8 @@ class Sshd:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "PermitRootLogin prohibit-password",
-            f"SetEnv HOME={self.home}",
+            # sshd takes the first SetEnv alone.
+            " ".join(["SetEnv", f"HOME={self.home}", *self.environment]),
             *self._settings,
         ]
         if not any(line.startswith("Subsystem") for line in lines):

@@ -16,6 +16,7 @@ from backend.cluster.shell import Refused, Shell, Unreachable
 from backend.errors import BackendError
 from tests.backend.cluster.sshd_rig import Sshd
 
+pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]
 ODD = ["a b", "it's", '"', "$HOME", "`id`", ";", "*", "\\n", "", "é ☃", "-e", "line\nbreak", "!x"]
 
 
@@ -152,7 +153,7 @@ def test_a_secret_is_at_no_moment_readable_for_others(
     source.write_bytes(b"k" * 200_000)
     source.chmod(0o600)
     with source.open("rb") as file:
-        files = shell._files()  # type: ignore[attr-defined]
+        files = shell._files()
         files._put(file, 200_000, str(sshd.home / "key"), 0o600, look)
     assert set(modes) == {0o600}
 

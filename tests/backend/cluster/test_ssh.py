@@ -28,11 +28,12 @@ from backend.errors import BackendError
 from backend.records.cluster import NodeAddress
 from tests.backend.cluster.sshd_rig import USER, Sshd, make_key
 
+pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]
 PASSPHRASE = "korrekt-pferd-batterie"
 
 
 def enter(sshd: Sshd, **changed: object) -> Shell:
-    address = replace(sshd.address, **changed)  # type: ignore[arg-type]
+    address = replace(sshd.address, **changed)
     return connect(address, sshd.known_hosts, ssh_config=sshd.ssh_config)
 
 

@@ -1,3 +1,5 @@
+"""Servers and shells for tests; a module that uses them names this one in ``pytest_plugins``."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from backend.cluster.ssh import connect
 from tests.backend.cluster.sshd_rig import Sshd
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_keys_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the agent nor ``~/.ssh`` of who runs the tests decides how they end."""
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
@@ -19,7 +21,7 @@ def no_keys_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture
-def make_sshd(tmp_path: Path) -> Iterator[Callable[..., Sshd]]:
+def make_sshd(tmp_path: Path, no_keys_of_the_user: None) -> Iterator[Callable[..., Sshd]]:
     made: list[Sshd] = []
 
     def make(*settings: str, small_disk: Path | None = None) -> Sshd:

@@ -1,0 +1,138 @@
+"""The look that is sent to a node, run here as it is run there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node import look
+from backend.records.cluster import NodeFacts
+
+SOURCE = Path(look.__file__)
+
+
+def looked(*words: str, **environment: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-", *words],
+        input=SOURCE.read_bytes(),
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment},
+        check=True,
+    )
+    assert done.stderr == b""
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> None:
+    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 6))
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= sys.stdlib_module_names - {"__future__", "dataclasses"}
+
+
+def test_it_tells_what_this_machine_is() -> None:
+    found = looked()
+    assert found.pop("home_fault") == ""
+    assert found.pop("reached_at") == ""
+    facts = NodeFacts.from_dict(found)
+    assert facts.hostname == os.uname().nodename
+    assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
+    assert facts.home == str(Path.home() / ".ringmaster")
+    assert facts.cores == len(os.sched_getaffinity(0))
+    assert facts.memory_bytes > 100_000_000
+    assert abs((facts.home_free_bytes or 0) - shutil.disk_usage(Path.home()).free) < 10**9
+    assert (facts.data_root, facts.data_root_writable) == ("", False)
+    assert ("lo", "127.0.0.1/8") in [(one.name, one.address) for one in facts.interfaces]
+    mine = "{}.{}.{}".format(*sys.version_info[:3])
+    assert mine in [one.version for one in facts.pythons]
+    assert set(found) <= {field.name for field in fields(NodeFacts)}
+    assert not list(Path.home().glob(".ringmaster-look-*"))
+
+
+def test_it_says_by_which_address_it_was_reached() -> None:
+    assert looked(SSH_CONNECTION="10.0.0.1 5555 10.0.0.2 22")["reached_at"] == "10.0.0.2"
+
+
+def test_the_data_root_is_known_by_what_was_just_written_to_it(tmp_path: Path) -> None:
+    (tmp_path / "proof").write_text("4711")
+    found = looked(str(tmp_path), "proof", "4711")
+    assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), True)
+    assert [one.name for one in tmp_path.iterdir()] == ["proof"]
+    # Another folder of the same name, an empty mount point, no folder.
+    assert "data_root" not in looked(str(tmp_path), "proof", "4712")
+    assert "data_root" not in looked(str(tmp_path), "other", "4711")
+    assert "data_root" not in looked(str(tmp_path / "nothing"), "proof", "4711")
+
+
+def test_a_data_root_that_cannot_be_written_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proof").write_text("4711")
+
+    def refuse(path: str, size: int) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    # Root may write everywhere, so that only this shows it.
+    monkeypatch.setattr(look, "_write_and_remove", refuse)
+    found = look.look(str(tmp_path), "proof", "4711")
+    assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), False)
+    assert found["home_fault"] == "Permission denied"
+
+
+def test_a_home_that_cannot_be_written_says_why() -> None:
+    assert looked(HOME="/proc")["home_fault"] == "No such file or directory"
+
+
+def test_a_disk_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "_DISK_LIMIT_S", 0.3)
+    start = time.monotonic()
+    assert look._in_child(lambda: time.sleep(60)) is None
+    assert time.monotonic() - start < 5
+    assert look._in_child(lambda: {"free": 1}) == {"free": 1}
+
+
+def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\necho '550.54.15, NVIDIA H100 80GB HBM3'\necho '550.54.15, Tesla T4'\n"
+    )
+    smi.chmod(0o755)
+    monkeypatch.setattr(look, "_folders", lambda: [str(tmp_path)])
+    assert look._gpus() == {"driver": "550.54.15", "gpus": ["NVIDIA H100 80GB HBM3", "Tesla T4"]}
+    smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert "gpus" not in look._gpus()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (dvs)",
+    ],
+)
+def test_the_driver_is_known_without_its_tools(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    files = {"/proc/driver/nvidia/version": [line, "GCC version:  gcc version 12.2.0"]}
+    monkeypatch.setattr(look, "_lines", lambda path: files.get(path, []))
+    monkeypatch.setattr(look, "_folders", list)
+    assert look._gpus() == {"driver": "550.54.15"}

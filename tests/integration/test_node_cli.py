@@ -1,0 +1,153 @@
+"""The node commands as their user meets them, with a real sshd at the other end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backend.cli.run import run
+from backend.node.start import CODE_ROOT
+from tests.backend.cluster.sshd_rig import Sshd, make_key
+
+pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]
+Main = Callable[..., tuple[int, str, str]]
+PASSPHRASE = "korrekt-pferd-batterie"
+
+
+@pytest.fixture
+def common(tmp_path: Path) -> list[str]:
+    place = tmp_path / "desktop" / "catalogue.sqlite"
+    return ["--data-root", str(tmp_path / "data"), "--catalogue", str(place)]
+
+
+@pytest.fixture
+def main(common: list[str], capsys: pytest.CaptureFixture[str]) -> Main:
+    """main.py with no terminal anywhere: its code and what it printed."""
+
+    def main(*words: str) -> tuple[int, str, str]:
+        code = run([*common, *words], no_window)
+        return code, *capsys.readouterr()
+
+    return main
+
+
+def no_window(*_: object) -> int:
+    raise AssertionError("these words open no window")
+
+
+def words_for(sshd: Sshd, *more: str) -> list[str]:
+    key = str(sshd.client_key)
+    return ["node", "add", "127.0.0.1", "--port", str(sshd.port), "--identity", key, *more]
+
+
+def test_f56_the_refusal_holds_the_fingerprint_and_the_flag_that_accepts_it(
+    main: Main, sshd: Sshd, tmp_path: Path
+) -> None:
+    code, out, err = main(*words_for(sshd))
+    assert (code, out) == (1, "")
+    assert sshd.fingerprint in err
+    assert f"--accept-key {sshd.fingerprint}" in err
+    assert "Traceback" not in err
+    code, out, err = main(*words_for(sshd, "--json", "--accept-key", "SHA256:other"))
+    assert (code, err) == (1, "")
+    assert f"--accept-key {sshd.fingerprint}" in json.loads(out)["error"]["remedy"]
+    assert not (tmp_path / "data" / "nodes").exists()
+
+
+def test_a_node_is_added_and_removed(main: Main, sshd: Sshd, tmp_path: Path) -> None:
+    accept = ("--accept-key", sshd.fingerprint)
+    code, out, err = main(*words_for(sshd, *accept, "--name", "gpu1", "--json"))
+    assert (code, err) == (0, "")
+    entry = json.loads(out)
+    assert (entry["name"], entry["facts"]["data_root"]) == ("gpu1", str(tmp_path / "data"))
+    code, out, err = main(*words_for(sshd, "--node-data-root", "/mnt/nothing"))
+    assert code == 0
+    assert out.startswith("Added 127.0.0.1.\n")
+    assert "--node-data-root PATH" in err
+    code, out, err = main(*words_for(sshd, "--name", "gpu1"))
+    assert (code, out) == (1, "")
+    assert "“gpu1” already" in err
+    code, out, _ = main("node", "remove", "gpu1")
+    assert (code, out) == (0, f"Moved node gpu1 to {tmp_path / 'data' / 'trash'}.\n")
+    code, _, err = main("node", "remove", "gpu1")
+    assert code == 1
+    assert "There is no node “gpu1”" in err
+    code, out, _ = main("node", "forget", "127.0.0.1", "--port", str(sshd.port))
+    assert (code, out) == (0, "Forgot 1 host key of 127.0.0.1.\n")
+
+
+class Terminal:
+    """main.py at a terminal of its own; ``type`` answers what was printed last."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.shown = ""
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.execv(sys.executable, [sys.executable, str(CODE_ROOT / "main.py"), *words])
+
+    def until(self, text: str) -> None:
+        while text not in self.shown:
+            piece = os.read(self._terminal, 4096).decode()
+            assert piece, self.shown
+            self.shown += piece
+
+    def type(self, line: str) -> None:
+        self.shown = ""
+        os.write(self._terminal, f"{line}\n".encode())
+
+    def end(self) -> int:
+        try:
+            while piece := os.read(self._terminal, 4096):
+                self.shown += piece.decode()
+        except OSError:
+            pass  # so Linux says that the other side of a terminal has gone
+        os.close(self._terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+@pytest.mark.parametrize(("answer", "code"), [("", 1), ("y", 1), ("no", 1), ("yes", 0)])
+def test_f56_at_a_terminal_only_a_written_yes_is_a_yes(
+    common: list[str], sshd: Sshd, tmp_path: Path, answer: str, code: int
+) -> None:
+    terminal = Terminal([*common, *words_for(sshd)])
+    terminal.until("Type yes")
+    assert sshd.fingerprint in terminal.shown
+    terminal.type(answer)
+    assert terminal.end() == code
+    assert (tmp_path / "data" / "nodes").exists() == (code == 0)
+
+
+def test_f60_a_passphrase_typed_at_a_terminal_is_not_shown(
+    common: list[str], main: Main, sshd: Sshd, tmp_path: Path
+) -> None:
+    key = make_key(tmp_path / "locked-key", PASSPHRASE)
+    sshd.allow(key)
+    words = words_for(sshd, "--accept-key", sshd.fingerprint)
+    words[words.index(str(sshd.client_key))] = str(key)
+    code, _, err = main(*words)
+    assert code == 1
+    assert f"ssh-add {key}" in err
+    terminal = Terminal([*common, *words])
+    terminal.until(f"Passphrase of {key}: ")
+    terminal.type(PASSPHRASE)
+    assert terminal.end() == 0
+    assert PASSPHRASE not in terminal.shown
+    assert "Added 127.0.0.1." in terminal.shown
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
+
+
+def test_f61_what_the_desktop_keeps_is_the_users_alone(
+    main: Main, sshd: Sshd, tmp_path: Path
+) -> None:
+    assert main(*words_for(sshd, "--accept-key", sshd.fingerprint))[0] == 0
+    profile = tmp_path / "desktop" / "catalogue.sqlite.cluster"
+    assert profile.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in profile.iterdir()] == ["known_hosts"]
+    assert (profile / "known_hosts").stat().st_mode & 0o777 == 0o600
