@@ -358,11 +358,21 @@ def test_a_removal_ends_the_agent(node: Node) -> None:
     assert not identity.is_alive(agent)
 
 
+def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
+    entry = go(node)
+    agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
+    assert entry.installation is not None
+    Path(entry.installation.python).unlink()
+    node.shell.broken = False
+    assert remove.remove(entry, node.shell) > 0
+    assert not identity.is_alive(agent)
+
+
 def test_nothing_is_removed_under_a_run(node: Node) -> None:
     entry = go(node)
     node.shell.broken = False
     runs = Answer(1, "job-7/1\n", "")
-    node.shell.on_run = lambda argv: runs if argv[-1] == "runs" else None
+    node.shell.on_run = lambda argv: runs if "runs" in argv else None
     with pytest.raises(BackendError, match="still has processes of job-7/1"):
         remove.remove(entry, node.shell)
     assert node.home.is_dir()
