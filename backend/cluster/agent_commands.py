@@ -59,9 +59,14 @@ def stop(place: AgentPlace) -> tuple[str, ...]:
     return (*_module(place, _CONTROL), "stop", "--folder", place.folder)
 
 
+def answers(place: AgentPlace) -> tuple[str, ...]:
+    """Ends well when the other commands can be given there."""
+    return (*_module(place, _CONTROL), "--help")
+
+
 def runs(place: AgentPlace) -> tuple[str, ...]:
-    """Ends well when no run has a process there, and prints those that do."""
-    return (*_module(place, _CONTROL), "runs")
+    """Ends well when no run lives from the program's folder there, and prints those that do."""
+    return (*_module(place, _CONTROL), "runs", "--home", str(place.home.path))
 
 
 def _module(place: AgentPlace, module: str) -> tuple[str, ...]:

