@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
+from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import Condition, NodeRow, condition_of, upper_first
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -49,6 +50,8 @@ def attentions(
         now: Unix time.
     """
     now = time.time() if now is None else now
+    titles = without_domain([row.title for row in rows.values()])
+    names = dict(zip(rows, titles, strict=True))
     live = [view for view in jobs if view.state.is_live]
     found: list[tuple[int, Attention]] = []
     for state in states:
@@ -62,15 +65,15 @@ def attentions(
         moment = since.get(state.name)
         when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
         rank = list(Condition).index(condition) - (10 if costs else 0)
-        found.append((rank, _card(row, condition, reason, when, costs)))
+        found.append((rank, _card(row, names[row.name], condition, reason, when, costs)))
     found.sort(key=lambda pair: pair[0])
     return tuple(card for _, card in found[:MOST_CARDS])
 
 
 def _card(
-    row: NodeRow, condition: Condition, reason: str, when: str, costs: list[str]
+    row: NodeRow, name: str, condition: Condition, reason: str, when: str, costs: list[str]
 ) -> Attention:
-    family, icon, name = condition.family, condition.icon, row.title
+    family, icon = condition.family, condition.icon
     if condition is Condition.UNWELL:
         heat = next((c.temperature_c for c in row.gpus if c.unwell), None)
         now = f"now {formats.celsius(heat)}" if heat is not None and "heat" in reason else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
@@ -20,11 +20,12 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.paint import paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.text import Label, Note, plain_tip
-from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2
+from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
 
 MOST_SENTENCES = 3
 _NAMED_UP_TO = 20
-_ROW_H, _DENSE_ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 5, 10, 170
+_ROW_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 5, 10, 170
+_NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
 _NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 72, 3, 2, 14
 _CELL_MOST_W = 28
 _COUNTS_H, _RAIL_COUNT_H = 40, 26
@@ -103,6 +104,8 @@ class HealthCounts(QWidget):
 class ClusterMap(QWidget):
     """A row per node, a cell per GPU. Above 20 nodes two columns of plain blocks without names.
 
+    Its rows give way to what stands above it: names go first, then the patterns of the cells.
+
     Signals:
         node_opened: Name of the node that was clicked.
     """
@@ -114,7 +117,7 @@ class ClusterMap(QWidget):
         self._rows: tuple[NodeRow, ...] = ()
         self.setMouseTracking(True)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
 
     @property
     def is_dense(self) -> bool:
@@ -125,10 +128,15 @@ class ClusterMap(QWidget):
             self._rows = rows
             return
         self._rows = rows
-        self.setFixedHeight(self._row_h() * self._per_column())
+        self.setMinimumHeight(_ROW_LEAST_H * self._per_column())
+        self.setMaximumHeight(self._best_row_h() * self._per_column())
+        self.updateGeometry()
         self.setAccessibleName("Map of the cluster")
         self.setAccessibleDescription(". ".join(row.sentence for row in rows))
         self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(SIDEBAR_W, self.maximumHeight())
 
     def node_at(self, where: QPointF) -> str:
         """The node drawn there, "" for none."""
@@ -160,7 +168,7 @@ class ClusterMap(QWidget):
         alone = len(self._rows) == 1
         name_w = 0.0
         names: tuple[str, ...] = ()
-        if not dense and not alone:
+        if not dense and not alone and row_h >= _NAMES_FROM_ROW_H:
             titles = [row.title for row in self._rows]
             name_w = float(min(max(text_width(t, "small_strong") for t in titles), _NAME_MOST_W))
             names = fitted(titles, name_w, "small_strong")
@@ -178,20 +186,26 @@ class ClusterMap(QWidget):
                 paint_text(painter, where, names[number], "small_strong" if news else "tiny", tone)
             for place, cell in enumerate(node.gpus):
                 at = QRectF(x + left + place * (cell_w + gap), y, cell_w, row_h)
-                if dense:
+                if dense or row_h < _CELLS_FROM_ROW_H:
                     _paint_block(painter, at, node, cell)
                 else:
-                    box = at.adjusted(0, 2, 0, -2)
+                    inset = 2 if row_h == _ROW_H else 1
+                    box = at.adjusted(0, inset, 0, -inset)
                     paint_gpu_cell(painter, box, cell.use, unwell=bool(cell.unwell), radius=2)
 
     def _per_column(self) -> int:
         return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
 
-    def _row_h(self) -> int:
+    def _best_row_h(self) -> int:
         if not self.is_dense:
             return _ROW_H
         fitting = _DENSE_H // self._per_column()
-        return max(_DENSE_ROW_LEAST_H, min(_DENSE_ROW_MOST_H, fitting))
+        return max(_ROW_LEAST_H, min(_DENSE_ROW_MOST_H, fitting))
+
+    def _row_h(self) -> int:
+        """What the side bar has room for."""
+        fitting = self.height() // self._per_column()
+        return max(_ROW_LEAST_H, min(self._best_row_h(), fitting))
 
     def _column_w(self) -> float:
         return (self.width() - _GUTTER) / 2 if self.is_dense else float(self.width())
@@ -277,6 +291,8 @@ class ClusterSummary(QWidget):
             condition, reason = condition_of(state)
             if condition.is_news or alone:
                 found.append((condition, node.title, reason))
+        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
+        shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         shown = tuple(found[:MOST_SENTENCES])
         if shown == self._sentences:
             return
@@ -284,7 +300,10 @@ class ClusterSummary(QWidget):
         clear(self.notes)
         for condition, title, reason in shown:
             tone = "good" if condition is Condition.WELL else condition.tone
-            self.notes.addWidget(Note(condition.icon, tone, title, reason))
+            note = Note(condition.icon, tone, shown_as[title], reason)
+            note.setAccessibleName(f"{title} {reason}")
+            note.setToolTip(plain_tip(f"{title}: {reason}"))
+            self.notes.addWidget(note)
 
     def _settle(self) -> None:
         several = len(self._rows) > 1

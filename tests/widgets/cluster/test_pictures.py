@@ -94,7 +94,8 @@ def test_nodes(window, take, dressed, name, size):
 
 @pytest.mark.parametrize("size", [LARGE, SMALL], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_node_detail(window, take, dressed, size):
-    shown, page = window(samples.cluster(12), size)
+    shown, page = window(tuple(_later(s, 1, 66.0) for s in samples.cluster(12)), size)
+    shown.side_bar.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     for beat in range(2, 240):
         heat = 66 + 25 * min(1.0, max(0.0, (beat - 140) / 40))

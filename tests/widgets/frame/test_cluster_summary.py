@@ -15,7 +15,7 @@ from widgets.frame.side_bar import SideBar
 def summary(qtbot):
     summary = ClusterSummary()
     qtbot.addWidget(summary)
-    summary.setFixedWidth(220)
+    summary.resize(220, 600)
     summary.show()
     return summary
 
@@ -82,6 +82,7 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
     states = samples.cluster(count)
     summary.show_nodes(states)
     picture = summary.map
+    qtbot.waitUntil(lambda: picture.height() == picture.maximumHeight())
     assert picture.height() <= 14 * 20
     names = {
         picture.node_at(QPoint(x, y))
@@ -93,6 +94,27 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
         qtbot.mouseClick(picture, Qt.MouseButton.LeftButton, pos=QPoint(5, 2))
     assert opened.args == [states[0].name]
     assert not picture.grab().isNull()
+
+
+def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
+    bar = SideBar()
+    qtbot.addWidget(bar)
+    bar.resize(264, 640)
+    bar.show()
+    bar.show_nodes(samples.cluster(20))
+    bar.set_room(900)
+    picture = bar.cluster.map
+    qtbot.waitUntil(lambda: 0 < picture.height() < 14 * 20)
+    assert picture.mapTo(bar, QPoint(0, picture.height())).y() <= bar.height()
+    names = {picture.node_at(QPoint(5, y)) for y in range(picture.height())}
+    assert len(names - {""}) == 20
+
+
+def test_a_long_name_is_whole_for_those_who_hear_it(summary):
+    name = "node-rack3-row7-machine-007.cluster.example.org"
+    summary.show_nodes((samples.gone(samples.state(name)), samples.state("b")))
+    assert sentences(summary)[0].startswith(name)
+    assert name in summary.notes.itemAt(0).widget().toolTip()
 
 
 def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch):
