@@ -6,7 +6,6 @@ is the passphrase), and begins anew with the answer.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import QWidget
 from app.background import Runner
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.errors import BackendError
+from backend.progress import Progress
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
@@ -66,7 +66,7 @@ class NodeController(QObject):
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str] = (NodeAddress(""), "")
         self._set_up_dialog: SetUpDialog | None = None
-        self._cancelled: dict[str, threading.Event] = {}
+        self._under_way: dict[str, Progress] = {}
         self._news: deque[SetUp] = deque()
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
@@ -89,8 +89,8 @@ class NodeController(QObject):
         """No more looks; set-ups end at their next step and are found again by the next one."""
         self._timer.stop()
         self._news_timer.stop()
-        for cancelled in self._cancelled.values():
-            cancelled.set()
+        for progress in self._under_way.values():
+            progress.cancel()
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         self._page.show_jobs(views)
@@ -217,12 +217,14 @@ class NodeController(QObject):
     def set_up(self, name: str) -> None:
         """Set a node up, or show how far its set-up is."""
         dialog = self._dialog()
-        if name not in self._cancelled:
-            cancelled = self._cancelled[name] = threading.Event()
+        if name not in self._under_way:
+            progress = self._under_way[name] = self._runner.progress(lambda _share, _what: None)
             self._news_timer.start()
             self._runner.run(
                 f"set up {name}",
-                lambda: self._services.set_up.set_up([name], self._news.append, cancelled.is_set),
+                lambda: self._services.set_up.set_up(
+                    [name], self._news.append, lambda: progress.is_cancelled
+                ),
                 lambda _outcome: self._is_over(name),
                 partial(self._could_not_begin, name),
             )
@@ -244,8 +246,8 @@ class NodeController(QObject):
 
     @Slot(str)
     def _cancel(self, name: str) -> None:
-        if name in self._cancelled:
-            self._cancelled[name].set()
+        if name in self._under_way:
+            self._under_way[name].cancel()
 
     @Slot()
     def _tell_news(self) -> None:
@@ -260,9 +262,9 @@ class NodeController(QObject):
             self._dialog().show_set_up(news, addresses.get(name, ""))
 
     def _is_over(self, name: str) -> None:
-        del self._cancelled[name]
+        del self._under_way[name]
         self._tell_news()
-        if not self._cancelled:
+        if not self._under_way:
             self._news_timer.stop()
         self.look()
 

@@ -73,7 +73,7 @@ def test_common_options_stand_anywhere(command: tuple[str, str], place: str) -> 
         ["job", "fly"],
         ["job", "create"],
         ["node", "add"],
-        ["node", "provision"],
+        ["node", "unprovision"],
         ["demo", "--workers", "0"],
         ["demo", "--workers", "two"],
         ["job", "log", "x", "--rank", "-1"],
