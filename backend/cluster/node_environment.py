@@ -122,19 +122,23 @@ class NodeEnvironments:
         """Give a proved environment its name; another desktop's, if that one was quicker."""
         final = self._home.environments / name
         self._shell.write(str(folder / STAMP), (json.dumps(dict(stamp), indent=1) + "\n").encode())
+        if self._named(folder, final):
+            return final
         if self.find(name) is None:
-            # Whatever has the name without being whole, nothing was started from it.
-            self._steps.must(
-                self._shell,
-                ["rm", "-rf", "--", str(final)],
-                f"{final} is damaged and cannot be removed",
-            )
-        moved = self._steps.run(self._shell, ["mv", "-T", "--", str(folder), str(final)])
-        if not moved.ok:
-            self.drop(folder)
-            if self.find(name) is None:
-                raise BackendError(f"{final} cannot be made: {moved.complaint}.", _AGAIN)
+            # What has the name was damaged later; nothing that is whole is ever taken away here.
+            aside = final.with_name(f"{_BUILDING}{secrets.token_hex(4)}")
+            self._named(final, aside)
+            self.drop(aside)
+            if not self._named(folder, final):
+                self.drop(folder)
+                raise BackendError(f"{final} cannot be made: another one stands there.", _AGAIN)
+            return final
+        self.drop(folder)
         return final
+
+    def _named(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
+        """Rename a folder, unless one of that name is there."""
+        return self._steps.run(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
 
     def drop(self, folder: PurePosixPath) -> None:
         """Take away what was being made; a connection that is gone leaves it to the next set-up."""

@@ -8,6 +8,7 @@ upgrade replaces is made beside the old, never over it: runs keep what they were
 from __future__ import annotations
 
 import ipaddress
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -38,6 +39,8 @@ TITLES = ("Reach", "Look", "Python", "Open MPI", "Horovod", "Agent", "Trial")
 THERE_ALREADY = "was there already"
 _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
+_AGENT_LIMIT_S = 20.0
+_REFUSED_LIMIT_S = 3.0
 _AS_ROOT = tuple(
     f"{name}_ALLOW_RUN_AS_ROOT{end}=1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
 )
@@ -268,20 +271,23 @@ class _Work:
             "The agent's folder cannot be made",
             remedy,
         )
-        self._steps.must(
-            self.shell, self._plan.start_agent(place), "The agent does not start", remedy
-        )
-        self._steps.must(
+        started = self._steps.run(self.shell, self._plan.start_agent(place))
+        # Another desktop's agent of the same bundle may have been quicker, so that ours refused.
+        if not self._steps.run(
             self.shell,
-            agent_commands.check(place, limit_s=20),
-            f"The agent was started and wrote nothing to {place.folder}",
-            f"See {self.home.agent_log} on the node.",
-        )
+            agent_commands.check(place, limit_s=_AGENT_LIMIT_S if started.ok else _REFUSED_LIMIT_S),
+        ).ok:
+            raise BackendError(
+                f"The agent was started and wrote nothing to {place.folder}."
+                if started.ok
+                else f"The agent does not start: {started.complaint.rstrip('.')}.",
+                f"See {self.home.agent_log} on the node, mend that, then set the node up again.",
+            )
         return f"The agent of bundle {name} runs and writes to {place.folder}."
 
     def _unpack(self, folder: PurePosixPath) -> None:
-        archive = folder.with_name(f".{folder.name}.tar.gz")
-        beside = folder.with_name(f".{folder.name}")
+        beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+        archive = beside / "bundle.tar.gz"
         fault = "The program's own part could not be put on the node"
         steps, shell = self._steps, self.shell
         steps.must(shell, ["mkdir", "-p", "--", str(beside)], fault)
@@ -290,6 +296,7 @@ class _Work:
         steps.must(shell, ["rm", "--", str(archive)], fault)
         # Of two desktops that unpack the same, the second finds it there.
         if not steps.run(shell, ["mv", "-T", "--", str(beside), str(folder)]).ok:
+            steps.must(shell, ["rm", "-rf", "--", str(beside)], fault)
             steps.must(shell, ["test", "-d", str(folder)], fault)
 
     def trial(self) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -15,7 +16,14 @@ from backend.records.files import replace_json
 
 _LONGEST_S = 300
 
-if __name__ == "__main__" and not os.fork():
+if __name__ == "__main__":
+    lock = os.open(Path(sys.argv[1]) / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("An agent already writes here.")
+    if os.fork():
+        sys.exit()
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
