@@ -113,13 +113,19 @@ class JobService:
         if config is None:
             return JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
         steps = size.training // config.global_batch_size if size is not None else None
+        command: tuple[str, ...] = ()
+        if not checked.faults:
+            try:
+                command = self._starter.plan(config, "JOB", 1).argv
+            except BackendError as error:
+                checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
         return JobCheck(
             faults=tuple(checked.faults),
             global_batch=config.global_batch_size,
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
             rates=rates(config, steps or 100),
-            command=() if checked.faults else self._starter.plan(config, "JOB", 1).argv,
+            command=command,
             findings=tuple(checked.findings),
         )
 

@@ -62,7 +62,8 @@ class FailureTab(QWidget):
         content.setLayout(
             col(
                 Card(row(col(icon, STRETCH), (words, 1), gap=S3), acts, self._from, gap=S2),
-                (self._trace_card, 1),
+                (self._trace_card, 100),
+                STRETCH,
                 gap=S3,
                 margins=(0, 0, S2, S4),
             )
