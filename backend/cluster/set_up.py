@@ -283,7 +283,8 @@ class _Work:
                 else f"The agent does not start: {started.complaint.rstrip('.')}.",
                 f"See {self.home.agent_log} on the node, mend that, then set the node up again.",
             )
-        return f"The agent of bundle {name} runs and writes to {place.folder}."
+        runs = f"The agent of bundle {name} runs and writes to {place.folder}."
+        return " ".join(filter(None, (runs, agent_commands.kept(started.out))))
 
     def _unpack(self, folder: PurePosixPath) -> None:
         beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")

@@ -154,6 +154,29 @@ class SetUpService:
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
             return dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
 
+    def wake(self, name: str) -> None:
+        """Start the agent of a node that is set up: it was rebooted and nothing else does it.
+
+        Raises:
+            BackendError: The node does not answer, or its agent does not start.
+        """
+        entry = self._entry(name)
+        if entry.installation is None or entry.facts is None:
+            return
+        place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+
+        def start(shell: Shell) -> None:
+            if shell.run(agent_commands.check(place)).ok:
+                return
+            answer = shell.run(self._start_agent(place))
+            if not answer.ok:
+                raise BackendError(
+                    f"The agent of {name} does not start: {answer.complaint}.",
+                    f"Set {name} up again.",
+                )
+
+        self._with_shell(entry, start)
+
     def peers(self) -> tuple[Peer, ...]:
         """Every node that mpirun on another one may go to, for `keys.write_settings`."""
         return tuple(
