@@ -142,6 +142,9 @@ def _node(words: _Words) -> None:
     leaf.add_argument("host", metavar="HOST")
     leaf.add_argument("--port", type=_port, default=22, metavar="P")
     words.leaf("list", "the nodes and what they have")
+    leaf = words.leaf("orphans", "processes that runs left behind on the nodes")
+    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
+    leaf.add_argument("--end", action="store_true", help="end them")
     leaf = words.leaf("check", "whether a node can train, each fault with what mends it")
     leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
 

@@ -589,6 +589,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "list"): nodes.list_nodes,
     ("node", "check"): nodes.check,
     ("node", "forget"): nodes.forget,
+    ("node", "orphans"): nodes.orphans,
     ("node", "provision"): nodes.provision,
     ("node", "remove"): nodes.remove,
     ("node", "unprovision"): nodes.unprovision,

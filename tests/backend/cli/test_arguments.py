@@ -30,6 +30,7 @@ WORDS = {
     ("node", "forget"): ["HOST"],
     ("node", "remove"): ["N"],
     ("node", "check"): [],
+    ("node", "orphans"): [],
     ("node", "provision"): [],
     ("node", "unprovision"): ["N"],
     ("job", "create"): ["FILE"],
