@@ -16,6 +16,7 @@ from app.background import Runner
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.job import parse_placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
 from backend.records.node import NodeReading
@@ -75,6 +76,7 @@ class JobController(QObject):
         detail.start_requested.connect(self.start)
         detail.stop_requested.connect(self.stop)
         detail.resume_requested.connect(self.resume)
+        detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
         detail.start_over_requested.connect(self.start_over)
         detail.clone_requested.connect(self.clone)
         detail.new_from_requested.connect(self._new_from)
@@ -112,6 +114,14 @@ class JobController(QObject):
     @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, checkpoint))
+
+    @Slot(str, object)
+    def resume_elsewhere(self, job_id: str, raw: object) -> None:
+        placement, faults = parse_placement(raw)
+        if faults:
+            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
+            return
+        self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, placement=placement))
 
     def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:
         self._page.detail.show_busy(job_id, sentence)
@@ -180,6 +190,7 @@ class JobController(QObject):
     def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
         """What the nodes offer that are there."""
         self._form.show_nodes(readings)
+        self._page.detail.show_readings(readings)
 
     def open_job_file(self, path: Path) -> None:
         """A job file was chosen or dropped."""
