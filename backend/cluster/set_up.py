@@ -260,7 +260,7 @@ class _Work:
         )
         lives = agent_commands.check(place)
         if self._steps.run(self.shell, lives).ok:
-            return f"The agent of bundle {name} {THERE_ALREADY}."
+            return f"Runs; it {THERE_ALREADY}."
         remedy = "Its output says why; mend that, then set the node up again."
         self._steps.must(
             self.shell, agent_commands.stop(place), "The older agent does not end", remedy
@@ -283,8 +283,7 @@ class _Work:
                 else f"The agent does not start: {started.complaint.rstrip('.')}.",
                 f"See {self.home.agent_log} on the node, mend that, then set the node up again.",
             )
-        runs = f"The agent of bundle {name} runs and writes to {place.folder}."
-        return " ".join(filter(None, (runs, agent_commands.kept(started.out))))
+        return f"Runs. {agent_commands.kept(started.out) or f'It writes to {place.folder}.'}"
 
     def _unpack(self, folder: PurePosixPath) -> None:
         beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")

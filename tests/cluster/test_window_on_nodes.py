@@ -120,7 +120,7 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     qtbot.waitUntil(lambda: _presence(program) is Presence.ONLINE, timeout=30_000)
     picture("nodes-light")
     view = _train(program, tmp_path)
-    qtbot.waitUntil(lambda: not _state(program, view).is_live, timeout=TRAINED_MS)
+    qtbot.waitUntil(lambda: _state(program, view).is_over, timeout=TRAINED_MS)
     assert _state(program, view) is JobState.FINISHED
 
 
