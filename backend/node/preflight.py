@@ -13,6 +13,7 @@ other nodes and, on the head node, logs in there as mpirun will.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 BLOCK_BYTES = 256 * 1024
+_WINDOW_BYTES = 8 * BLOCK_BYTES
+"""Sent before the first acknowledgement is waited for: a long way is not a narrow one."""
 _TOKEN_BYTES = 32
 _LISTEN_S = 40.0
 _IDLE_S = 5.0
@@ -168,21 +171,27 @@ def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit
             there.sendall(token)
             _acknowledged(there, began + limit_s)
             started = time.monotonic()
+            sent = 0
             while facts["bytes"] < size:
-                there.settimeout(max(0.01, began + limit_s - time.monotonic()))
-                there.sendall(bytes(BLOCK_BYTES))
-                _acknowledged(there, began + limit_s)
-                facts["bytes"] += BLOCK_BYTES
+                if sent < min(size, facts["bytes"] + _WINDOW_BYTES):
+                    there.settimeout(max(0.01, began + limit_s - time.monotonic()))
+                    there.sendall(bytes(BLOCK_BYTES))
+                    sent += BLOCK_BYTES
+                    continue
+                facts["bytes"] += BLOCK_BYTES * _acknowledged(there, began + limit_s)
                 facts["seconds"] = time.monotonic() - started
     except OSError as error:
         facts["why"] = error.strerror or str(error)
     tell(kind="route", node=node, facts=facts)
 
 
-def _acknowledged(there: socket.socket, end: float) -> None:
+def _acknowledged(there: socket.socket, end: float) -> int:
+    """How many acknowledgements came, one at least."""
     there.settimeout(max(0.01, end - time.monotonic()))
-    if not there.recv(1):
-        raise ConnectionResetError(104, "Connection reset by peer")
+    count = len(there.recv(64))
+    if not count:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    return count
 
 
 def _log_in(node: str, address: str, ssh_config: str, limit_s: float) -> None:

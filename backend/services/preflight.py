@@ -21,7 +21,7 @@ from backend.records.cluster import NodeEntry, NodeFacts, NodeInstallation, SetU
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import DataRoot
 from backend.records.preflight import Fix, Preflight, PreflightFinding
-from backend.services import preflight_words
+from backend.services import preflight_node_words, preflight_words
 from backend.services.cluster import ClusterService
 from backend.services.preflight_flight import Flight, Ground, OnFinding
 from backend.services.set_up import SetUpOptions, SetUpService
@@ -136,7 +136,7 @@ class PreflightService:
     def _end_orphans(self, node: str) -> None:
         """Those only whose run is known in this data root, and known to be over."""
         if node == THIS_COMPUTER:
-            old = [one for one in orphans.find(self._root) if preflight_words.is_over(one.why)]
+            old = [one for one in orphans.find(self._root) if preflight_node_words.is_over(one.why)]
             left: object = orphans.end(
                 self._root, [(one.process.pid, one.process.start_ticks) for one in old]
             )
@@ -158,7 +158,7 @@ class PreflightService:
             wanted = [
                 f"{one['process']['pid']}:{one['process']['start_ticks']}"
                 for one in found
-                if preflight_words.is_over(one["why"])
+                if preflight_node_words.is_over(one["why"])
             ]
             return _answer(shell, node, [*argv, "--end", *wanted])["left"] if wanted else []
         finally:

@@ -34,7 +34,7 @@ from backend.records.files import replace_bytes
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import DataRoot, NodeHome
 from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
-from backend.services import preflight_node, preflight_words
+from backend.services import preflight_node, preflight_node_words, preflight_words
 from backend.services.cluster import ClusterService
 from backend.services.job_check import PROCESSES_PER_CORE
 from backend.services.preflight_node import NoPython
@@ -62,6 +62,7 @@ class _Part:
     listening: threading.Event = field(default_factory=threading.Event)
     """Set as soon as the node listens, or certainly will not."""
     port: int = 0
+    told: Told = field(default_factory=Told)
     met: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -105,7 +106,7 @@ class Flight:
                 for finding in (*fault, *self._known_before()):
                     take(finding)
                 self._ask_all(take, cancelled, sees_root=not fault)
-                for finding in self._routes():
+                for finding in (*self._versions(), *self._routes()):
                     take(finding)
         finally:
             self._over.set()
@@ -322,7 +323,8 @@ class Flight:
         }
 
     def _tell(self, part: _Part, told: Told, sees_root: bool) -> None:
-        found = list(preflight_words.of_node(part.site, told))
+        part.told = told
+        found = list(preflight_node_words.of_node(part.site, told))
         if not sees_root:
             # The one fault is the desktop's own.
             found = [one for one in found if one.check != preflight_words.DATA_ROOT]
@@ -378,6 +380,10 @@ class Flight:
         if before is not None and _texts(shell, home) != before:
             self._news.put(preflight_words.settings_renewed(entry.name))
         return True
+
+    def _versions(self) -> Iterator[PreflightFinding]:
+        told = {name: part.told.of("imports") for name, part in self._parts.items()}
+        return preflight_words.versions_apart(told)
 
     def _routes(self) -> Iterator[PreflightFinding]:
         meetings: list[Meeting] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend.records.preflight import Fix, PreflightFinding
 from backend.records.values import printable
@@ -53,9 +53,14 @@ def route_findings(
             blamed,
             is_warning=True,
         )
-    for one in log_ins:
-        if one.facts["code"] and (one.source, one.target) not in lost:
-            yield _no_log_in(one)
+    refused = [one for one in log_ins if one.facts["code"]]
+    refused = [one for one in refused if (one.source, one.target) not in lost]
+    reasons = {_reason(one) for one in refused}
+    if len(refused) == len(log_ins) > 1 and len(reasons) == 1:
+        # All others at once and in the same way: it is the one who asks.
+        yield _no_log_in_anywhere(refused[0])
+    else:
+        yield from map(_no_log_in, refused)
 
 
 def _rate(one: Meeting) -> float:
@@ -91,7 +96,7 @@ def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFind
     why = printable(str(some[0].facts["why"]), 120)
     if len(blamed) == 1:
         sources = sorted({one.source for one in some if one.source != blamed[0]})
-        who = f"{' and '.join(sources) or 'other nodes'} and {blamed[0]}"
+        who = f"{blamed[0]} and {' or '.join(sources) or 'other nodes'}"
     else:
         who = " and ".join(blamed)
     if is_open:
@@ -135,6 +140,30 @@ _SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
 }
 
 
+def _reason(one: Meeting) -> str:
+    """What ssh said, without the name of whom it was said."""
+    return str(one.facts["why"]).rpartition(": ")[2]
+
+
+def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
+    found = _no_log_in(one)
+    if found.nodes == (one.source,):
+        return found
+    return replace(
+        found,
+        sentence=f"{one.source} cannot log in to any other node of the job by SSH, as mpirun must: "
+        f"{_said(one)}.",
+        nodes=(one.source,),
+    )
+
+
+def _said(one: Meeting) -> str:
+    return (
+        printable(str(one.facts["why"]).rstrip("."), 160)
+        or f"ssh ended with code {one.facts['code']}"
+    )
+
+
 def _no_log_in(one: Meeting) -> PreflightFinding:
     why = str(one.facts["why"])
     names = {"source": one.source, "target": one.target}
@@ -157,11 +186,10 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
             (one.source,),
             Fix.LEAVE_OUT,
         )
-    said = printable(why, 160) or f"ssh ended with code {one.facts['code']}"
     return PreflightFinding(
         BETWEEN,
         False,
-        f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {said}.",
+        f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
         "Let the cluster's key in again; if that fails too, log in there by hand and look.",
         (one.target,),
         Fix.INSTALL_CLUSTER_KEY,
