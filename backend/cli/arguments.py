@@ -179,6 +179,12 @@ def _job(words: _Words) -> None:
     ):
         _job_id(words.leaf(name, does))
     words.leaf("list", "every job")
+    leaf = words.leaf("preflight", "all that would keep a job from starting, with what mends it")
+    _job_id(leaf)
+    leaf.add_argument(
+        "--canary", action="store_true", help="then train one batch on its nodes, to be sure"
+    )
+    leaf.add_argument("--fix", action="store_true", help="mend what can be mended, and look again")
     leaf = words.leaf("log", "what a rank printed, or mpirun")
     _job_id(leaf)
     leaf.add_argument(

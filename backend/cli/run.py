@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import nodes
+from backend.cli import nodes, preflight
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -595,6 +595,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "unprovision"): nodes.unprovision,
     ("job", "create"): _create,
     ("job", "start"): _start,
+    ("job", "preflight"): preflight.preflight,
     ("job", "stop"): _stop,
     ("job", "resume"): _resume,
     ("job", "wait"): _wait,

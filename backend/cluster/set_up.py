@@ -7,7 +7,6 @@ upgrade replaces is made beside the old, never over it: runs keep what they were
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -208,14 +207,8 @@ class _Work:
         """How mpirun goes from this node to the next."""
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
-            if not self._entry.ranks_address:
-                raise BackendError(
-                    f"{self._entry.name} has no address for the ranks, so nobody can say from "
-                    "where the cluster's key shall be let in.",
-                    "Choose one of the node's addresses in its settings.",
-                )
-            subnet = ipaddress.ip_interface(self._entry.ranks_address).network
-            keys.install_key(self.shell, self.home, self._plan.key, str(subnet))
+            subnet = keys.subnet_of(self._entry)
+            keys.install_key(self.shell, self.home, self._plan.key, subnet)
             told = f"the cluster's key is let in from {subnet}"
         self._ssh_config = keys.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key

@@ -192,15 +192,12 @@ def _room(state: NodeState) -> NodeRoom:
     entry, reading = state.entry, state.reading
     assert entry is not None, "a far node was added"
     assert reading is not None, "asked for by the caller"
-    addresses = [entry.ranks_address] if entry.ranks_address else []
-    if entry.facts is not None:
-        addresses += [one.address for one in entry.facts.interfaces]
     return NodeRoom(
         node=entry.name,
         host=entry.ranks_address.partition("/")[0] or entry.address.host,
         cores=reading.cpu.cores,
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
-        addresses=tuple(dict.fromkeys(addresses)),
+        addresses=entry.addresses,
         site=_site(entry),
     )
 

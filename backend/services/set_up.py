@@ -191,6 +191,35 @@ class SetUpService:
             if one.ranks_address and (key := self._host_key(one))
         )
 
+    def let_in_again(self) -> None:
+        """Put the cluster's key on every node that is set up, and list it there; settings as well.
+
+        Raises:
+            BackendError: A node could not be reached or written; all others were.
+        """
+        entries = [one for one in node_files.entries(self._root) if one.installation is not None]
+        key = self._key(entries)
+
+        def one_node(entry: NodeEntry) -> BackendError | None:
+            try:
+                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key))
+            except BackendError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(entries)))) as pool:
+            faults = [fault for fault in pool.map(one_node, entries) if fault is not None]
+        if faults:
+            raise faults[0]
+
+    def _let_in(self, shell: Shell, entry: NodeEntry, key: ClusterKey) -> None:
+        assert entry.facts is not None, "a node that is set up was looked at"
+        assert entry.installation is not None, "asked for by the caller"
+        home = NodeHome(PurePosixPath(entry.facts.home))
+        if not entry.installation.own_key:
+            keys.install_key(shell, home, key, keys.subnet_of(entry))
+        keys.write_settings(shell, home, self.peers(), entry.installation.own_key)
+
     def environments(self, name: str) -> Mapping[str, int]:
         """The environments on a node, with their size in bytes."""
         entry = self._entry(name)

@@ -19,6 +19,7 @@ from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
+from backend.services.preflight import PreflightService
 from backend.services.set_up import SetUpService, default_places
 
 
@@ -31,6 +32,7 @@ class Services:
     nodes: NodeService
     cluster: ClusterService
     set_up: SetUpService
+    preflight: PreflightService
     data_root: DataRoot
     catalogue: Catalogue
 
@@ -81,7 +83,8 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place)
     jobs = JobService(root, library, nodes, opened, cache)
     library.see_job = jobs.show
-    services = Services(library, jobs, nodes, cluster, set_up, root, opened)
+    preflight = PreflightService(root, cluster, set_up)
+    services = Services(library, jobs, nodes, cluster, set_up, preflight, root, opened)
     if opened.is_new:
         library.rescan()
     return services

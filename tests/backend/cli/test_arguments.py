@@ -37,7 +37,7 @@ WORDS = {
     **{
         ("job", action): ["ID"]
         for action in (
-            *("start", "stop", "resume", "wait", "show", "history", "log"),
+            *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove"),
         )
     },
