@@ -87,10 +87,13 @@ def open_services(
         cache = place.with_name(f"{place.name}.cache")
         mirror = place.with_name(f"{place.name}.mirror")
         profile = place.with_name(f"{place.name}.cluster")
-    root = DataRoot(mirror if isinstance(data_root, FarRoot) else data_root)
-    cluster = ClusterService(root, profile)
     if isinstance(data_root, FarRoot):
+        root = DataRoot(mirror, data_root.label)
+        cluster = ClusterService(root, profile)
         cluster.share = _reached(root, data_root, cluster, accept, passphrase)
+    else:
+        root = DataRoot(data_root)
+        cluster = ClusterService(root, profile)
     share = cluster.share
     opened = open_catalogue(place)
     library = LibraryService(root, opened, cache / "looks", share=share)
