@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from backend.cli.run import run
+from backend.records.far_root import FarRoot
 
 
-def open_window(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
+def open_window(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
     """Open the window, with the example's job started in it where ``demo_workers`` is given."""
     # Late: the command line must not wait for Qt.
     from app.bootstrap import main

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
-from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QSystemTrayIcon
+from PySide6.QtWidgets import (
+    QApplication,
+    QInputDialog,
+    QLineEdit,
+    QMenu,
+    QMessageBox,
+    QSystemTrayIcon,
+)
 
 from app.background import Background
 from app.excepthook import ExceptHook, log_to
@@ -25,6 +32,7 @@ from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
+from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import NodeState, Presence
@@ -35,6 +43,7 @@ from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
     from app.pages import Pages
+    from backend.records.cluster import HostKey
     from backend.services.workplace import Services
     from widgets.cluster.nodes_page import NodesPage
     from widgets.jobs.job_form import JobForm
@@ -48,7 +57,7 @@ _SAVE_AFTER_MS = 1000
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
-def main(data_root: Path, catalogue: Path | None, demo_workers: int | None) -> int:
+def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
     """Open the window and stay until it is closed; returns the exit code.
 
     Raises:
@@ -87,7 +96,11 @@ class Program(QObject):
     _first_place = "jobs"
 
     def __init__(
-        self, app: QApplication, data_root: Path, catalogue: Path | None, demo_workers: int | None
+        self,
+        app: QApplication,
+        data_root: Path | FarRoot,
+        catalogue: Path | None,
+        demo_workers: int | None,
     ) -> None:
         super().__init__()
         self._data_root = data_root
@@ -102,6 +115,9 @@ class Program(QObject):
         self._save_soon.setInterval(_SAVE_AFTER_MS)
         self._save_soon.timeout.connect(self._save_settings)
         self._sets_aside = False
+        self._unknown_key: HostKey | None = None
+        self._locked_key = ""
+        self._passphrase = ""
         self.is_built = False
 
         self.window = MainWindow()
@@ -206,7 +222,9 @@ class Program(QObject):
 
     @Slot()
     def _open_root(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._data_root)))
+        root = self._data_root
+        address = root.url(root.path) if isinstance(root, FarRoot) else root.absolute().as_uri()
+        QDesktopServices.openUrl(QUrl(address))
 
     @Slot(str)
     def _open_job(self, job_id: str) -> None:
@@ -229,17 +247,39 @@ class Program(QObject):
         from app import job_controller, library_controller  # noqa: F401
         from backend.services.workplace import open_services
 
-        return open_services(self._data_root, self._catalogue)
+        accepted, self._unknown_key = self._unknown_key, None
+        passphrase, self._passphrase = self._passphrase, ""
+        return open_services(
+            self._data_root,
+            self._catalogue,
+            accept=lambda key: key == accepted,
+            passphrase=(lambda _identity: passphrase) if passphrase else None,
+        )
 
     def _refused(self, error: BackendError) -> None:
         """The data root or the catalogue cannot be used: one sentence, and the way out."""
         self._sets_aside = bool(getattr(error, "is_damaged", False))
+        self._unknown_key = getattr(error, "key", None) if _is_question(error) else None
+        self._locked_key = str(getattr(error, "identity", ""))
         button = "Set it aside and build a new one" if self._sets_aside else "Try again"
+        if self._unknown_key is not None:
+            button = "It is the same: accept the key"
+        elif self._locked_key:
+            button = "Enter the passphrase"
         self._pages.refusal.say("warning-octagon", str(error), error.remedy, button=button)
         self.window.go("refusal")
 
     @Slot()
     def _open_again(self) -> None:
+        if self._locked_key:
+            self._passphrase, typed = QInputDialog.getText(
+                self.window,
+                "Passphrase",
+                literal(f"Passphrase of {self._locked_key}"),
+                QLineEdit.EchoMode.Password,
+            )
+            if not typed:
+                return
         if self._sets_aside:
             self._background.run("open", self._set_aside, self._furnish, self._refused)
         else:
@@ -421,8 +461,17 @@ def _choice(name: str) -> ThemeChoice:
         return ThemeChoice.SYSTEM
 
 
-def _short(path: Path) -> str:
-    """A path as its owner thinks of it: ``~/ringmaster``."""
+def _is_question(error: BackendError) -> bool:
+    """Whether a person may accept the key that an error is about; a changed one is no question."""
+    from backend.cluster.shell import HostKeyUnknown
+
+    return isinstance(error, HostKeyUnknown)
+
+
+def _short(path: Path | FarRoot) -> str:
+    """A path as its owner thinks of it: ``~/ringmaster``, ``gpu1:/lab/ring``."""
+    if isinstance(path, FarRoot):
+        return path.label
     try:
         return f"~/{path.expanduser().absolute().relative_to(Path.home())}"
     except ValueError:

@@ -398,7 +398,7 @@ class JobController(QObject):
     @Slot(str)
     def _open_folder(self, job_id: str) -> None:
         folder = self._services.data_root.job(job_id).path
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+        QDesktopServices.openUrl(QUrl(self._services.share.url(folder)))
 
 
 def is_job_file(path: Path) -> bool:

@@ -11,12 +11,24 @@ import argparse
 from pathlib import Path
 
 from backend.records.checkpoint import EXPORT_FORMATS
+from backend.records.far_root import SCHEME, FarRoot
 
 
 def make_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("for every command")
-    group.add_argument("--data-root", type=Path, metavar="DIR", help="folder that every node sees")
+    group.add_argument(
+        "--data-root",
+        type=_data_root,
+        metavar="DIR",
+        help="folder that every node sees, or ssh://[USER@]HOST[:PORT]/PATH to reach it by SFTP",
+    )
+    group.add_argument(
+        "--accept-key",
+        action="append",
+        metavar="FINGERPRINT",
+        help="SHA256:… of a host key that is the right one; may be repeated",
+    )
     group.add_argument(
         "--catalogue", type=Path, metavar="FILE", help="the index of it, on this computer's disk"
     )
@@ -117,13 +129,6 @@ def _node(words: _Words) -> None:
     leaf.add_argument(
         "--node-data-root", default="", metavar="PATH", help="the same path as here if unsaid"
     )
-    leaf.add_argument(
-        "--accept-key",
-        action="append",
-        default=[],
-        metavar="FINGERPRINT",
-        help="SHA256:… of the host key that is the right one; may be repeated",
-    )
     leaf = words.leaf("provision", "set nodes up: Python, Open MPI, Horovod, agent, a trial")
     leaf.add_argument("names", nargs="*", metavar="NAME", help="all if unsaid")
     leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")
@@ -207,6 +212,15 @@ def _job(words: _Words) -> None:
 
 def _job_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a job's id, the beginning of it, or its name")
+
+
+def _data_root(text: str) -> Path | FarRoot:
+    if not text.startswith(SCHEME):
+        return Path(text)
+    try:
+        return FarRoot.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _count(text: str) -> int:

@@ -32,17 +32,12 @@ from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, Step
 
 if TYPE_CHECKING:
     from backend.records.node import Finding, NodeReading
-    from backend.services.cluster import AskPassphrase
+    from backend.services.cluster import Accept
     from backend.services.workplace import Services
 
 
 def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    has_person = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-
-    def accept(key: HostKey) -> bool:
-        return key.fingerprint in arguments.accept_key or (has_person and _accepts(key))
-
-    ask: AskPassphrase | None = _passphrase if has_person else None
+    asks = has_person(as_json)
     entry = services.cluster.add(
         arguments.name,
         NodeAddress(
@@ -52,8 +47,8 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
             identity=arguments.identity,
             jump=arguments.jump,
         ),
-        accept=accept,
-        passphrase=ask,
+        accept=acceptance(arguments, asks),
+        passphrase=passphrase if asks else None,
         node_data_root=arguments.node_data_root,
     )
     if as_json:
@@ -62,10 +57,25 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
         _print_entry(entry)
         if not entry.data_root:
             print_note(
-                f"{entry.name} does not see the data root {services.data_root.path}. Mount it at "
+                f"{entry.name} does not see the data root {_root(services)}. Mount it at "
                 "the same path there, or add the node again with --node-data-root PATH."
             )
     return OK
+
+
+def _root(services: Services) -> str:
+    return services.share.shown(services.data_root.path)
+
+
+def has_person(as_json: bool) -> bool:
+    """Whether somebody sits there who can be asked."""
+    return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def acceptance(arguments: argparse.Namespace, asks: bool) -> Accept:
+    """A yes to the keys of ``--accept-key``, and to those that a person accepts."""
+    given: Sequence[str] = getattr(arguments, "accept_key", ())
+    return lambda key: key.fingerprint in given or (asks and _accepts(key))
 
 
 def _accepts(key: HostKey) -> bool:
@@ -77,7 +87,7 @@ def _accepts(key: HostKey) -> bool:
     return sys.stdin.readline().strip().lower() == "yes"
 
 
-def _passphrase(identity: str) -> str:
+def passphrase(identity: str) -> str:
     try:
         return getpass.getpass(f"Passphrase of {identity}: ")
     except EOFError:
@@ -187,7 +197,7 @@ def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     if as_json:
         print_json(entry)
     else:
-        print_line(f"Moved node {entry.name} to {services.data_root.trash}.")
+        print_line(f"Moved node {entry.name} to {services.share.shown(services.data_root.trash)}.")
     return OK
 
 

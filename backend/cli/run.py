@@ -36,6 +36,7 @@ from backend.records.job import parse_placement
 from backend.records.state import JobState
 
 if TYPE_CHECKING:
+    from backend.records.far_root import FarRoot
     from backend.records.job import Placement
     from backend.records.job_view import JobView
     from backend.records.library import Kind, LibraryItem
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _LOG_PIECE = 256 * 1024
 
 
-Window = Callable[[Path, Path | None, int | None], int]
+Window = Callable[["Path | FarRoot", Path | None, int | None], int]
 """Opens the window on a data root and catalogue; a number starts the example with it."""
 
 
@@ -86,7 +87,7 @@ def _tell(error: BackendError, as_json: bool) -> None:
         print_note(" ".join(filter(None, (error.sentence, error.remedy))))
 
 
-def _places(arguments: argparse.Namespace) -> tuple[Path, Path | None]:
+def _places(arguments: argparse.Namespace) -> tuple[Path | FarRoot, Path | None]:
     from backend.services.workplace import default_data_root
 
     data_root = getattr(arguments, "data_root", None) or default_data_root()
@@ -96,7 +97,12 @@ def _places(arguments: argparse.Namespace) -> tuple[Path, Path | None]:
 def _command(arguments: argparse.Namespace, as_json: bool) -> int:
     from backend.services.workplace import open_services
 
-    services = open_services(*_places(arguments))
+    has_person = nodes.has_person(as_json)
+    services = open_services(
+        *_places(arguments),
+        accept=nodes.acceptance(arguments, has_person),
+        passphrase=nodes.passphrase if has_person else None,
+    )
     try:
         action = getattr(arguments, "action", "")
         return _COMMANDS[arguments.command, action](services, arguments, as_json)
@@ -190,8 +196,12 @@ def _library_remove(services: Services, arguments: argparse.Namespace, as_json: 
     if as_json:
         print_json(item)
     else:
-        print_line(f"Moved {item.kind.value} {item.reference} to {services.data_root.trash}.")
+        print_line(f"Moved {item.kind.value} {item.reference} to {_trash(services)}.")
     return OK
+
+
+def _trash(services: Services) -> str:
+    return services.share.shown(services.data_root.trash)
 
 
 def _preview(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -384,7 +394,7 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
             ("Created", f"{_moment(view.created)}{' by ' + view.user if view.user else ''}"),
             ("Started", _moment(view.started)),
             ("Ended", _moment(view.ended)),
-            ("Folder", str(services.data_root.job(view.id).path)),
+            ("Folder", services.share.shown(services.data_root.job(view.id).path)),
             ("Traceback", view.error.traceback if view.error else ""),
         ]
     )
@@ -531,7 +541,7 @@ def _job_remove(services: Services, arguments: argparse.Namespace, as_json: bool
     if as_json:
         print_json(view)
     else:
-        print_line(f"Moved {view.id} to {services.data_root.trash}.")
+        print_line(f"Moved {view.id} to {_trash(services)}.")
     return OK
 
 

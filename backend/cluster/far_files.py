@@ -1,4 +1,4 @@
-"""Files of a node, over SFTP.
+"""Files of a node or of the data root, over SFTP.
 
 OpenSSH's SFTP server says "Failure" for a full disk, a quota and much else, so a write that failed
 asks ``df`` before it speaks. paramiko ignores what closing a file said; each written file is
@@ -7,6 +7,7 @@ therefore measured before it gets its name.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posixpath
@@ -52,13 +53,13 @@ class FarFiles:
     def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
         with self._reading(path), self._client.open(path, "rb") as file:
             # Files of /proc have no size and are not empty.
-            size = file.stat().st_size or offset + limit_bytes
-            end = min(size, offset + limit_bytes)
+            size = file.stat().st_size
+            end = min(size or offset, offset + limit_bytes)
             pieces = [
                 (start, min(_PIECE_BYTES, end - start))
                 for start in range(offset, end, _PIECE_BYTES)
             ]
-            if file.stat().st_size:
+            if size:
                 return b"".join(file.readv(pieces))
             file.seek(offset)
             return bytes(file.read(limit_bytes))
@@ -73,13 +74,69 @@ class FarFiles:
                     "Rename it there.",
                 ) from error
         return tuple(
-            RemoteFile(
-                posixpath.join(path, one.filename),
-                one.st_size or 0,
-                stat.S_ISDIR(one.st_mode or 0),
-            )
+            _remote_file(posixpath.join(path, one.filename), one)
             for one in sorted(found, key=lambda one: str(one.filename))
         )
+
+    def entries(self, path: str) -> tuple[RemoteFile, ...]:
+        """As `listing`, with what links lead to. Only names that can be names here, too."""
+        found = []
+        for one in self.listing(path):
+            if "\\" in one.name or one.name in (".", "..") or one.path != f"{path}/{one.name}":
+                continue
+            if one.is_folder or one.is_plain:
+                found.append(one)
+                continue
+            with suppress(FileNotFoundError):
+                found.append(self.status(one.path))
+        return tuple(found)
+
+    def status(self, path: str) -> RemoteFile:
+        """Of what a link leads to; FileNotFoundError when there is nothing."""
+        with self._reading(path):
+            return _remote_file(path, self._client.stat(path))
+
+    def make_folder(self, path: str, mode: int | None = None) -> None:
+        """As `backend.datastore.shared_folders.make_folder` makes one; see there.
+
+        Raises:
+            FileExistsError: It is there. Of two who make it at one time one gets this.
+            FileNotFoundError: The folder above is not there.
+        """
+        above = self._client.stat(posixpath.dirname(path))
+        with self._changing(path):
+            self._client.mkdir(path)
+        # A share that knows no modes or owners decides by itself who may write.
+        with suppress(OSError):
+            self._client.chmod(path, stat.S_IMODE(above.st_mode) if mode is None else mode)
+            if mode is None and above.st_uid and self._client.stat(path).st_uid == 0:
+                self._client.chown(path, above.st_uid, above.st_gid)
+
+    def create(self, path: str, content: bytes) -> None:
+        """A file that was not there; FileExistsError when it is."""
+        with self._changing(path), self._client.open(path, "wx") as far:
+            far.write(content)
+
+    def rename(self, old: str, new: str) -> None:
+        """FileExistsError when ``new`` is there, FileNotFoundError when ``old`` is not."""
+        self._client.stat(old)
+        with self._changing(new):
+            self._client.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """One file; none is no error."""
+        with suppress(FileNotFoundError), self._changing(path):
+            self._client.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """A folder and what is in it; links are removed, not followed. None is no error."""
+        with suppress(FileNotFoundError):
+            for one in self.listing(path):
+                if one.is_folder:
+                    self.remove_tree(one.path)
+                else:
+                    self.remove(one.path)
+            self._client.rmdir(path)
 
     def fetch(self, path: str, target: Path, on_bytes: OnBytes | None) -> None:
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -114,6 +171,23 @@ class FarFiles:
             if arrived != size:
                 raise OSError(f"{arrived} of {size} bytes arrived")
             self._client.posix_rename(fresh, path)
+
+    @contextmanager
+    def _changing(self, path: str) -> Iterator[None]:
+        """SFTP says "Failure" for what is there already as for all else: look what it was."""
+        try:
+            yield
+        except (FileNotFoundError, TimeoutError, ConnectionError):
+            raise
+        except PermissionError as error:
+            raise self._write_fault(error, path, posixpath.dirname(path), 0) from error
+        except OSError as error:
+            try:
+                self._client.lstat(path)
+            except FileNotFoundError:
+                fault = self._write_fault(error, path, posixpath.dirname(path), 0)
+                raise fault from error
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
 
     def _copy(
         self,
@@ -189,6 +263,17 @@ class FarFiles:
             f"Check there that the disk of {folder} is sound, that it may be written, and that "
             "no quota is used up.",
         )
+
+
+def _remote_file(path: str, found: Any) -> RemoteFile:
+    mode = found.st_mode or 0
+    return RemoteFile(
+        path,
+        found.st_size or 0,
+        stat.S_ISDIR(mode),
+        stat.S_ISREG(mode),
+        int(found.st_mtime or 0),
+    )
 
 
 class _CutShort(OSError):

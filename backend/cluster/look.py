@@ -6,7 +6,7 @@ import ipaddress
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ _CLOCK_LIMIT_S = 15.0
 _CLOCK_LOOKS = 3
 _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
+Leave = Callable[[Path, bytes], None]
 _KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
 """By the words of the annotations."""
 # Bridges that containers and virtual machines make: the same address on every node, no way out.
@@ -40,17 +41,25 @@ class Look:
     ranks_address: str
 
 
-def look_at(shell: Shell, node: str, data_root: Path, node_data_root: str = "") -> Look:
+def look_at(
+    shell: Shell,
+    node: str,
+    data_root: Path,
+    node_data_root: str = "",
+    leave: Leave = replace_bytes,
+    take_away: Callable[[Path], None] = Path.unlink,
+) -> Look:
     """Look at ``node``; ``node_data_root`` is where it sees the data root, if not at the same path.
 
-    The data root is found there only if the node reads what this computer has just written to it.
+    The data root is found there only if the node reads what this computer has just written to it;
+    ``leave`` and ``take_away`` write and remove a file below ``data_root``.
 
     Raises:
         BackendError: It has no Python, an old one, or a home that cannot be written.
         Unreachable: The connection broke off.
     """
     offset_s = _clock_offset_s(shell, node)
-    with _proof(data_root) as (name, content):
+    with _proof(data_root, leave, take_away) as (name, content):
         argv = ["python3", "-I", "-", node_data_root or str(data_root), name, content]
         answer = shell.run(argv, input=_SOURCE.read_bytes(), limit_s=_LOOK_LIMIT_S)
     if not answer.ok:
@@ -133,12 +142,14 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
 
 
 @contextmanager
-def _proof(data_root: Path) -> Iterator[tuple[str, str]]:
+def _proof(
+    data_root: Path, leave: Leave, take_away: Callable[[Path], None]
+) -> Iterator[tuple[str, str]]:
     """A file in the data root, for a moment, that only who sees this very folder can read."""
     name, content = f".ringmaster-look-{secrets.token_hex(8)}", secrets.token_hex(16)
     path = data_root / name
     try:
-        replace_bytes(path, content.encode())
+        leave(path, content.encode())
     except OSError as error:
         raise BackendError(
             f"The data root {data_root} cannot be written: {error.strerror}.",
@@ -147,8 +158,8 @@ def _proof(data_root: Path) -> Iterator[tuple[str, str]]:
     try:
         yield name, content
     finally:
-        with suppress(OSError):
-            path.unlink()
+        with suppress(OSError, BackendError):
+            take_away(path)
 
 
 def _check_python(node: str, facts: NodeFacts) -> None:

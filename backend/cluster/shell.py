@@ -7,12 +7,16 @@ ever, and nothing reads from the desktop's terminal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backend.errors import BackendError
 from backend.records.cluster import HostKey
+
+if TYPE_CHECKING:
+    from backend.cluster.far_files import FarFiles
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class RemoteFile:
     path: str
     bytes: int
     is_folder: bool
+    is_plain: bool = True
+    """Neither a folder nor a pipe or a device, which may never end."""
+    mtime_s: int = 0
+    """By the clock of the disk; SFTP counts whole seconds."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 class Shell(Protocol):
@@ -78,6 +90,9 @@ class Shell(Protocol):
         self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
         """Copy a file from there, whole or not at all."""
+
+    def files(self) -> AbstractContextManager[FarFiles]:
+        """Everything else that can be done with files there, many steps in one go."""
 
     def close(self) -> None: ...
 

@@ -42,7 +42,6 @@ from backend.records.cluster import NodeAddress
 CONNECT_LIMIT_S = 10.0
 _CHANNEL_LIMIT_S = 15.0
 _FILES_LIMIT_S = 30.0
-"""Without one byte, for transfers."""
 _CLOSE_LIMIT_S = 2.0
 _KEEPALIVE_S = 15
 _GRACE_S = 2.0
@@ -58,11 +57,13 @@ def connect(
     passphrase: str = "",
     limit_s: float = CONNECT_LIMIT_S,
     ssh_config: Path | None = None,
+    silence_s: float = _FILES_LIMIT_S,
 ) -> Shell:
     """Open a connection; every jump host on the way is verified like the node itself.
 
     ``passphrase`` opens locked keys and is kept nowhere. ``ssh_config`` is read instead of the
-    user's and the system's own. ``limit_s`` holds for each stage: TCP, banner, login.
+    user's and the system's own. ``limit_s`` holds for each stage: TCP, banner, login;
+    ``silence_s`` is how long a transfer may go without one byte.
 
     Raises:
         HostKeyUnknown, HostKeyChanged: The sshd cannot be trusted so far; no login was tried.
@@ -79,7 +80,7 @@ def connect(
     except BaseException:
         _close(opened)
         raise
-    return SshShell(opened, hop.who)
+    return SshShell(opened, hop.who, silence_s)
 
 
 def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
@@ -95,8 +96,9 @@ def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str,
 class SshShell:
     """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
 
-    def __init__(self, connections: Sequence[Any], who: str) -> None:
+    def __init__(self, connections: Sequence[Any], who: str, silence_s: float) -> None:
         self._connections = connections
+        self._silence_s = silence_s
         self._transport = connections[-1].transport
         self._who = who
         self._sftp: Any = None
@@ -157,6 +159,12 @@ class SshShell:
         with self._connected():
             self._files().fetch(path, target, on_bytes)
 
+    @contextmanager
+    def files(self) -> Iterator[FarFiles]:
+        """See `Shell`; FileNotFoundError and FileExistsError come through."""
+        with self._connected():
+            yield self._files()
+
     def close(self) -> None:
         _close(self._connections)
 
@@ -167,7 +175,7 @@ class SshShell:
 
     def _open_sftp(self) -> Any:
         channel = self._transport.open_session(timeout=_CHANNEL_LIMIT_S)
-        channel.settimeout(_FILES_LIMIT_S)
+        channel.settimeout(self._silence_s)
         try:
             channel.invoke_subsystem("sftp")
             return paramiko.SFTPClient(channel)
@@ -178,7 +186,11 @@ class SshShell:
             raise Refused(*ssh_faults.no_sftp(self._who)) from error
 
     def _free_bytes(self, folder: str) -> int | None:
-        answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
+        try:
+            answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
+        except Refused:
+            # The account may move files and run nothing.
+            return None
         try:
             return int(answer.out.splitlines()[-1].split()[3]) * 1024
         except (IndexError, ValueError):
@@ -196,11 +208,11 @@ class SshShell:
             watchdog.start()
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
             raise
         except TimeoutError as error:
             raise Unreachable(
-                f"{self._who} has not answered for {seconds(_FILES_LIMIT_S)}.",
+                f"{self._who} has not answered for {seconds(self._silence_s)}.",
                 "Look whether it is busy or its disk hangs, then connect again.",
             ) from error
         except (EOFError, OSError, SSHException) as error:

@@ -6,28 +6,31 @@ The file itself is never loaded here; that needs torch and belongs to the nodes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
 from backend.records.job import CheckpointPolicy
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 
-_READ_BYTES = 1 << 20
 
-
-def list_checkpoints(folder: JobFolder, policy: CheckpointPolicy) -> tuple[Checkpoint, ...]:
+def list_checkpoints(
+    folder: JobFolder, policy: CheckpointPolicy, share: Share = MOUNTED
+) -> tuple[Checkpoint, ...]:
     """Every checkpoint that has both file and sidecar, oldest first."""
     found: list[Checkpoint] = []
+    # A mirror holds a sidecar only while the file is on the far side.
+    suffix = CHECKPOINT_SUFFIX if share.is_mounted else SIDECAR_SUFFIX
     with contextlib.suppress(FileNotFoundError):
-        for path in folder.checkpoints.iterdir():
-            if path.suffix != CHECKPOINT_SUFFIX or path.name.startswith("."):
+        for entry in folder.checkpoints.iterdir():
+            if entry.suffix != suffix or entry.name.startswith(".") or entry == folder.latest:
                 continue
+            path = entry.with_suffix(CHECKPOINT_SUFFIX)
             # One that is being made or pruned just now has no sidecar, or a moment later no file.
             with contextlib.suppress(OSError, ValueError):
                 record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
@@ -77,33 +80,38 @@ def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
     return min(rated)[2] if rated else ""
 
 
-def verify(record: Checkpoint, progress: Callable[[int, int], None] | None = None) -> None:
+def verify(
+    record: Checkpoint,
+    progress: Callable[[int, int], None] | None = None,
+    share: Share = MOUNTED,
+) -> None:
     """Compare the file with its sidecar's hash.
 
     Raises:
         BackendError: The file is not what was saved, or cannot be read.
     """
-    digest = hashlib.sha256()
     path = Path(record.path)
     done = 0
+
+    def count(read: int) -> None:
+        nonlocal done
+        done += read
+        if progress is not None:
+            progress(done, record.bytes)
+
     try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            if size != record.bytes:
-                raise BackendError(
-                    f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
-                    "were saved; it was cut or replaced."
-                )
-            while piece := file.read(_READ_BYTES):
-                digest.update(piece)
-                done += len(piece)
-                if progress is not None:
-                    progress(done, size)
+        size = share.size(path)
+        if size != record.bytes:
+            raise BackendError(
+                f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
+                "were saved; it was cut or replaced."
+            )
+        digest = share.sha256(path, count)
     except OSError as error:
         raise BackendError(
             f"The checkpoint {record.name} cannot be read: {error.strerror or error}."
         ) from error
-    if digest.hexdigest() != record.sha256:
+    if digest != record.sha256:
         raise BackendError(
             f"The checkpoint {record.name} is not what was saved: its contents have changed since."
         )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 
 from backend.errors import BackendError
@@ -98,16 +98,24 @@ def compare(
     Raises:
         BackendError: A file changed, is missing, or came in addition; it is named.
     """
-    found = {path for path, _ in walk(folder)}
+    compare_names(what, {path for path, _ in walk(folder)}, wanted)
+    for path in sorted(wanted):
+        if hash_file(folder / path, on_bytes) != wanted[path]:
+            raise differs(what, path)
+
+
+def compare_names(what: str, found: Set[str], wanted: Mapping[str, str]) -> None:
+    """The names alone, as `compare`."""
     for sentence, paths in (
         ("is missing {}, which it had when it was imported", wanted.keys() - found),
         ("holds {}, which was not in it when it was imported", found - wanted.keys()),
     ):
         if paths:
             raise changed(what, sentence.format(in_words(min(paths), len(paths))))
-    for path in sorted(wanted):
-        if hash_file(folder / path, on_bytes) != wanted[path]:
-            raise changed(what, f"was changed after it was imported: {in_words(path)} differs")
+
+
+def differs(what: str, path: str) -> BackendError:
+    return changed(what, f"was changed after it was imported: {in_words(path)} differs")
 
 
 def changed(what: str, sentence: str) -> BackendError:

@@ -24,6 +24,7 @@ from pathlib import Path
 from backend.datastore import library_files
 from backend.datastore.content import MANIFEST, fingerprint, manifest
 from backend.datastore.library_files import VersionFolder, kind_folder
+from backend.datastore.share import MOUNTED, Share
 from backend.datastore.sources import Source, SourceFile, look_at_file, look_at_folder
 from backend.datastore.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.zip_source import look_at_zip
@@ -46,6 +47,7 @@ def import_version(
     name: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    share: Share = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import ``source`` as the next version of ``name``.
 
@@ -94,11 +96,12 @@ def import_version(
             if known is not None:
                 shutil.rmtree(staging)
                 return known, ""
+            share.publish(staging, progress)
             # From here on it cannot be cancelled: the version is about to be seen.
             progress.step(content.bytes, content.bytes, "Writing to the disk")
-            item = library_files.claim(staging, root, item)
+            item = library_files.claim(staging, root, item, share)
         except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
+            share.remove_tree(staging)
             raise
     return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
 
@@ -201,11 +204,11 @@ def _world(root: DataRoot) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackendError(
-                f"The disk of the data root {root.path} became full; nothing was imported.",
+                f"The disk of the data root {root.name} became full; nothing was imported.",
                 "Make room there and import again.",
             ) from error
         raise BackendError(
-            f"The data root {root.path} cannot be written to: {error.strerror or error}.",
+            f"The data root {root.name} cannot be written to: {error.strerror or error}.",
             "Nothing was imported; check that it is mounted and that you may write there.",
         ) from error
 
@@ -214,7 +217,7 @@ def _refuse_full_disk(root: DataRoot, needed: int) -> None:
     free = shutil.disk_usage(root.path).free
     if free < needed + _SPARE_BYTES:
         raise BackendError(
-            f"It needs {needed / 1e9:.2f} GB, and the data root {root.path} has "
+            f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
             f"{free / 1e9:.2f} GB left.",
             "Make room there; nothing was imported.",
         )

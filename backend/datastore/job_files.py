@@ -12,7 +12,6 @@ import getpass
 import json
 import os
 import secrets
-import shutil
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -22,9 +21,9 @@ from pathlib import Path
 
 import tomli_w
 
-from backend.datastore.shared_folders import make_folder
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
-from backend.records.files import read_json, replace_bytes, replace_json
+from backend.records.files import read_json
 from backend.records.job import JobConfig, parse_job, parse_placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
@@ -110,26 +109,28 @@ def user_name() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
-def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:
+def create_job(
+    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: Share = MOUNTED
+) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
-    make_folder(root.jobs, exist_ok=True)
+    share.make_folder(root.jobs, exist_ok=True)
     today = datetime.now(UTC).strftime("%Y%m%d")
     user, created = user_name(), now()
     while True:
         job_id = f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
         folder = root.job(job_id)
         fresh = root.jobs / f".{job_id}.new"
-        if folder.path.exists():
+        if share.exists(folder.path):
             continue
         try:
-            make_folder(fresh)
+            share.make_folder(fresh)
         except FileExistsError:
             continue
         try:
             building = JobFolder(fresh)
             for part in (building.logs, building.output, building.checkpoints, building.attempts):
-                make_folder(part)
-            replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+                share.make_folder(part)
+            share.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = {
                 "schema": _SCHEMA,
                 "id": job_id,
@@ -139,10 +140,10 @@ def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> Jo
                 "pins": {kind: asdict(pin) for kind, pin in pins.items()},
                 "config_sha256": config.sha256(),
             }
-            replace_json(building.meta, meta)
-            os.rename(fresh, folder.path)
+            share.replace_json(building.meta, meta)
+            share.rename(fresh, folder.path)
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            share.remove_tree(fresh)
             raise
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
@@ -191,71 +192,75 @@ def read_job(folder: JobFolder) -> JobFile:
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
 
 
-def write_placement(folder: JobFolder, config: JobConfig) -> None:
+def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:
     """From now on the job runs where ``config`` says."""
-    replace_json(folder.placement, {"placement": config.to_dict()["placement"]})
+    share.replace_json(folder.placement, {"placement": config.to_dict()["placement"]})
 
 
-def write_notes(folder: JobFolder, name: str, notes: str, tags: tuple[str, ...]) -> None:
-    replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
+def write_notes(
+    folder: JobFolder, name: str, notes: str, tags: tuple[str, ...], share: Share = MOUNTED
+) -> None:
+    share.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
 
 
-def claim_run(folder: JobFolder, run: int) -> bool:
+def claim_run(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     """Make ``attempts/<run>``. False: somebody else was first."""
-    make_folder(folder.attempts, exist_ok=True)
+    share.make_folder(folder.attempts, exist_ok=True)
     try:
-        make_folder(folder.attempt(run).path)
+        share.make_folder(folder.attempt(run).path)
     except FileExistsError:
         return False
     return True
 
 
-def move_earlier_runs(folder: JobFolder, run: int) -> None:
+def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
     """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
     target = folder.runs / str(run - 1)
-    make_folder(folder.runs, exist_ok=True)
-    make_folder(target)
+    share.make_folder(folder.runs, exist_ok=True)
+    share.make_folder(target)
+    there = share.names(folder.path)
     for part in _MOVED:
-        if (folder.path / part).exists():
-            os.rename(folder.path / part, target / part)
-    make_folder(target / "attempts")
-    for attempt in folder.attempts.iterdir():
-        if attempt.name.isdecimal() and int(attempt.name) < run:
-            os.rename(attempt, target / "attempts" / attempt.name)
+        if part in there:
+            share.rename(folder.path / part, target / part)
+    share.make_folder(target / "attempts")
+    for attempt in share.names(folder.attempts):
+        if attempt.isdecimal() and int(attempt) < run:
+            share.rename(folder.attempts / attempt, target / "attempts" / attempt)
     for empty in (folder.logs, folder.output, folder.checkpoints):
-        make_folder(empty, exist_ok=True)
+        share.make_folder(empty, exist_ok=True)
 
 
-def ask_to_stop(folder: JobFolder, run: int) -> bool:
+def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
     wish = asdict(StopWish(run, user_name(), socket.gethostname(), now()))
     try:
-        with folder.lock.open("x", encoding="utf-8") as file:
-            json.dump(wish, file)
+        share.create(folder.lock, json.dumps(wish).encode())
     except FileExistsError:
+        share.look_at_file(folder.lock)
         if wish_to_stop(folder.lock, run):
             return False
-        replace_json(folder.lock, wish)
+        share.replace_json(folder.lock, wish)
     return True
 
 
-def clear_old_wish(folder: JobFolder, run: int) -> None:
+def clear_old_wish(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
     """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
+    share.look_at_file(folder.lock)
     with contextlib.suppress(FileNotFoundError):
         try:
             meant = int(read_json(folder.lock)["run"])
         except (ValueError, KeyError, TypeError):
             meant = 0
         if meant < run:
-            folder.lock.unlink()
+            share.remove(folder.lock)
 
 
-def move_to_trash(root: DataRoot, folder: JobFolder) -> Path:
+def move_to_trash(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> Path:
     root_of_jobs = root.trash / "jobs"
-    make_folder(root.trash, exist_ok=True)
-    make_folder(root_of_jobs, exist_ok=True)
+    share.make_folder(root.trash, exist_ok=True)
+    share.make_folder(root_of_jobs, exist_ok=True)
     target = root_of_jobs / folder.job_id
-    while target.exists():
+    while share.exists(target):
         target = root_of_jobs / f"{folder.job_id}-{secrets.token_hex(3)}"
-    os.rename(folder.path, target)
+    share.rename(folder.path, target)
     return target

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.datastore.content import MANIFEST, in_words, read_manifest, walk
-from backend.datastore.staging import make_shared_folder
+from backend.datastore.content import MANIFEST, in_words, read_manifest
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.layout import DataRoot
 from backend.records.library import FileEntry, Kind, LibraryItem
 
@@ -115,12 +115,14 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         raise BackendError(*_missing(folder)) from error
     except (OSError, ValueError, TypeError) as error:
         raise BackendError(
-            f"The record of the {folder.words} cannot be read ({folder.meta}): {error}.",
+            f"The record of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.meta)}): {error}.",
             "Its files are untouched; import them again as a new version.",
         ) from error
     if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
         raise BackendError(
-            f"The folder {folder.path} says that it is {item.kind.value} {item.reference}.",
+            f"The folder {folder.root.shown(folder.path)} says that it is {item.kind.value} "
+            f"{item.reference}.",
             "Rename it back: a version is found by the name of its folder.",
         )
     return item
@@ -131,15 +133,16 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         gone = read_json(folder.removed)
         return (
             f"The {folder.words} was removed on {str(gone['removed'])[:10]}.",
-            f"It lies in {folder.root.trash / str(gone['trash'])}; move it back to {folder.path}.",
+            f"It lies in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
+            f"to {folder.root.shown(folder.path)}.",
         )
     except (OSError, ValueError, KeyError):
-        return f"There is no {folder.words} in the data root {folder.root.path}.", ""
+        return f"There is no {folder.words} in the data root {folder.root.name}.", ""
 
 
-def write_item(folder: Path, item: LibraryItem) -> None:
+def write_item(folder: Path, item: LibraryItem, share: Share = MOUNTED) -> None:
     """Replace ``meta.json`` in a version's folder."""
-    replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
+    share.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
 
 
 def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
@@ -149,33 +152,30 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         return content, read_manifest(content)
     except (OSError, ValueError) as error:
         raise BackendError(
-            f"The list of files of the {folder.words} cannot be read ({folder.manifest}): {error}.",
+            f"The list of files of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.manifest)}): {error}.",
             "Import its files again as a new version.",
         ) from error
 
 
-def list_files(folder: VersionFolder) -> tuple[FileEntry, ...]:
+def list_files(folder: VersionFolder, share: Share = MOUNTED) -> tuple[FileEntry, ...]:
     """The user's files, by path."""
     try:
-        return tuple(
-            FileEntry(path, status.st_size)
-            for path, status in sorted(walk(folder.content), key=lambda found: found[0])
-        )
+        return tuple(share.files(folder.content))
     except OSError as error:
         raise BackendError(
             f"The files of the {folder.words} cannot be listed: {error.strerror or error}."
         ) from error
 
 
-def read_text(folder: VersionFolder, path: str) -> str:
+def read_text(folder: VersionFolder, path: str, share: Share = MOUNTED) -> str:
     """One of the user's files as text, no more than a megabyte of it."""
     content = folder.content.resolve()
     wanted = (content / path).resolve()
     if not wanted.is_relative_to(content) or wanted == content:
         raise BackendError(f"{in_words(path)} is no file of the {folder.words}.")
     try:
-        with wanted.open("rb") as file:
-            piece = file.read(_TEXT_BYTES + 1)
+        piece = share.read(wanted, 0, _TEXT_BYTES + 1)
     except OSError as error:
         raise BackendError(
             f"{in_words(path)} of the {folder.words} cannot be read: {error.strerror or error}."
@@ -186,17 +186,18 @@ def read_text(folder: VersionFolder, path: str) -> str:
     return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
 
 
-def claim(staging: Path, root: DataRoot, item: LibraryItem) -> LibraryItem:
+def claim(staging: Path, root: DataRoot, item: LibraryItem, share: Share = MOUNTED) -> LibraryItem:
     """Bring a finished folder to its place under the next free number, which it returns with."""
     while True:
+        share.look_at_library(item.kind)
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
-        write_item(staging, item)
-        make_shared_folder(folder.path.parent)
+        write_item(staging, item, share)
+        share.make_readable_folder(folder.path.parent)
         try:
-            os.rename(staging, folder.path)
+            share.rename(staging, folder.path)
         except OSError as error:
-            if error.errno not in _TAKEN or not folder.path.exists():
+            if error.errno not in _TAKEN or not share.exists(folder.path):
                 raise
             # Another desktop had this number a moment ago.
             continue
@@ -204,21 +205,23 @@ def claim(staging: Path, root: DataRoot, item: LibraryItem) -> LibraryItem:
         return item
 
 
-def move_to_trash(folder: VersionFolder, record: dict[str, Any], place: str) -> Path:
+def move_to_trash(
+    folder: VersionFolder, record: dict[str, Any], place: str, share: Share = MOUNTED
+) -> Path:
     """Move a version to ``trash/<place>``, leaving behind that its number was given."""
     target = folder.root.trash / place
     number = 1
-    while target.exists():
+    while share.exists(target):
         number += 1
         target = folder.root.trash / f"{place}-{number}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_json(folder.removed, {**record, "trash": target.name})
+    share.make_folder(target.parent, exist_ok=True)
+    share.replace_json(folder.removed, {**record, "trash": target.name})
     try:
-        os.rename(folder.path, target)
+        share.rename(folder.path, target)
     except BaseException:
-        folder.removed.unlink(missing_ok=True)
+        share.remove(folder.removed)
         raise
-    replace_json(target / "removed.json", record)
+    share.replace_json(target / "removed.json", record)
     return target
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import codecs
-import os
 from pathlib import Path
 
+from backend.datastore.share import MOUNTED, Share
 from backend.records.job_view import LogChunk
 
 CHUNK_BYTES = 256 * 1024
 
 
-def read_log(path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES) -> LogChunk:
+def read_log(
+    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: Share = MOUNTED
+) -> LogChunk:
     """At most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 
     A piece that begins inside the file by a negative offset begins with a whole line, and none
@@ -21,16 +23,14 @@ def read_log(path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES) -> Log
         OSError: The file cannot be read.
     """
     try:
-        file = path.open("rb")
+        size = share.size(path)
+        begin = max(0, size + offset) if offset < 0 else min(offset, size)
+        content = share.read(path, begin, limit_bytes) if limit_bytes else b""
     except FileNotFoundError:
         return LogChunk("", 0, 0)
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        begin = max(0, size + offset) if offset < 0 else min(offset, size)
-        file.seek(begin)
-        if offset < 0 and begin > 0:
-            begin += len(file.readline(limit_bytes))
-        content = file.read(limit_bytes)
+    if offset < 0 and begin > 0:
+        whole = content.find(b"\n") + 1 or len(content)
+        begin, content = begin + whole, content[whole:]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(content)
     waiting = len(decoder.getstate()[0])

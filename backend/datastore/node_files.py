@@ -7,16 +7,15 @@ bounded in size, plain in kind, and a file that cannot be used says so and hides
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from backend.datastore import stranger
-from backend.datastore.shared_folders import make_folder
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading
 from backend.records.values import printable
@@ -34,7 +33,7 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
     return next((one for one in _readable(root) if one.name == name), None)
 
 
-def write_entry(root: DataRoot, one: NodeEntry) -> None:
+def write_entry(root: DataRoot, one: NodeEntry, share: Share = MOUNTED) -> None:
     """Keep an entry; the folder is made with it.
 
     Raises:
@@ -42,9 +41,9 @@ def write_entry(root: DataRoot, one: NodeEntry) -> None:
     """
     folder = root.node(one.name)
     try:
-        make_folder(root.nodes, exist_ok=True)
-        make_folder(folder.path, exist_ok=True)
-        replace_json(folder.entry, one.to_dict())
+        share.make_folder(root.nodes, exist_ok=True)
+        share.make_folder(folder.path, exist_ok=True)
+        share.replace_json(folder.entry, one.to_dict())
     except OSError as error:
         raise BackendError(
             f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
@@ -52,13 +51,13 @@ def write_entry(root: DataRoot, one: NodeEntry) -> None:
         ) from error
 
 
-def remove_entry(root: DataRoot, name: str) -> None:
+def remove_entry(root: DataRoot, name: str, share: Share = MOUNTED) -> None:
     """Move what the data root knows of a node to the trash."""
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     try:
-        make_folder(root.trash, exist_ok=True)
-        shutil.move(source, target)
+        share.make_folder(root.trash, exist_ok=True)
+        share.rename(source, target)
     except OSError as error:
         raise BackendError(
             f"The node {name} could not be moved to the trash: {error.strerror}."

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
 from backend.records.files import read_json
@@ -113,8 +114,14 @@ class RunStateReader:
     first who notices, so that nothing of it holds a GPU and every other reader knows.
     """
 
-    def __init__(self, folder: JobFolder, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        monotonic: Callable[[], float] = time.monotonic,
+        share: Share = MOUNTED,
+    ) -> None:
         self._folder = folder
+        self._share = share
         self._monotonic = monotonic
         self._last: RunState | None = None
         self._status: RunStatus | None = None
@@ -131,25 +138,28 @@ class RunStateReader:
             BackendError: The folder cannot be read, and never could.
         """
         try:
-            # An unmounted share leaves an empty folder: that is no news, and no failure.
-            os.listdir(self._folder.path)
+            self._share.look_at_job(self._folder)
             evidence = self._collect()
         except OSError as error:
-            return self._without_news(error)
+            what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
+            return self._without_news(
+                BackendError(what, "Check that the data root is mounted."), error
+            )
+        except BackendError as error:
+            return self._without_news(error, error)
         found = judge(evidence)
         if found.ended_unrecorded:
             found = self._close(evidence, found)
         self._last = found
         return found
 
-    def _without_news(self, error: OSError) -> RunState:
-        what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
+    def _without_news(self, told: BackendError, cause: Exception) -> RunState:
         if self._last is None:
-            raise BackendError(what, "Check that the data root is mounted.") from error
+            raise told from cause
         doubt = self._last.doubt
         if self._last.state.is_live:
             doubt = f"no news since {self._last_news}"
-        return replace(self._last, doubt=doubt, problems=(what,))
+        return replace(self._last, doubt=doubt, problems=(told.sentence,))
 
     def _collect(self) -> Evidence:
         folder, now = self._folder, self._monotonic()
@@ -237,6 +247,11 @@ class RunStateReader:
         status, problem = close_run(
             self._folder, evidence.run, found.ended_unrecorded, evidence.status
         )
+        if not problem:
+            try:
+                self._share.tell_end(self._folder, evidence.run)
+            except BackendError as error:
+                problem = error.sentence
         if problem:
             return RunState(status, problems=(*evidence.problems, problem))
         self._status = status

@@ -18,14 +18,20 @@ FILE_MODE = 0o644
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-def replace_bytes(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
-    """Put ``content`` at ``path`` in one step: a reader sees the old file or the new, whole."""
+def replace_bytes(
+    path: Path, content: bytes, mode: int = FILE_MODE, *, lasting: bool = True
+) -> None:
+    """Put ``content`` at ``path`` in one step: a reader sees the old file or the new, whole.
+
+    Not ``lasting`` is what can be fetched again after a power cut.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with fresh.open("wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         fresh.chmod(mode)
         os.replace(fresh, path)
     except BaseException:

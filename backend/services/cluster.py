@@ -7,14 +7,16 @@ for as long as the program runs.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from backend.cluster.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.cluster.look import Look, look_at
-from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell
+from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
 from backend.datastore import node_files
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts
 from backend.records.job import THIS_COMPUTER
@@ -37,11 +39,20 @@ class ClusterService:
 
     def __init__(self, root: DataRoot, profile: Path, ssh_config: Path | None = None) -> None:
         self._root = root
+        self.share: Share = MOUNTED
+        """How the data root is reached; over SSH it is by `connect`, so it comes later."""
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._passphrases: dict[str, str] = {}
 
     def list(self) -> tuple[NodeEntry, ...]:
+        self.share.look_at_nodes()
+        return node_files.entries(self._root)
+
+    def entries_known(self) -> tuple[NodeEntry, ...]:
+        """As `list`; while the data root does not answer, those that were there before."""
+        with contextlib.suppress(Unreachable):
+            self.share.look_at_nodes()
         return node_files.entries(self._root)
 
     def add(
@@ -63,13 +74,13 @@ class ClusterService:
         """
         name = self._free_name(name or address.host)
         with_key = replace(address, identity=_absolute(address.identity))
-        shell = self._connect(with_key, accept, passphrase)
+        shell = self.connect(with_key, accept, passphrase)
         try:
-            found = look_at(shell, name, self._root.path, node_data_root)
+            found = self._look_at(shell, name, node_data_root)
         finally:
             shell.close()
         entry = NodeEntry(name, with_key, found.facts, ranks_address=found.ranks_address)
-        node_files.write_entry(self._root, entry)
+        node_files.write_entry(self._root, entry, self.share)
         return entry
 
     def look(
@@ -83,11 +94,11 @@ class ClusterService:
         entry = self.entry(name)
         shell = self.open_shell(name, passphrase)
         try:
-            found = look_at(shell, name, self._root.path, node_data_root or entry.data_root)
+            found = self._look_at(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
         fresh = replace(entry, facts=found.facts, ranks_address=_kept_address(entry, found))
-        node_files.write_entry(self._root, fresh)
+        node_files.write_entry(self._root, fresh, self.share)
         return fresh
 
     def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
@@ -96,7 +107,12 @@ class ClusterService:
         Raises:
             BackendError: The look failed.
         """
-        return look_at(shell, entry.name, self._root.path, entry.data_root).facts
+        return self._look_at(shell, entry.name, entry.data_root).facts
+
+    def _look_at(self, shell: Shell, name: str, node_data_root: str) -> Look:
+        share, path = self.share, self._root.path
+        there = node_data_root or share.on_nodes(path)
+        return look_at(shell, name, path, there, share.replace_bytes, share.remove)
 
     def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
         """Whether jobs may be started on the node; what runs there goes on.
@@ -105,7 +121,7 @@ class ClusterService:
             BackendError: There is no such node.
         """
         fresh = replace(self.entry(name), in_service=in_service)
-        node_files.write_entry(self._root, fresh)
+        node_files.write_entry(self._root, fresh, self.share)
         return fresh
 
     def remove(self, name: str) -> NodeEntry:
@@ -115,7 +131,7 @@ class ClusterService:
             BackendError: There is no such node.
         """
         entry = self.entry(name)
-        node_files.remove_entry(self._root, name)
+        node_files.remove_entry(self._root, name, self.share)
         return entry
 
     def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:
@@ -124,7 +140,7 @@ class ClusterService:
         Raises:
             BackendError: There is no such node, or no way in.
         """
-        return self._connect(self.entry(name).address, None, passphrase)
+        return self.connect(self.entry(name).address, None, passphrase)
 
     def host_key(self, name: str) -> str:
         """What a known-hosts line of a node holds after the name; "" when no key was accepted.
@@ -155,9 +171,18 @@ class ClusterService:
             )
         return count
 
-    def _connect(
-        self, address: NodeAddress, accept: Accept | None, ask: AskPassphrase | None
+    def connect(
+        self,
+        address: NodeAddress,
+        accept: Accept | None = None,
+        ask: AskPassphrase | None = None,
+        **limits: float,
     ) -> Shell:
+        """A connection to any machine; close it in the end. ``limits`` are those of `ssh.connect`.
+
+        Raises:
+            BackendError: There is no way in.
+        """
         # Fabric and paramiko take 0.5 s to import, which who lists jobs need not wait for.
         from backend.cluster.ssh import connect
 
@@ -170,6 +195,7 @@ class ClusterService:
                     self._known_hosts,
                     passphrase=passphrase,
                     ssh_config=self._ssh_config,
+                    **limits,
                 )
             except HostKeyUnknown as error:
                 # Each sshd on the way asks once: what is accepted is never unknown again.
@@ -193,6 +219,7 @@ class ClusterService:
         fault = name_fault(name)
         if fault:
             raise BackendError(fault, "Give the node a name of your own: --name NAME.")
+        self.share.look_at_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
                 f"There is a node “{name}” already.",
@@ -206,6 +233,7 @@ class ClusterService:
         Raises:
             BackendError: There is none of that name.
         """
+        self.share.look_at_nodes()
         entry = node_files.entry(self._root, name)
         if entry is not None:
             return entry

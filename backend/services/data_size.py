@@ -34,8 +34,8 @@ class DataSizes:
             return DataSize.from_dict(read_json(self._file(pins)))
         return None
 
-    def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize:
-        """The size, counted if need be.
+    def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
+        """The size, counted if need be; None where the files are not on this computer.
 
         Raises:
             BackendError: The loader cannot be used, or did not come to an end.
@@ -44,12 +44,22 @@ class DataSizes:
         if known is not None:
             return known
 
+        if not all(
+            self._library.is_here(Kind.DATASET, pins[key].reference)
+            for key in ("dataset", "validation_dataset")
+            if key in pins
+        ):
+            # The ranks will count it: nobody waits for a dataset to be fetched for a number.
+            return None
+
         def content(key: str, kind: Kind) -> Path | None:
-            return self._library.content(kind, pins[key].reference) if key in pins else None
+            if key not in pins:
+                return None
+            return self._library.open_content(kind, pins[key].reference, progress)
 
         size = tool_process.measure(
-            self._library.content(Kind.LOADER, pins["loader"].reference),
-            self._library.content(Kind.DATASET, pins["dataset"].reference),
+            self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
+            self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
             content("validation_loader", Kind.LOADER),
             content("validation_dataset", Kind.DATASET),
             progress=progress,

@@ -6,6 +6,7 @@ and the size of the data.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from typing import Any
 
 from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.job_files import read_job
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
-from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.job import THIS_COMPUTER, JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
 from backend.records.node import Finding, NodeReading, NodeState, Presence
@@ -56,8 +58,15 @@ class Weights:
 
 
 class JobChecker:
-    def __init__(self, root: DataRoot, library: LibraryService, nodes: NodeService) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        share: Share = MOUNTED,
+    ) -> None:
         self._root = root
+        self._share = share
         self._library = library
         self._nodes = nodes
 
@@ -134,8 +143,12 @@ class JobChecker:
         """
         job_id, _, name = start_from.partition("/")
         folder = self._root.job(job_id)
-        if name and job_id and not job_id.startswith(".") and folder.meta.is_file():
-            found = list_checkpoints(folder, read_job(folder).config.checkpoint)
+        may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
+        if may_be_job:
+            with contextlib.suppress(OSError):
+                self._share.look_at_job(folder)
+        if may_be_job and folder.meta.is_file():
+            found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
             record = checkpoint_named(found, name)
             if record is None:
                 raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
@@ -167,6 +180,12 @@ class JobChecker:
             why = f": {node.message}" if node.message else ""
             checked.fault(
                 f"{name}.node", f"{placement.node} is {node.presence.value.lower()}{why}."
+            )
+        elif placement.node == THIS_COMPUTER and not self._nodes.trains_here:
+            checked.fault(
+                f"{name}.node",
+                f"{THIS_COMPUTER} does not mount the data root and so cannot train on it; choose "
+                "other nodes, or mount it here and open it with --data-root DIR.",
             )
         elif placement.gpus:
             self._check_gpus(checked, f"{name}.gpus", placement, node.reading)

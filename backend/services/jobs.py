@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from backend.cluster.shell import Unreachable
 from backend.datastore import job_files
 from backend.datastore.checkpoint_files import (
     best_value,
@@ -28,6 +29,7 @@ from backend.datastore.checkpoint_files import (
 from backend.datastore.job_files import JobFile, read_job, view_of
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
 from backend.datastore.run_state import RunState, RunStateReader
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
@@ -74,15 +76,17 @@ class JobService:
         nodes: NodeService,
         index: Catalogue,
         cache: Path,
+        share: Share = MOUNTED,
     ) -> None:
         self._root = root
+        self._share = share
         self._library = library
         self._index = index
         self._sizes = DataSizes(library, cache / "sizes")
         self._cache = cache
         self._history_reader: HistoryReader | None = None
-        self._starter = RunStarter(root, library, nodes)
-        self._checker = JobChecker(root, library, nodes)
+        self._starter = RunStarter(root, library, nodes, share)
+        self._checker = JobChecker(root, library, nodes, share)
         self._told: dict[str, tuple[int, JobState]] = {}
 
     # Making a job.
@@ -146,7 +150,7 @@ class JobService:
                 "Change the job file; nothing was created.",
             )
         with _world("The job could not be created"):
-            file = job_files.create_job(self._root, checked.config, checked.pins)
+            file = job_files.create_job(self._root, checked.config, checked.pins, self._share)
         return self.show(file.id)
 
     def clone(self, job_id: str) -> dict[str, Any]:
@@ -185,7 +189,7 @@ class JobService:
         if start_from:
             found = self._checker.weights(start_from)
             if found.record is not None:
-                verify(found.record)
+                verify(found.record, share=self._share)
             weights = str(found.path)
         return self._run(folder, file, view.run + 1, placement, start_from=weights)
 
@@ -213,7 +217,7 @@ class JobService:
         if not view.state.is_live:
             return view
         with _world("The wish to stop could not be written"):
-            job_files.ask_to_stop(folder, view.run)
+            job_files.ask_to_stop(folder, view.run, self._share)
         return self.show(job_id)
 
     def wait(
@@ -251,19 +255,21 @@ class JobService:
                 folder, file, run, resume_from=resume_from, start_from=start_from
             )
             if began and placement:
-                job_files.write_placement(folder, file.config)
+                job_files.write_placement(folder, file.config, self._share)
         return self.show(file.id)
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
         """The checkpoint to go on from, verified; the refusal of one offers the one before."""
-        found = list_checkpoints(folder, file.config.checkpoint)
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
         if not found:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to go on from.", "Start it over."
             )
         record = self._named(found, name or "latest", file.id)
         try:
-            verify(record)
+            verify(record, share=self._share)
+        except Unreachable:
+            raise
         except BackendError as error:
             older = self._newest_sound(found[: found.index(record)])
             raise BackendError(
@@ -275,11 +281,10 @@ class JobService:
             ) from error
         return record
 
-    @staticmethod
-    def _newest_sound(found: Sequence[Checkpoint]) -> Checkpoint | None:
+    def _newest_sound(self, found: Sequence[Checkpoint]) -> Checkpoint | None:
         for record in reversed(found):
             try:
-                verify(record)
+                verify(record, share=self._share)
             except BackendError:
                 continue
             return record
@@ -300,10 +305,13 @@ class JobService:
     def look(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
         folder = self._folder(job_id)
-        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, RunStateReader(folder))
-        file = read_job(folder)
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
         found = before.reader.look()
+        file = read_job(folder)
         with _world(f"The history of the job {job_id} could not be read"):
+            # Whether there is news at all, the reader has said.
+            with contextlib.suppress(Unreachable):
+                self._share.look_at_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
         return RunUpdate(view, history, _Cursor(read_to, before.reader))
@@ -330,8 +338,9 @@ class JobService:
         return self.look(job_id).history
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        folder = self._folder(job_id)
-        return list_checkpoints(folder, read_job(folder).config.checkpoint)
+        folder = self._fresh_folder(job_id)
+        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
+        return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
 
     def log(
         self, job_id: str, rank: int | None, offset: int = 0, limit_bytes: int = CHUNK_BYTES
@@ -343,8 +352,8 @@ class JobService:
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
             )
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with _world(f"{path} could not be read"):
-            return read_log(path, offset, limit_bytes)
+        with _world(f"{self._share.shown(path)} could not be read"):
+            return read_log(path, offset, limit_bytes, self._share)
 
     def find(self, text: str) -> str:
         """The id that is meant by an id, the beginning of one, or a job's name."""
@@ -371,18 +380,20 @@ class JobService:
     def _ids(self) -> tuple[str, ...]:
         with _world("The data root could not be read"):
             try:
+                self._share.look_at_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
                 return ()
         return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
 
     def _folder_exists(self, job_id: str) -> bool:
-        return (
-            bool(job_id)
-            and job_id == Path(job_id).name
-            and not job_id.startswith(".")
-            and self._root.job(job_id).meta.is_file()
-        )
+        if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
+            return False
+        folder = self._root.job(job_id)
+        if not folder.meta.is_file():
+            with contextlib.suppress(OSError):
+                self._share.look_at_job(folder)
+        return folder.meta.is_file()
 
     def _folder(self, job_id: str) -> JobFolder:
         if not self._folder_exists(job_id):
@@ -392,17 +403,27 @@ class JobService:
             )
         return self._root.job(job_id)
 
+    def _fresh_folder(self, job_id: str) -> JobFolder:
+        folder = self._folder(job_id)
+        with _world(f"The job {job_id} could not be read"):
+            self._share.look_at_job(folder)
+        return folder
+
+    def _reader(self, folder: JobFolder) -> RunStateReader:
+        return RunStateReader(folder, share=self._share)
+
     def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         folder = self._folder(job_id)
+        found = self._reader(folder).look()
         file = read_job(folder)
-        return folder, file, self._view(folder, file, RunStateReader(folder).look())
+        return folder, file, self._view(folder, file, found)
 
     def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
         status = found.status
         policy = file.config.checkpoint
         best = None
         if status.run:
-            best = best_value(list_checkpoints(folder, policy), policy)
+            best = best_value(list_checkpoints(folder, policy, self._share), policy)
         return view_of(file, status, best, found.doubt or " ".join(found.problems))
 
     def _tell(self, view: JobView) -> JobView:
@@ -469,6 +490,7 @@ class JobService:
                 file.name if name is None else name,
                 file.notes if notes is None else notes,
                 file.tags if tags is None else tuple(tags),
+                self._share,
             )
         return self.show(job_id)
 
@@ -482,16 +504,20 @@ class JobService:
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
         folder, file, _ = self._at(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint)
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
         record = self._named(found, checkpoint, job_id)
-        library = self._library
+        with _world(f"The checkpoint {record.name} could not be fetched"):
+            self._share.bring_file(Path(record.path), progress or Progress())
+            self._share.look_at_history(folder)
+        # A dataset is read for ONNX alone, and may be large.
+        part = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
             Path(record.path),
             format,
             output,
-            library.content(Kind.MODEL, file.pins["model"].reference),
-            library.content(Kind.LOADER, file.pins["loader"].reference),
-            library.content(Kind.DATASET, file.pins["dataset"].reference),
+            self._library.open_content(Kind.MODEL, file.pins["model"].reference),
+            part(Kind.LOADER, file.pins["loader"].reference),
+            part(Kind.DATASET, file.pins["dataset"].reference),
             files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
@@ -504,7 +530,7 @@ class JobService:
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         with _world(f"The job {job_id} could not be moved to the trash"):
-            job_files.move_to_trash(self._root, folder)
+            job_files.move_to_trash(self._root, folder, self._share)
         self._index.forget_job(job_id)
         return view
 

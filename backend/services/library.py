@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from backend.catalogue.store import Catalogue
+from backend.cluster.shell import Unreachable
 from backend.datastore import content, library_files, staging
 from backend.datastore.imports import import_version
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import read_json, replace_json
@@ -65,7 +67,9 @@ class LibraryService:
         catalogue: Catalogue,
         cache: Path,
         see_job: Callable[[str], JobView] | None = None,
+        share: Share = MOUNTED,
     ) -> None:
+        self._share = share
         self._root = root
         self._catalogue = catalogue
         self._cache = cache
@@ -87,7 +91,10 @@ class LibraryService:
         ``reuse_same`` the newest version with just these files is taken instead.
         """
         same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
-        item, trusted = import_version(self._root, kind, source, name, progress or Progress(), same)
+        self._share.look_at_library(kind)
+        item, trusted = import_version(
+            self._root, kind, source, name, progress or Progress(), same, self._share
+        )
         self._catalogue.put_item(item, trusted)
         return item
 
@@ -98,22 +105,38 @@ class LibraryService:
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """One version; ``reference`` is a name (its newest version) or ``name@version``."""
-        item = library_files.read_item(self._folder(kind, reference))
+        item = self._item(self._folder(kind, reference))
         self._catalogue.put_item(item)
         return item
 
     def content(self, kind: Kind, reference: str) -> Path:
-        """The folder with the user's files."""
+        """The folder with the user's files, for who names it; see `open_content`."""
         folder = self._folder(kind, reference)
         library_files.read_item(folder)
         return folder.content
 
+    def open_content(self, kind: Kind, reference: str, progress: Progress | None = None) -> Path:
+        """The folder with the user's files, to be read on this computer."""
+        folder = self._folder(kind, reference)
+        item = library_files.read_item(folder)
+        if not self._share.holds(folder.content):
+            listing, hashes = self._hashes(folder)
+            if hashlib.sha256(listing).hexdigest() != item.sha256:
+                raise content.changed(f"The {folder.words}", "is not the one that was imported")
+            with _world(f"The {folder.words} cannot be fetched"):
+                self._share.bring_content(folder.content, hashes, progress or Progress())
+        return folder.content
+
+    def is_here(self, kind: Kind, reference: str) -> bool:
+        """Whether its files can be read on this computer without being fetched."""
+        return self._share.holds(self.content(kind, reference))
+
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
-        return library_files.list_files(self._folder(kind, reference))
+        return library_files.list_files(self._folder(kind, reference), self._share)
 
     def text(self, kind: Kind, reference: str, path: str) -> str:
         """One of the user's files, to be shown; at most a megabyte of it."""
-        return library_files.read_text(self._folder(kind, reference), path)
+        return library_files.read_text(self._folder(kind, reference), path, self._share)
 
     def pin(self, kind: Kind, reference: str) -> Pin:
         """The exact version that is meant now."""
@@ -137,17 +160,17 @@ class LibraryService:
             BackendError: They are not; the first file that differs is named.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
-        item = library_files.read_item(folder)
-        listing, hashes = library_files.read_hashes(folder)
+        item = self._item(folder)
+        listing, hashes = self._hashes(folder)
         what = f"The {folder.words}"
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
             raise content.changed(what, "is not the one that was pinned: its files are others")
         with _world(f"{what} cannot be verified"):
-            before = content.fingerprint(folder.content)
+            before = self._share.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
                 tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
-                content.compare(what, folder.content, hashes, tell)
+                self._share.compare(what, folder.content, hashes, tell)
                 self._catalogue.put_item(item, before)
 
     def remove(self, kind: Kind, reference: str) -> LibraryItem:
@@ -165,7 +188,7 @@ class LibraryService:
         record = {"removed": today.isoformat(timespec="seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with _world(f"The {folder.words} cannot be moved to the trash"):
-            library_files.move_to_trash(folder, record, place)
+            library_files.move_to_trash(folder, record, place, self._share)
         self._catalogue.forget_item(kind, item.name, item.version)
         return item
 
@@ -183,8 +206,8 @@ class LibraryService:
             ("preview", data.sha256, code.sha256, split),
             Preview.from_dict,
             lambda: tool_process.preview(
-                self.content(Kind.LOADER, code.reference),
-                self.content(Kind.DATASET, data.reference),
+                self.open_content(Kind.LOADER, code.reference, progress),
+                self.open_content(Kind.DATASET, data.reference, progress),
                 split,
                 progress=progress,
             ),
@@ -217,9 +240,9 @@ class LibraryService:
             ),
             ModelCheck.from_dict,
             lambda: tool_process.check_model(
-                self.content(Kind.MODEL, item.reference),
-                self.content(Kind.LOADER, code.reference) if code else None,
-                self.content(Kind.DATASET, data.reference) if data else None,
+                self.open_content(Kind.MODEL, item.reference, progress),
+                self.open_content(Kind.LOADER, code.reference, progress) if code else None,
+                self.open_content(Kind.DATASET, data.reference, progress) if data else None,
                 progress=progress,
             ),
         )
@@ -280,7 +303,8 @@ class LibraryService:
             name, version = split_reference(reference)
         except ValueError as error:
             raise BackendError(f"{error}.") from error
-        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
+            self._share.look_at_library(kind)
             try:
                 names = library_files.names(self._root, kind)
             except FileNotFoundError:
@@ -298,9 +322,24 @@ class LibraryService:
             )
         return VersionFolder(self._root, kind, name, found[0])
 
+    def _item(self, folder: VersionFolder) -> LibraryItem:
+        """A version's record as it is now."""
+        with _world(f"The record of the {folder.words} cannot be read"):
+            self._share.look_at_file(folder.meta)
+        return library_files.read_item(folder)
+
+    def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
+        with _world(f"The list of files of the {folder.words} cannot be read"):
+            self._share.look_at_file(folder.manifest)
+        return library_files.read_hashes(folder)
+
     def _notice(self, kind: Kind) -> None:
         """Take into the catalogue what another desktop imported or removed meanwhile."""
-        folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
+        try:
+            folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
+        except Unreachable:
+            # The list is there while the data root is away.
+            return
         if not folders and not library_files.kind_folder(self._root, kind).is_dir():
             # Nothing was imported yet, or the data root is not mounted just now.
             return
@@ -315,15 +354,17 @@ class LibraryService:
             self._catalogue.sync_items(kind, fresh, gone)
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
-        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
+            self._share.look_at_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
             except FileNotFoundError:
                 return ()
 
     def _job_ids(self) -> Sequence[str]:
-        with _world(f"The jobs in {self._root.path} cannot be listed"):
+        with _world(f"The jobs in {self._root.name} cannot be listed"):
             try:
+                self._share.look_at_jobs()
                 return self._jobs.ids()
             except FileNotFoundError:
                 return ()
@@ -373,10 +414,9 @@ class LibraryService:
             return
         known = replace(item, facts=merged)
         # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
-        with contextlib.suppress(OSError):
-            library_files.write_item(
-                VersionFolder(self._root, item.kind, item.name, item.version).path, known
-            )
+        with contextlib.suppress(OSError, BackendError):
+            folder = VersionFolder(self._root, item.kind, item.name, item.version)
+            library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)
 
 

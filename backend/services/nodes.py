@@ -5,7 +5,9 @@ What a node has is read anew each time: nobody keeps a list that could be wrong.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import secrets
 import sys
 import threading
 import time
@@ -14,7 +16,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from backend.cluster.shell import Unreachable
 from backend.datastore.node_watch import NodeNews, StatusWatch
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, Site, this_computer
 from backend.node import orphans
@@ -44,8 +48,10 @@ class NodeService:
         heads: Heads,
         catalogue: Path | None = None,
         python: str = sys.executable,
+        share: Share = MOUNTED,
     ) -> None:
         self._root = root
+        self._share = share
         self._cluster = cluster
         self._heads = heads
         self._catalogue = catalogue
@@ -72,9 +78,12 @@ class NodeService:
 
     def far(self) -> tuple[NodeState, ...]:
         """Every node that was added, by name."""
-        entries = self._cluster.list()
+        entries = self._cluster.entries_known()
         with self._watching:
             while True:
+                # Who cannot be asked falls silent by itself: what is here grows old.
+                with contextlib.suppress(Unreachable):
+                    self._share.look_at_nodes()
                 news = {entry.name: self._watch.look(entry.name) for entry in entries}
                 if all(
                     news[entry.name].presence is not None or not entry.is_ready for entry in entries
@@ -89,7 +98,7 @@ class NodeService:
             BackendError: There is no such node, or it does not answer.
         """
         if name == THIS_COMPUTER:
-            return findings(self._places(), smoke=True)
+            return self._findings(smoke=True)
         if self._cluster.entry(name).installation is None:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
         answer = self._ask(name, "backend.node.check", "--smoke", limit_s=_CHECK_LIMIT_S)
@@ -149,7 +158,12 @@ class NodeService:
 
     def doctor(self) -> tuple[Finding, ...]:
         """What is installed, what is missing, and what mends it."""
-        return findings(self._places())
+        return self._findings(smoke=False)
+
+    @property
+    def trains_here(self) -> bool:
+        """Whether this computer sees the data root, as every node of a run must."""
+        return self._share.is_mounted
 
     def rooms(self) -> tuple[NodeRoom, ...]:
         """What the nodes offer a job; those that are not online offer nothing."""
@@ -166,15 +180,29 @@ class NodeService:
         if self._mpirun is None:
             self._mpirun = find_mpirun(self._python)
         return Site(
-            data_root=str(self._root.path.absolute()),
+            data_root=str(self._root.path.absolute()) if self.trains_here else "",
             python=self._python,
             code_root=str(CODE_ROOT),
             mpirun=self._mpirun.path if self._mpirun is not None else "",
             mpi_version=self._mpirun.version if self._mpirun is not None else "",
         )
 
-    def _places(self) -> Places:
-        return Places(self._root.path, self._catalogue, self._python)
+    def _findings(self, smoke: bool) -> tuple[Finding, ...]:
+        found = findings(Places(self._root.path, self._catalogue, self._python), smoke)
+        if self.trains_here:
+            return found
+        return tuple(self._far_root() if one.check == "data root" else one for one in found)
+
+    def _far_root(self) -> Finding:
+        """The data root where it is, instead of its mirror."""
+        name = self._share.shown(self._root.path)
+        proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
+        try:
+            self._share.replace_bytes(proof, b"ringmaster")
+            self._share.remove(proof)
+        except BackendError as error:
+            return Finding("data root", False, error.sentence, error.remedy)
+        return Finding("data root", True, f"{name} can be written, over SFTP.")
 
 
 def _state(entry: NodeEntry, news: NodeNews) -> NodeState:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from backend.datastore import job_files
 from backend.datastore.job_files import JobFile
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, one_site, rank_plans
 from backend.node import words
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.job import JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
@@ -49,8 +50,15 @@ class Plan:
 
 
 class RunStarter:
-    def __init__(self, root: DataRoot, library: LibraryService, nodes: NodeService) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        share: Share = MOUNTED,
+    ) -> None:
         self._root = root
+        self._share = share
         self._library = library
         self._nodes = nodes
 
@@ -79,13 +87,14 @@ class RunStarter:
         launch = self._launch(file, run, plan, resume_from, start_from)
         status = _first_status(folder, file, run, goes_on=bool(resume_from))
         with self._nodes.head(plan.ranks) as head:
-            if not job_files.claim_run(folder, run):
+            share = self._share
+            if not job_files.claim_run(folder, run, share):
                 return False
             if run > 1 and not resume_from:
-                job_files.move_earlier_runs(folder, run)
-            job_files.clear_old_wish(folder, run)
-            replace_json(folder.launch, launch.to_dict())
-            replace_json(folder.status, status.to_dict())
+                job_files.move_earlier_runs(folder, run, share)
+            job_files.clear_old_wish(folder, run, share)
+            share.replace_json(folder.launch, launch.to_dict())
+            share.replace_json(folder.status, status.to_dict())
             head.start(folder, run, plan.site)
         return True
 
@@ -140,7 +149,7 @@ class RunStarter:
         except ValueError as error:
             raise BackendError(
                 f"{path} lies outside of the data root, so the nodes cannot see it.",
-                f"Copy it into {here}.",
+                f"Copy it into {self._share.shown(here)}.",
             ) from error
 
     def _launch(

@@ -25,6 +25,7 @@ from backend.cluster.set_up import SetUpPlan, set_up
 from backend.cluster.shell import Shell
 from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
 from backend.datastore import node_files
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.layout import DataRoot, NodeHome
@@ -98,6 +99,7 @@ class SetUpService:
         look: Look,
         host_key: Callable[[NodeEntry], str],
         start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
+        share: Share = MOUNTED,
     ) -> None:
         self._root = root
         self._places = places
@@ -105,6 +107,7 @@ class SetUpService:
         self._look = look
         self._host_key = host_key
         self._start_agent = start_agent
+        self._share = share
 
     def set_up(
         self,
@@ -121,7 +124,7 @@ class SetUpService:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
         """
         chosen = options or SetUpOptions()
-        entries = {one.name: one for one in node_files.entries(self._root)}
+        entries = {one.name: one for one in self._entries()}
         wanted = [self._known(entries, name) for name in dict.fromkeys(names)]
         others = [one for one in entries.values() if one not in wanted]
         key = None if chosen.own_key else self._key([*others, *wanted])
@@ -146,7 +149,7 @@ class SetUpService:
             )
             try:
                 done = set_up(entry, self._open_shell, plan, on_change, cancelled)
-                node_files.write_entry(self._root, done)
+                node_files.write_entry(self._root, done, self._share)
             except BackendError as error:
                 return error
             return done
@@ -187,7 +190,7 @@ class SetUpService:
                 one.address.user or (one.facts.user if one.facts else ""),
                 key,
             )
-            for one in node_files.entries(self._root)
+            for one in self._entries()
             if one.ranks_address and (key := self._host_key(one))
         )
 
@@ -240,7 +243,7 @@ class SetUpService:
         """
         entry = self._entry(name)
         freed = self._with_shell(entry, lambda shell: remove.remove(entry, shell))
-        node_files.write_entry(self._root, replace(entry, installation=None))
+        node_files.write_entry(self._root, replace(entry, installation=None), self._share)
         return freed
 
     def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
@@ -284,7 +287,11 @@ class SetUpService:
             shell.close()
 
     def _entry(self, name: str) -> NodeEntry:
-        return self._known({one.name: one for one in node_files.entries(self._root)}, name)
+        return self._known({one.name: one for one in self._entries()}, name)
+
+    def _entries(self) -> tuple[NodeEntry, ...]:
+        self._share.look_at_nodes()
+        return node_files.entries(self._root)
 
     @staticmethod
     def _known(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:

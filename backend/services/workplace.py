@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
+from backend.cluster.shell import Shell
+from backend.datastore.share import Share
 from backend.errors import BackendError
 from backend.node.start import CODE_ROOT
+from backend.records.cluster import NodeAddress
+from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
-from backend.services.cluster import ClusterService
+from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
@@ -34,9 +38,11 @@ class Services:
     set_up: SetUpService
     preflight: PreflightService
     data_root: DataRoot
+    share: Share
     catalogue: Catalogue
 
     def close(self) -> None:
+        self.share.close()
         self.catalogue.close()
 
 
@@ -44,65 +50,108 @@ def default_data_root() -> Path:
     return Path.home() / "ringmaster"
 
 
-def default_catalogue(data_root: Path) -> Path:
+def default_catalogue(data_root: Path | FarRoot) -> Path:
     """Where the catalogue of a data root lies when nobody says otherwise."""
     import platformdirs
 
     return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_key(data_root)}.sqlite"
 
 
-def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
+def open_services(
+    data_root: Path | FarRoot,
+    catalogue: Path | None = None,
+    *,
+    accept: Accept | None = None,
+    passphrase: AskPassphrase | None = None,
+) -> Services:
     """Open a data root; the folder is made when only it is missing.
 
+    ``accept`` and ``passphrase`` ask a person on the way to one that is reached over SSH.
+
     Raises:
-        BackendError: The data root is not there, or the catalogue cannot be used (then a
-            `CatalogueError`). Nothing was changed.
+        BackendError: The data root is not there, the way to it is barred (`HostKeyUnknown`,
+            `PassphraseNeeded`), or the catalogue cannot be used (then a `CatalogueError`).
+            Nothing was changed.
     """
-    root = DataRoot(_checked(data_root))
+    if not isinstance(data_root, FarRoot):
+        data_root = _checked(data_root)
+    key = _key(data_root)
     if catalogue is None:
         import platformdirs
 
-        place = default_catalogue(root.path)
-        cache = platformdirs.user_cache_path("ringmaster") / _key(root.path)
+        place = default_catalogue(data_root)
+        cache = platformdirs.user_cache_path("ringmaster") / key
+        mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / key
         # One for all data roots: who a machine is does not depend on what is trained there.
         profile = platformdirs.user_data_path("ringmaster") / "cluster"
     else:
         place = catalogue.expanduser().absolute()
         cache = place.with_name(f"{place.name}.cache")
+        mirror = place.with_name(f"{place.name}.mirror")
         profile = place.with_name(f"{place.name}.cluster")
+    if isinstance(data_root, FarRoot):
+        root = DataRoot(mirror, data_root.label)
+        cluster = ClusterService(root, profile)
+        cluster.share = _reached(root, data_root, cluster, accept, passphrase)
+    else:
+        root = DataRoot(data_root)
+        cluster = ClusterService(root, profile)
+    share = cluster.share
     opened = open_catalogue(place)
-    library = LibraryService(root, opened, cache / "looks")
-    cluster = ClusterService(root, profile)
+    library = LibraryService(root, opened, cache / "looks", share=share)
     set_up = SetUpService(
         root,
-        default_places(_key(root.path), CODE_ROOT / "installers" / "constraints.txt"),
+        default_places(key, CODE_ROOT / "installers" / "constraints.txt"),
         open_shell=lambda entry: cluster.open_shell(entry.name),
         look=lambda entry, shell: cluster.facts(entry, shell),
         host_key=lambda entry: cluster.host_key(entry.name),
+        share=share,
     )
-    nodes = NodeService(root, cluster, Heads(cluster, set_up), place)
-    jobs = JobService(root, library, nodes, opened, cache)
+    nodes = NodeService(root, cluster, Heads(cluster, set_up), place, share=share)
+    jobs = JobService(root, library, nodes, opened, cache, share)
     library.see_job = jobs.show
     preflight = PreflightService(root, cluster, set_up)
-    services = Services(library, jobs, nodes, cluster, set_up, preflight, root, opened)
+    services = Services(library, jobs, nodes, cluster, set_up, preflight, root, share, opened)
     if opened.is_new:
         library.rescan()
     return services
 
 
-def set_catalogue_aside(data_root: Path, catalogue: Path | None = None) -> Path:
+def set_catalogue_aside(data_root: Path | FarRoot, catalogue: Path | None = None) -> Path:
     """Rename a damaged catalogue, so that `open_services` builds a new one from the files.
 
     Raises:
         BackendError: It cannot be renamed; nothing was changed.
     """
-    root = data_root.expanduser().absolute()
+    root = data_root.expanduser().absolute() if isinstance(data_root, Path) else data_root
     place = default_catalogue(root) if catalogue is None else catalogue.expanduser().absolute()
     return set_aside(place)
 
 
-def _key(data_root: Path) -> str:
-    return hashlib.sha256(str(data_root.resolve()).encode("utf-8", "replace")).hexdigest()[:16]
+def _key(data_root: Path | FarRoot) -> str:
+    place = data_root.resolve() if isinstance(data_root, Path) else data_root
+    return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _reached(
+    root: DataRoot,
+    far: FarRoot,
+    cluster: ClusterService,
+    accept: Accept | None,
+    passphrase: AskPassphrase | None,
+) -> Share:
+    # Late: who mounts the data root need not wait for what SSH takes to import.
+    from backend.cluster.line import SILENCE_S
+    from backend.services.mirror import Mirror
+
+    address = NodeAddress(far.host, far.port, far.user)
+
+    def connect() -> Shell:
+        return cluster.connect(address, accept, passphrase, silence_s=SILENCE_S)
+
+    mirror = Mirror(root, far, connect)
+    mirror.open()
+    return mirror
 
 
 def _checked(data_root: Path) -> Path:

@@ -1,0 +1,66 @@
+"""A data root on a machine that this desktop reaches over SSH, as a person writes it.
+
+Standard library only and Python 3.9: the records are.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+SCHEME = "ssh://"
+_FORM = re.compile(
+    r"ssh://(?:(?P<user>[^@/:]+)@)?"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^@/:\[\]\s]+))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>/.*)"
+)
+_LARGEST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class FarRoot:
+    """``ssh://[user@]HOST[:port]/absolute/path``; what is empty comes from ``~/.ssh/config``."""
+
+    host: str
+    path: str
+    user: str = ""
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> FarRoot:
+        """Read what a person wrote.
+
+        Raises:
+            ValueError: It is no such address; the message is a sentence.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"“{text}” should be ssh://[USER@]HOST[:PORT]/ABSOLUTE/PATH, without a password"
+            )
+        port = int(match["port"] or 0)
+        if match["port"] and not 0 < port <= _LARGEST_PORT:
+            raise ValueError(f"“{match['port']}” should be a port, 1 to {_LARGEST_PORT}")
+        path = posixpath.normpath("/" + unquote(match["path"]).lstrip("/"))
+        return cls(match["six"] or match["host"], path, unquote(match["user"] or ""), port)
+
+    @property
+    def label(self) -> str:
+        """As scp writes it: ``HOST:/path``."""
+        return f"{self.host}:{self.path}"
+
+    def __str__(self) -> str:
+        return SCHEME + self._place + quote(self.path)
+
+    def url(self, path: str) -> str:
+        """An address that file managers open, of a ``path`` there."""
+        return f"sftp://{self._place}{quote(path)}"
+
+    @property
+    def _place(self) -> str:
+        user = f"{quote(self.user)}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return user + host + (f":{self.port}" if self.port else "")

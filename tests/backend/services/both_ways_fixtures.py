@@ -1,0 +1,52 @@
+"""A data root, both ways; a module that uses them names this one in ``pytest_plugins``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.services import tool_process
+from backend.services.tool_process import ToolError
+from tests.backend.cluster.sshd_rig import Sshd
+from tests.backend.services.both_ways import Heart, Place
+
+
+@pytest.fixture(params=["mounted", "sftp"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, sshd: Sshd) -> Iterator[Place]:
+    made = Place(tmp_path, sshd, request.param == "mounted")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def far_place(tmp_path: Path, sshd: Sshd) -> Iterator[Place]:
+    """Over SFTP alone: what there is to say about the wire."""
+    made = Place(tmp_path, sshd, False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def beat() -> Iterator[Callable[[Place], Heart]]:
+    hearts: list[Heart] = []
+
+    def begin(place: Place) -> Heart:
+        place.add_node()
+        hearts.append(Heart(place.root))
+        return hearts[-1]
+
+    yield begin
+    for heart in hearts:
+        heart.stop()
+
+
+@pytest.fixture
+def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured when a job is made: that takes a process with torch."""
+
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    monkeypatch.setattr(tool_process, "measure", measure)
