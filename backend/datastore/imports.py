@@ -204,11 +204,11 @@ def _world(root: DataRoot) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackendError(
-                f"The disk of the data root {root.path} became full; nothing was imported.",
+                f"The disk of the data root {root.name} became full; nothing was imported.",
                 "Make room there and import again.",
             ) from error
         raise BackendError(
-            f"The data root {root.path} cannot be written to: {error.strerror or error}.",
+            f"The data root {root.name} cannot be written to: {error.strerror or error}.",
             "Nothing was imported; check that it is mounted and that you may write there.",
         ) from error
 
@@ -217,7 +217,7 @@ def _refuse_full_disk(root: DataRoot, needed: int) -> None:
     free = shutil.disk_usage(root.path).free
     if free < needed + _SPARE_BYTES:
         raise BackendError(
-            f"It needs {needed / 1e9:.2f} GB, and the data root {root.path} has "
+            f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
             f"{free / 1e9:.2f} GB left.",
             "Make room there; nothing was imported.",
         )

@@ -115,12 +115,14 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         raise BackendError(*_missing(folder)) from error
     except (OSError, ValueError, TypeError) as error:
         raise BackendError(
-            f"The record of the {folder.words} cannot be read ({folder.meta}): {error}.",
+            f"The record of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.meta)}): {error}.",
             "Its files are untouched; import them again as a new version.",
         ) from error
     if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
         raise BackendError(
-            f"The folder {folder.path} says that it is {item.kind.value} {item.reference}.",
+            f"The folder {folder.root.shown(folder.path)} says that it is {item.kind.value} "
+            f"{item.reference}.",
             "Rename it back: a version is found by the name of its folder.",
         )
     return item
@@ -131,10 +133,11 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         gone = read_json(folder.removed)
         return (
             f"The {folder.words} was removed on {str(gone['removed'])[:10]}.",
-            f"It lies in {folder.root.trash / str(gone['trash'])}; move it back to {folder.path}.",
+            f"It lies in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
+            f"to {folder.root.shown(folder.path)}.",
         )
     except (OSError, ValueError, KeyError):
-        return f"There is no {folder.words} in the data root {folder.root.path}.", ""
+        return f"There is no {folder.words} in the data root {folder.root.name}.", ""
 
 
 def write_item(folder: Path, item: LibraryItem, share: Share = MOUNTED) -> None:
@@ -149,7 +152,8 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         return content, read_manifest(content)
     except (OSError, ValueError) as error:
         raise BackendError(
-            f"The list of files of the {folder.words} cannot be read ({folder.manifest}): {error}.",
+            f"The list of files of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.manifest)}): {error}.",
             "Import its files again as a new version.",
         ) from error
 

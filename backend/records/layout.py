@@ -41,9 +41,23 @@ def run_tag(job_id: str, run: int) -> str:
 
 @dataclass(frozen=True)
 class DataRoot:
-    """The folder that every node sees."""
+    """The folder that every node sees.
+
+    ``label`` is what people call it where ``path`` is a mirror of one that is far away.
+    """
 
     path: Path
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label or str(self.path)
+
+    def shown(self, path: Path) -> str:
+        """A path below it, for people."""
+        if not self.label:
+            return str(path)
+        return str(PurePosixPath(self.label, *path.relative_to(self.path).parts))
 
     @property
     def datasets(self) -> Path:

@@ -105,9 +105,7 @@ class LibraryService:
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """One version; ``reference`` is a name (its newest version) or ``name@version``."""
-        folder = self._folder(kind, reference)
-        self._share.look_at_file(folder.meta)
-        item = library_files.read_item(folder)
+        item = self._item(self._folder(kind, reference))
         self._catalogue.put_item(item)
         return item
 
@@ -162,7 +160,7 @@ class LibraryService:
             BackendError: They are not; the first file that differs is named.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
-        item = library_files.read_item(folder)
+        item = self._item(folder)
         listing, hashes = self._hashes(folder)
         what = f"The {folder.words}"
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
@@ -305,7 +303,7 @@ class LibraryService:
             name, version = split_reference(reference)
         except ValueError as error:
             raise BackendError(f"{error}.") from error
-        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 names = library_files.names(self._root, kind)
@@ -323,6 +321,12 @@ class LibraryService:
                 else f"Import it first, or see the list of {kind.folder}.",
             )
         return VersionFolder(self._root, kind, name, found[0])
+
+    def _item(self, folder: VersionFolder) -> LibraryItem:
+        """A version's record as it is now."""
+        with _world(f"The record of the {folder.words} cannot be read"):
+            self._share.look_at_file(folder.meta)
+        return library_files.read_item(folder)
 
     def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         with _world(f"The list of files of the {folder.words} cannot be read"):
@@ -350,7 +354,7 @@ class LibraryService:
             self._catalogue.sync_items(kind, fresh, gone)
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
-        with _world(f"The {kind.folder} in {self._root.path} cannot be listed"):
+        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
@@ -358,7 +362,7 @@ class LibraryService:
                 return ()
 
     def _job_ids(self) -> Sequence[str]:
-        with _world(f"The jobs in {self._root.path} cannot be listed"):
+        with _world(f"The jobs in {self._root.name} cannot be listed"):
             try:
                 self._share.look_at_jobs()
                 return self._jobs.ids()

@@ -106,7 +106,7 @@ class Mirror:
     # Names.
 
     def shown(self, path: Path) -> str:
-        return f"{self._far_root.host}:{self._far(path)}"
+        return self._root.shown(path)
 
     def on_nodes(self, path: Path) -> str:
         return self._far(path)

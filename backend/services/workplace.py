@@ -87,10 +87,13 @@ def open_services(
         cache = place.with_name(f"{place.name}.cache")
         mirror = place.with_name(f"{place.name}.mirror")
         profile = place.with_name(f"{place.name}.cluster")
-    root = DataRoot(mirror if isinstance(data_root, FarRoot) else data_root)
-    cluster = ClusterService(root, profile)
     if isinstance(data_root, FarRoot):
+        root = DataRoot(mirror, data_root.label)
+        cluster = ClusterService(root, profile)
         cluster.share = _reached(root, data_root, cluster, accept, passphrase)
+    else:
+        root = DataRoot(data_root)
+        cluster = ClusterService(root, profile)
     share = cluster.share
     opened = open_catalogue(place)
     library = LibraryService(root, opened, cache / "looks", share=share)
@@ -135,13 +138,15 @@ def _reached(
     passphrase: AskPassphrase | None,
 ) -> Share:
     # Late: who mounts the data root need not wait for what SSH takes to import.
-    from backend.cluster.line import SILENCE_S
+    from backend.cluster import line
     from backend.services.mirror import Mirror
 
     address = NodeAddress(far.host, far.port, far.user)
 
     def connect() -> Shell:
-        return cluster.connect(address, accept, passphrase, silence_s=SILENCE_S)
+        return cluster.connect(
+            address, accept, passphrase, limit_s=line.SILENCE_S, silence_s=line.SILENCE_S
+        )
 
     mirror = Mirror(root, far, connect)
     mirror.open()
