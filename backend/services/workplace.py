@@ -141,13 +141,15 @@ def _reached(
     passphrase: AskPassphrase | None,
 ) -> Share:
     # Late: who mounts the data root need not wait for what SSH takes to import.
-    from backend.cluster.line import SILENCE_S
+    from backend.cluster import line
     from backend.services.mirror import Mirror
 
     address = NodeAddress(far.host, far.port, far.user)
 
     def connect() -> Shell:
-        return cluster.connect(address, accept, passphrase, silence_s=SILENCE_S)
+        return cluster.connect(
+            address, accept, passphrase, limit_s=line.SILENCE_S, silence_s=line.SILENCE_S
+        )
 
     mirror = Mirror(root, far, connect)
     mirror.open()

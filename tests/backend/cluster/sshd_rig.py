@@ -6,6 +6,7 @@ own is read there.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -136,11 +137,16 @@ class Sshd:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         for pid in [self._process.pid, *_descendants(self._process.pid)]:
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def _descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        # A session that ended by itself meanwhile.
+        return []
     return [found for child in map(int, children) for found in (child, *_descendants(child))]
 
 

@@ -140,6 +140,7 @@ class Place:
         self.opened.append(
             open_services(self.address, place, accept=lambda key: key.fingerprint == fingerprint)
         )
+        self.opened[-1].cluster.trust(self.sshd.host_key)
         return self.opened[-1]
 
     def stock(self, services: Services) -> None:
