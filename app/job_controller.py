@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class JobController(QObject):
         super().__init__(parent)
         self._services = services
         self._jobs = services.jobs
+        self._preflight = services.preflight
         self._runner = runner
         self._poller = poller
         self._page = page
@@ -101,11 +103,13 @@ class JobController(QObject):
 
     @Slot(str)
     def start(self, job_id: str) -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.start, job_id))
+        self._act(job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id))
 
     @Slot(str)
     def start_over(self, job_id: str) -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.start, job_id, start_over=True))
+        self._act(
+            job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id, start_over=True)
+        )
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
@@ -113,7 +117,9 @@ class JobController(QObject):
 
     @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, checkpoint))
+        self._act(
+            job_id, "Starting…", partial(self._look_and, self._jobs.resume, job_id, checkpoint)
+        )
 
     @Slot(str, object)
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
@@ -121,7 +127,20 @@ class JobController(QObject):
         if faults:
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
             return
-        self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, placement=placement))
+        self._act(
+            job_id,
+            "Starting…",
+            partial(self._look_and, self._jobs.resume, job_id, placement=placement),
+        )
+
+    def _look_and(
+        self, act: Callable[..., JobView], job_id: str, *rest: Any, **more: Any
+    ) -> JobView:
+        """On a worker: first all that would keep the job from running on its nodes, at once."""
+        config = self._jobs.show(job_id).config
+        placement = more.get("placement") or config.placement
+        self._preflight.insist(replace(config, placement=tuple(placement)), job_id)
+        return act(job_id, *rest, **more)
 
     def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:
         self._page.detail.show_busy(job_id, sentence)

@@ -70,6 +70,23 @@ class PreflightService:
             on_finding, cancelled
         )
 
+    def insist(self, config: JobConfig, job_id: str = "") -> None:
+        """Look before a start on nodes; a job of this computer alone needs no look.
+
+        Raises:
+            BackendError: What would keep the job from running, all of it.
+        """
+        if all(one.node == THIS_COMPUTER for one in config.placement):
+            return
+        found = self.run(config, job_id)
+        if found.passed:
+            return
+        faults = found.faults
+        remedies = dict.fromkeys(fault.remedy for fault in faults if fault.remedy)
+        if found.smaller:
+            remedies[f"Or run on {', '.join(one.node for one in found.smaller)} alone."] = None
+        raise BackendError(" ".join(fault.sentence for fault in faults), " ".join(remedies))
+
     def fix(
         self, finding: PreflightFinding, on_change: Callable[[SetUp], None] = lambda news: None
     ) -> None:
