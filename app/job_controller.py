@@ -280,7 +280,7 @@ class JobController(QObject):
 
         def create() -> JobView:
             view = self._jobs.create(draft.raw, progress)
-            return self._jobs.start(view.id) if start else view
+            return self._look_and(self._jobs.start, view.id) if start else view
 
         self._runner.run(
             "create",
