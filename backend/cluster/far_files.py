@@ -59,10 +59,11 @@ class FarFiles:
                 (start, min(_PIECE_BYTES, end - start))
                 for start in range(offset, end, _PIECE_BYTES)
             ]
-            if size:
+            # paramiko starts a thread to read several pieces at once.
+            if len(pieces) > 1:
                 return b"".join(file.readv(pieces))
             file.seek(offset)
-            return bytes(file.read(limit_bytes))
+            return bytes(file.read(max(0, end - offset) if size else limit_bytes))
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
         with self._reading(path):

@@ -209,7 +209,10 @@ class Mirror:
             return
         for name, one in found.items():
             self._pull_known(files, attempt.path / name, one)
-        self._mark(attempt.path, far)
+        # Until its supervisor is seen, the age of a claim is told by the time of its folder here
+        # (`datastore.run_state`), which must be that of this computer's clock.
+        if attempt.supervisor.name in found:
+            self._mark(attempt.path, far)
 
     def _pull_checkpoints(self, files: FarFiles, folder: JobFolder, far: RemoteFile | None) -> None:
         """The sidecar of each checkpoint whose file is there; see `list_checkpoints`."""

@@ -27,7 +27,7 @@ from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder, run_tag
 from backend.records.library import Kind
 from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.status import ProcessIdentity, RunExit, RunStatus
 from backend.services import tool_process
 from backend.services.workplace import Services, open_services
 from tests.backend.cluster.sshd_rig import USER, Sshd
@@ -216,6 +216,8 @@ class FarRun:
         self.run = view.run
         self.step = 0
         self.heartbeat = 10
+        supervisor = ProcessIdentity("gpu1", "another-boot", 4711, 1)
+        replace_json(self.folder.attempt(self.run).supervisor, supervisor.to_dict())
         self.train(1)
 
     def train(self, steps: int) -> None:

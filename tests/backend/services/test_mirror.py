@@ -426,6 +426,20 @@ def test_a_steady_look_brings_little_over_the_wire(far_place: Place, beat: Beat)
     assert each < 8_000 < size / 10
 
 
+def test_the_age_of_a_claim_is_told_by_one_clock(far_place: Place, beat: Beat) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    FakeHead().instead_of(services)
+    view = services.jobs.start(services.jobs.create(on_node()).id)
+    attempt = far_place.data.job(view.id).attempt(1)
+    an_hour_ago = time.time() - 3600
+    os.utime(attempt.path, (an_hour_ago, an_hour_ago))
+    for _ in range(2):
+        assert services.jobs.show(view.id).state is JobState.STARTING
+    assert not attempt.exit.exists()
+
+
 def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat: Beat) -> None:
     services = far_place.desktop()
     far_place.stock(services)
