@@ -127,8 +127,7 @@ def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> Jo
             continue
         try:
             building = JobFolder(fresh)
-            for part in (building.logs, building.output, building.checkpoints, building.attempts):
-                make_folder(part)
+            make_parts(building)
             replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = {
                 "schema": _SCHEMA,
@@ -147,6 +146,12 @@ def create_job(root: DataRoot, config: JobConfig, pins: Mapping[str, Pin]) -> Jo
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
         )
+
+
+def make_parts(folder: JobFolder) -> None:
+    """The folders inside of a job's, which its ranks fill."""
+    for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
+        make_folder(part)
 
 
 def read_job(folder: JobFolder) -> JobFile:

@@ -14,12 +14,14 @@ from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.errors import BackendError
 from backend.node.start import CODE_ROOT
 from backend.records.layout import DataRoot
+from backend.services.canary import CanaryService
 from backend.services.cluster import ClusterService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
 from backend.services.preflight import PreflightService
+from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
 
@@ -33,6 +35,7 @@ class Services:
     cluster: ClusterService
     set_up: SetUpService
     preflight: PreflightService
+    canary: CanaryService
     data_root: DataRoot
     catalogue: Catalogue
 
@@ -84,7 +87,8 @@ def open_services(data_root: Path, catalogue: Path | None = None) -> Services:
     jobs = JobService(root, library, nodes, opened, cache)
     library.see_job = jobs.show
     preflight = PreflightService(root, cluster, set_up)
-    services = Services(library, jobs, nodes, cluster, set_up, preflight, root, opened)
+    canary = CanaryService(root, cluster, RunStarter(root, library, nodes))
+    services = Services(library, jobs, nodes, cluster, set_up, preflight, canary, root, opened)
     if opened.is_new:
         library.rescan()
     return services
