@@ -11,6 +11,7 @@ from backend.records.preflight import Fix, Preflight, PreflightFinding
 
 if TYPE_CHECKING:
     from backend.records.cluster import SetUp
+    from backend.services.canary import Canary
     from backend.services.workplace import Services
 
 
@@ -20,11 +21,23 @@ def preflight(services: Services, arguments: argparse.Namespace, as_json: bool) 
     found = services.preflight.run(config, job_id)
     if arguments.fix and _mend(services, found):
         found = services.preflight.run(config, job_id)
+    canary = None
+    if arguments.canary and found.passed:
+        canary = services.canary.run(job_id)
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "canary": canary})
     else:
         _print(found)
-    return OK if found.passed else FAILED
+        if canary is not None:
+            _print_canary(canary)
+    return OK if found.passed and (canary is None or canary.passed) else FAILED
+
+
+def _print_canary(canary: Canary) -> None:
+    state = "ok   " if canary.passed else "FAULT"
+    print_line(f"{state}  trial of {canary.took_s:.0f} s: {canary.sentence}")
+    for line in canary.traceback.splitlines():
+        print_line(f"       {line}")
 
 
 def _mend(services: Services, found: Preflight) -> bool:

@@ -34,7 +34,7 @@ BLOCK_BYTES = 256 * 1024
 _WINDOW_BYTES = 8 * BLOCK_BYTES
 """Sent before the first acknowledgement is waited for: a long way is not a narrow one."""
 _TOKEN_BYTES = 32
-_LISTEN_S = 40.0
+_LISTEN_S = 30.0
 _IDLE_S = 5.0
 _ROOT_LOOK_S = 0.1
 _PROBE_BYTES = 64 * 1024
@@ -79,7 +79,10 @@ def tell(**facts: Any) -> None:
 
 
 def listen(request: dict[str, Any]) -> None:
-    """``address`` is the one that the ranks are to use, "" when there is one node only."""
+    """``address`` is the one that the ranks are to use, "" when there is one node only.
+
+    The listener ends when as many ``visitors`` have been there, or after its time.
+    """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": ""}
     if request["address"]:
         try:
@@ -90,7 +93,7 @@ def listen(request: dict[str, Any]) -> None:
             facts["port"] = listener.getsockname()[1]
             sys.stdout.flush()
             if os.fork() == 0:
-                _serve(listener, request["token"].encode())
+                _serve(listener, request["token"].encode(), request["visitors"])
     tell(**facts)
 
 
@@ -102,32 +105,32 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, token: bytes) -> None:
+def _serve(listener: socket.socket, token: bytes, visitors: int) -> None:
     """Take in what knows the token, for as long as a pre-flight can last; never returns."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
     end = time.monotonic() + _LISTEN_S
-    listener.settimeout(1.0)
-    while time.monotonic() < end:
+    listener.settimeout(0.5)
+    been: list[bool] = []
+    while time.monotonic() < end and len(been) < visitors:
         with contextlib.suppress(OSError):
             taken = listener.accept()[0]
-            threading.Thread(target=_take, args=(taken, token), daemon=True).start()
+            threading.Thread(target=_take, args=(taken, token, been), daemon=True).start()
     os._exit(0)
 
 
-def _take(taken: socket.socket, token: bytes) -> None:
+def _take(taken: socket.socket, token: bytes, been: list[bool]) -> None:
     with contextlib.suppress(OSError), taken:
         taken.settimeout(_IDLE_S)
-        said = _exactly(taken, _TOKEN_BYTES)
-        if said == token + b"!":
-            os._exit(0)
-        if said != token:
+        if _exactly(taken, _TOKEN_BYTES) != token:
             return
-        taken.sendall(b"+")
-        while _exactly(taken, BLOCK_BYTES):
+        with contextlib.suppress(OSError):
             taken.sendall(b"+")
+            while _exactly(taken, BLOCK_BYTES):
+                taken.sendall(b"+")
+        been.append(True)
 
 
 def _exactly(taken: socket.socket, count: int) -> bytes:

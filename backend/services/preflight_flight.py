@@ -289,7 +289,9 @@ class Flight:
         shell = self._cluster.open_shell(node)
         try:
             python = _looking_python(entry)
-            facts, offset_s = preflight_node.listen(shell, python, part.address, self._token)
+            facts, offset_s = preflight_node.listen(
+                shell, python, part.address, self._token, len(self._parts) - 1
+            )
             part.port = int(facts["port"])
             part.listening.set()
             for finding in preflight_words.clock(node, offset_s):

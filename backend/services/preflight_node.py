@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ class NoPython(BackendError):
     """There is nothing that could look."""
 
 
-def listen(shell: Shell, python: str, address: str, token: str) -> tuple[Mapping[str, Any], float]:
+def listen(
+    shell: Shell, python: str, address: str, token: str, visitors: int
+) -> tuple[Mapping[str, Any], float]:
     """Leave a listener there; its facts, and the node's clock minus ours.
 
     Raises:
@@ -38,8 +41,8 @@ def listen(shell: Shell, python: str, address: str, token: str) -> tuple[Mapping
     """
     began, start = time.time(), time.monotonic()
     answer = shell.run(
-        _argv(python, "listen", {"address": address, "token": token}),
-        input=_SOURCE.read_bytes(),
+        _argv(python, "listen", {"address": address, "token": token, "visitors": visitors}),
+        input=_source(),
         limit_s=_LISTEN_LIMIT_S,
     )
     took_s = time.monotonic() - start
@@ -57,7 +60,7 @@ def look(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     limit_s = LOOK_LIMIT_S + _GRACE_S
     argv = _argv(python, "check", _bounded(request))
     try:
-        shell.run(argv, input=_SOURCE.read_bytes(), limit_s=limit_s, on_line=lines.hear)
+        shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
     except Unreachable:
         # What hangs there may keep the connection; what it said before that stands.
         if not facts:
@@ -73,7 +76,7 @@ def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
     lines = _Lines(met.append)
     shell.run(
         argv,
-        input=_SOURCE.read_bytes(),
+        input=_source(),
         limit_s=MEET_LIMIT_S + _GRACE_S + 2,
         on_line=lines.hear,
     )
@@ -100,6 +103,12 @@ def look_here(request: Request) -> dict[str, Any]:
     for line in said.decode("utf-8", "replace").splitlines():
         lines.hear(line)
     return facts
+
+
+@lru_cache(maxsize=1)
+def _source() -> bytes:
+    """Read once: an update of the program under a running window must not mix two versions."""
+    return _SOURCE.read_bytes()
 
 
 class _Lines:
