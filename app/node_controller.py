@@ -21,9 +21,10 @@ from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeed
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.records.health import Health
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
-from backend.records.node import NodeReading, NodeState, Presence
+from backend.records.node import Finding, NodeReading, NodeState, Presence
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.nodes_page import NodesPage
@@ -66,6 +67,7 @@ class NodeController(QObject):
         self._since: dict[str, float] = {}
         self._looking: set[str] = set()
         self._woken: dict[str, float] = {}
+        self._health: dict[str, Health] = {}
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
         self._set_up_dialog: SetUpDialog | None = None
@@ -147,9 +149,19 @@ class NodeController(QObject):
     def _show(self) -> None:
         if self._here is None:
             return
-        states = (NodeState(THIS_COMPUTER, Presence.ONLINE, self._here), *self._far)
+        here = NodeState(THIS_COMPUTER, Presence.ONLINE, self._here)
+        states = tuple(self._judged(state) for state in (here, *self._far))
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
+
+    def _judged(self, state: NodeState) -> NodeState:
+        """With what its readings so far say about its health."""
+        if state.reading is None:
+            return state
+        health = self._health.get(state.name, Health()).after(state.reading, time.monotonic())
+        self._health[state.name] = health
+        found = (Finding(f.key, False, f.sentence, f.remedy) for f in health.findings)
+        return replace(state, findings=(*state.findings, *found))
 
     @Slot(str)
     def _check(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -128,3 +129,14 @@ def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, wok
     controller.look()
     assert woken == ["gpu7"]
     assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]
+
+
+def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
+    told = []
+    controller.listed.connect(told.append)
+    for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
+        here = reading("this-computer", count=1)
+        gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
+        controller._take_here(replace(here, heartbeat=beat, gpus=gpus))
+    hot = [any("hot" in one.sentence for one in states[0].findings) for states in told]
+    assert hot == [False, True, True, True, False]
