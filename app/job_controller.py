@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from app.background import Runner
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.job import parse_placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
 from backend.records.node import NodeReading
@@ -61,6 +63,7 @@ class JobController(QObject):
         super().__init__(parent)
         self._services = services
         self._jobs = services.jobs
+        self._preflight = services.preflight
         self._runner = runner
         self._poller = poller
         self._page = page
@@ -75,6 +78,7 @@ class JobController(QObject):
         detail.start_requested.connect(self.start)
         detail.stop_requested.connect(self.stop)
         detail.resume_requested.connect(self.resume)
+        detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
         detail.start_over_requested.connect(self.start_over)
         detail.clone_requested.connect(self.clone)
         detail.new_from_requested.connect(self._new_from)
@@ -99,11 +103,13 @@ class JobController(QObject):
 
     @Slot(str)
     def start(self, job_id: str) -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.start, job_id))
+        self._act(job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id))
 
     @Slot(str)
     def start_over(self, job_id: str) -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.start, job_id, start_over=True))
+        self._act(
+            job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id, start_over=True)
+        )
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
@@ -111,7 +117,30 @@ class JobController(QObject):
 
     @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
-        self._act(job_id, "Starting…", partial(self._jobs.resume, job_id, checkpoint))
+        self._act(
+            job_id, "Starting…", partial(self._look_and, self._jobs.resume, job_id, checkpoint)
+        )
+
+    @Slot(str, object)
+    def resume_elsewhere(self, job_id: str, raw: object) -> None:
+        placement, faults = parse_placement(raw)
+        if faults:
+            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
+            return
+        self._act(
+            job_id,
+            "Starting…",
+            partial(self._look_and, self._jobs.resume, job_id, placement=placement),
+        )
+
+    def _look_and(
+        self, act: Callable[..., JobView], job_id: str, *rest: Any, **more: Any
+    ) -> JobView:
+        """On a worker: first all that would keep the job from running on its nodes, at once."""
+        config = self._jobs.show(job_id).config
+        placement = more.get("placement") or config.placement
+        self._preflight.insist(replace(config, placement=tuple(placement)), job_id)
+        return act(job_id, *rest, **more)
 
     def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:
         self._page.detail.show_busy(job_id, sentence)
@@ -180,6 +209,7 @@ class JobController(QObject):
     def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
         """What the nodes offer that are there."""
         self._form.show_nodes(readings)
+        self._page.detail.show_readings(readings)
 
     def open_job_file(self, path: Path) -> None:
         """A job file was chosen or dropped."""
@@ -250,7 +280,7 @@ class JobController(QObject):
 
         def create() -> JobView:
             view = self._jobs.create(draft.raw, progress)
-            return self._jobs.start(view.id) if start else view
+            return self._look_and(self._jobs.start, view.id) if start else view
 
         self._runner.run(
             "create",

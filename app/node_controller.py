@@ -30,6 +30,8 @@ from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.set_up_dialog import SetUpDialog
 
 _NEWS_INTERVAL_MS = 150
+_WAKE_EVERY_S = 60.0
+"""A node that was rebooted and has neither systemd nor cron waits for this contact."""
 
 T = TypeVar("T")
 
@@ -63,8 +65,9 @@ class NodeController(QObject):
         self._far: tuple[NodeState, ...] = ()
         self._since: dict[str, float] = {}
         self._looking: set[str] = set()
+        self._woken: dict[str, float] = {}
         self._adding: AddNodeDialog | None = None
-        self._wish: tuple[NodeAddress, str] = (NodeAddress(""), "")
+        self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
         self._set_up_dialog: SetUpDialog | None = None
         self._under_way: dict[str, Progress] = {}
         self._news: deque[SetUp] = deque()
@@ -123,7 +126,23 @@ class NodeController(QObject):
         now = time.time()
         away = {one.name for one in states if one.presence is not Presence.ONLINE}
         self._since = {name: self._since.get(name, now) for name in away}
+        for one in states:
+            if one.presence is Presence.OFFLINE:
+                self._wake(one.name)
         self._show()
+
+    def _wake(self, name: str) -> None:
+        """Try to start the agent of a node that is silent; mostly the node itself is away."""
+        now = time.monotonic()
+        if now < self._woken.get(name, -_WAKE_EVERY_S) + _WAKE_EVERY_S:
+            return
+        self._woken[name] = now
+        self._runner.run(
+            f"wake {name}",
+            partial(self._services.set_up.wake, name),
+            lambda _: None,
+            lambda _error: None,
+        )
 
     def _show(self) -> None:
         if self._here is None:
@@ -143,13 +162,15 @@ class NodeController(QObject):
 
     @Slot(str)
     def _look_again(self, name: str) -> None:
-        def looked(entry: NodeEntry) -> None:
-            self.told.emit(f"{entry.name} answers.")
+        def look() -> NodeEntry:
+            entry = self._services.cluster.look(name)
+            self._services.set_up.wake(name)
+            return entry
 
         self._runner.run(
             f"check {name}",
-            partial(self._services.cluster.look, name),
-            looked,
+            look,
+            lambda entry: self.told.emit(f"{entry.name} answers."),
             lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
         )
 
@@ -166,9 +187,9 @@ class NodeController(QObject):
         self._adding = dialog
         dialog.open()
 
-    @Slot(object, str)
-    def _wish_add(self, address: NodeAddress, name: str) -> None:
-        self._wish = (address, name)
+    @Slot(object, str, str)
+    def _wish_add(self, address: NodeAddress, name: str, data_root: str) -> None:
+        self._wish = (address, name, data_root)
         self._try_to_add()
 
     @Slot(object)
@@ -187,7 +208,7 @@ class NodeController(QObject):
         dialog = self._adding
         if dialog is None:
             return
-        address, name = self._wish
+        address, name, data_root = self._wish
         cluster = self._services.cluster
         dialog.show_progress(f"Looking at {address.host}")
 
@@ -195,7 +216,13 @@ class NodeController(QObject):
             if key is not None:
                 cluster.trust(key)
             ask = (lambda _identity: passphrase) if passphrase else None
-            return cluster.add(name, address, accept=lambda _key: False, passphrase=ask)
+            return cluster.add(
+                name,
+                address,
+                accept=lambda _key: False,
+                passphrase=ask,
+                node_data_root=data_root,
+            )
 
         def added(entry: NodeEntry) -> None:
             self.look()

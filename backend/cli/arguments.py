@@ -147,6 +147,9 @@ def _node(words: _Words) -> None:
     leaf.add_argument("host", metavar="HOST")
     leaf.add_argument("--port", type=_port, default=22, metavar="P")
     words.leaf("list", "the nodes and what they have")
+    leaf = words.leaf("orphans", "processes that runs left behind on the nodes")
+    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
+    leaf.add_argument("--end", action="store_true", help="end them")
     leaf = words.leaf("check", "whether a node can train, each fault with what mends it")
     leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
 
@@ -181,6 +184,12 @@ def _job(words: _Words) -> None:
     ):
         _job_id(words.leaf(name, does))
     words.leaf("list", "every job")
+    leaf = words.leaf("preflight", "all that would keep a job from starting, with what mends it")
+    _job_id(leaf)
+    leaf.add_argument(
+        "--canary", action="store_true", help="then train one batch on its nodes, to be sure"
+    )
+    leaf.add_argument("--fix", action="store_true", help="mend what can be mended, and look again")
     leaf = words.leaf("log", "what a rank printed, or mpirun")
     _job_id(leaf)
     leaf.add_argument(

@@ -19,11 +19,13 @@ from backend.cli.printing import (
     FAILED,
     OK,
     in_bytes,
+    in_time,
     print_facts,
     print_json,
     print_line,
     print_note,
     print_table,
+    shown,
 )
 from backend.errors import BackendError
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, StepState
@@ -261,3 +263,26 @@ def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
         print_line(f"{node.name}: {node.presence.value}")
         _print_findings(node.findings, as_json=False)
     return OK if all(finding.ok for node in nodes for finding in node.findings) else FAILED
+
+
+def orphans(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    names = [arguments.name] if arguments.name else [n.name for n in services.nodes.list()]
+    found = {name: services.nodes.orphans(name) for name in names}
+    if arguments.end:
+        found = {name: services.nodes.end_orphans(name, some) for name, some in found.items()}
+    if as_json:
+        print_json([{"node": n, **one.to_dict()} for n, some in found.items() for one in some])
+        return OK
+    print_table(
+        ("NODE", "PID", "USER", "AGE", "MEMORY", "RUN", "WHY", "COMMAND"),
+        (
+            (
+                *(name, str(one.process.pid), one.user, in_time(one.age_s)),
+                *(in_bytes(one.memory_bytes), one.run_tag, one.why, shown(one.command)[:60]),
+            )
+            for name, some in found.items()
+            for one in some
+        ),
+        "Every process of a run that is over is gone." if arguments.end else "There are none.",
+    )
+    return OK

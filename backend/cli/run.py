@@ -12,10 +12,11 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import nodes
+from backend.cli import nodes, preflight
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -265,14 +266,25 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    view = services.jobs.start(job_id, start_over=True, placement=_placement(arguments))
+    placement = _placement(arguments)
+    _look_first(services, job_id, placement)
+    view = services.jobs.start(job_id, start_over=True, placement=placement)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def _resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    view = services.jobs.resume(job_id, arguments.checkpoint, _placement(arguments))
+    placement = _placement(arguments)
+    _look_first(services, job_id, placement)
+    view = services.jobs.resume(job_id, arguments.checkpoint, placement)
     return _after_wish(services, view, arguments.wait, as_json)
+
+
+def _look_first(services: Services, job_id: str, placement: Sequence[Placement]) -> None:
+    view = services.jobs.show(job_id)
+    if not view.state.is_live:
+        config = replace(view.config, placement=tuple(placement) or view.config.placement)
+        services.preflight.insist(config, job_id)
 
 
 def _placement(arguments: argparse.Namespace) -> tuple[Placement, ...]:
@@ -599,11 +611,13 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "list"): nodes.list_nodes,
     ("node", "check"): nodes.check,
     ("node", "forget"): nodes.forget,
+    ("node", "orphans"): nodes.orphans,
     ("node", "provision"): nodes.provision,
     ("node", "remove"): nodes.remove,
     ("node", "unprovision"): nodes.unprovision,
     ("job", "create"): _create,
     ("job", "start"): _start,
+    ("job", "preflight"): preflight.preflight,
     ("job", "stop"): _stop,
     ("job", "resume"): _resume,
     ("job", "wait"): _wait,

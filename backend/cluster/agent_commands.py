@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -37,13 +38,14 @@ class AgentPlace:
 
 
 def start(place: AgentPlace) -> tuple[str, ...]:
-    """Starts the agent detached, and ends at once."""
-    return (
-        *_module(place, "backend.node.agent"),
-        *("--name", place.name, "--folder", place.folder),
-        *("--data-root", place.facts.data_root or str(place.home.state)),
-        *("--detach", "--log", str(place.home.agent_log)),
-    )
+    """Starts the agent in place of one that runs, keeps it over reboots where that can be had,
+    and prints which it was (`backend.node.agent_service`)."""
+    return _service(place, "install")
+
+
+def leave(place: AgentPlace) -> tuple[str, ...]:
+    """Ends the agent, and whatever would start it again."""
+    return _service(place, "remove")
 
 
 def check(place: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
@@ -67,6 +69,23 @@ def answers(place: AgentPlace) -> tuple[str, ...]:
 def runs(place: AgentPlace) -> tuple[str, ...]:
     """Ends well when no run lives from the program's folder there, and prints those that do."""
     return (*_module(place, _CONTROL), "runs", "--home", str(place.home.path))
+
+
+def _service(place: AgentPlace, act: str) -> tuple[str, ...]:
+    return (
+        *_module(place, "backend.node.agent_service"),
+        *(act, "--name", place.name, "--folder", place.folder),
+        *("--data-root", place.facts.data_root or str(place.home.state)),
+        *("--log", str(place.home.agent_log)),
+    )
+
+
+def kept(output: str) -> str:
+    """What `start` printed, as a sentence; "" when it cannot be read."""
+    try:
+        return str(json.loads(output)["sentence"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _module(place: AgentPlace, module: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backend.cluster.shell import Shell
 from backend.errors import BackendError
+from backend.records.cluster import NodeEntry
 from backend.records.layout import NodeHome
 
 COMMENT = "ringmaster-cluster"
@@ -262,7 +263,10 @@ def install_key(shell: Shell, home: NodeHome, key: ClusterKey, subnet: str) -> b
         BackendError: The node's files cannot be written.
     """
     _private_folder(shell, home.ssh)
-    changed = _replace(shell, str(home.ssh / PRIVATE_NAME), key.private)
+    private = str(home.ssh / PRIVATE_NAME)
+    changed = _replace(shell, private, key.private)
+    # OpenSSH leaves a key aside that others may read.
+    _make(shell, ["chmod", "0600", "--", private], home.ssh)
     listed = authorized_keys(shell)
     _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
     edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnet))
@@ -270,6 +274,21 @@ def install_key(shell: Shell, home: NodeHome, key: ClusterKey, subnet: str) -> b
     # sshd ignores a list that others may write to, and says so in its own log only.
     _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
     return changed
+
+
+def subnet_of(entry: NodeEntry) -> str:
+    """From where the cluster's key is let in to a node: the network of its ranks.
+
+    Raises:
+        BackendError: The node has no address for the ranks.
+    """
+    if not entry.ranks_address:
+        raise BackendError(
+            f"{entry.name} has no address for the ranks, so nobody can say from where the "
+            "cluster's key shall be let in.",
+            "Choose one of the node's addresses in its settings.",
+        )
+    return str(ipaddress.ip_interface(entry.ranks_address).network)
 
 
 def forget_key(shell: Shell, home: NodeHome) -> bool:

@@ -30,6 +30,8 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
     place = _place(entry, shell)
     if place is not None:
         _refuse_running(entry.name, shell, place)
+        # First what would start it again, then the agent, whoever started it.
+        shell.run(agent_commands.leave(place))
         if not shell.run(agent_commands.stop(place)).ok:
             raise BackendError(
                 f"The agent on {entry.name} does not end, so nothing was removed.",

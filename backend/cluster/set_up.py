@@ -7,7 +7,6 @@ upgrade replaces is made beside the old, never over it: runs keep what they were
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -208,14 +207,8 @@ class _Work:
         """How mpirun goes from this node to the next."""
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
-            if not self._entry.ranks_address:
-                raise BackendError(
-                    f"{self._entry.name} has no address for the ranks, so nobody can say from "
-                    "where the cluster's key shall be let in.",
-                    "Choose one of the node's addresses in its settings.",
-                )
-            subnet = ipaddress.ip_interface(self._entry.ranks_address).network
-            keys.install_key(self.shell, self.home, self._plan.key, str(subnet))
+            subnet = keys.subnet_of(self._entry)
+            keys.install_key(self.shell, self.home, self._plan.key, subnet)
             told = f"the cluster's key is let in from {subnet}"
         self._ssh_config = keys.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
@@ -260,7 +253,7 @@ class _Work:
         )
         lives = agent_commands.check(place)
         if self._steps.run(self.shell, lives).ok:
-            return f"The agent of bundle {name} {THERE_ALREADY}."
+            return f"Runs; it {THERE_ALREADY}."
         remedy = "Its output says why; mend that, then set the node up again."
         self._steps.must(
             self.shell, agent_commands.stop(place), "The older agent does not end", remedy
@@ -283,7 +276,7 @@ class _Work:
                 else f"The agent does not start: {started.complaint.rstrip('.')}.",
                 f"See {self.home.agent_log} on the node, mend that, then set the node up again.",
             )
-        return f"The agent of bundle {name} runs and writes to {place.folder}."
+        return f"Runs. {agent_commands.kept(started.out) or f'It writes to {place.folder}.'}"
 
     def _unpack(self, folder: PurePosixPath) -> None:
         beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")

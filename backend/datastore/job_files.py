@@ -128,8 +128,7 @@ def create_job(
             continue
         try:
             building = JobFolder(fresh)
-            for part in (building.logs, building.output, building.checkpoints, building.attempts):
-                share.make_folder(part)
+            make_parts(building, share)
             share.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = {
                 "schema": _SCHEMA,
@@ -148,6 +147,12 @@ def create_job(
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
         )
+
+
+def make_parts(folder: JobFolder, share: Share = MOUNTED) -> None:
+    """The folders inside of a job's, which its ranks fill."""
+    for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
+        share.make_folder(part)
 
 
 def read_job(folder: JobFolder) -> JobFile:

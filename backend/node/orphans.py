@@ -90,7 +90,8 @@ def _why_over(root: DataRoot, tag: str) -> str:
         return "No job started it."
     folder = root.job(job)
     if not folder.path.is_dir():
-        return "Its job is not in this data root."
+        # A job that was never here may live in another data root.
+        return "Its job was removed." if (root.trash / "jobs" / job).is_dir() else ""
     attempt = folder.attempt(int(run))
     if not attempt.path.is_dir():
         return f"Run {run} of its job was started over."

@@ -137,6 +137,14 @@ class NodeEntry:
     def data_root(self) -> str:
         return self.facts.data_root if self.facts is not None else ""
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All that the node has, with their prefix, the one by which others know it first."""
+        found = [self.ranks_address] if self.ranks_address else []
+        if self.facts is not None:
+            found += [one.address for one in self.facts.interfaces]
+        return tuple(dict.fromkeys(found))
+
     def with_facts(self, facts: NodeFacts) -> NodeEntry:
         return replace(self, facts=facts)
 

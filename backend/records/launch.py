@@ -50,6 +50,9 @@ class Launch:
     """OpenSSH client file on the head node by which it reaches the others; "" on one node."""
     grace_s: float = 30.0
     """After a wish to stop: how long the ranks may go on without news before they are ended."""
+    steps_limit: int = 0
+    """Steps of an epoch after which it is over, unevaluated; 0 is none. The last checkpoint of such
+    a trial is read back."""
 
     def to_dict(self) -> dict[str, Any]:
         raw = asdict(self)

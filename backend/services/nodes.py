@@ -14,12 +14,14 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from backend.cluster.shell import Unreachable
 from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, Site, this_computer
+from backend.node import orphans
 from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
@@ -28,7 +30,7 @@ from backend.records.cluster import NodeEntry
 from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
-from backend.records.node import Finding, NodeReading, NodeState, Presence
+from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
 
@@ -97,24 +99,59 @@ class NodeService:
         """
         if name == THIS_COMPUTER:
             return self._findings(smoke=True)
+        if self._cluster.entry(name).installation is None:
+            return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
+        answer = self._ask(name, "backend.node.check", "--smoke", limit_s=_CHECK_LIMIT_S)
+        return tuple(Finding(**one) for one in answer)
+
+    def orphans(self, name: str) -> tuple[Orphan, ...]:
+        """Processes on a node that a run of this data root left behind (S14).
+
+        Raises:
+            BackendError: There is no such node, or it does not answer.
+        """
+        if name == THIS_COMPUTER:
+            try:
+                return orphans.find(self._root)
+            except OSError:
+                return ()
+        return _orphans(self._ask(name, "backend.node.orphans"))
+
+    def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
+        """End these, and no others; returns the orphans that are left.
+
+        Raises:
+            BackendError: There is no such node, or it does not answer.
+        """
+        keys = [(one.process.pid, one.process.start_ticks) for one in wanted]
+        if not keys:
+            return ()
+        if name == THIS_COMPUTER:
+            orphans.end(self._root, keys)
+            return self.orphans(name)
+        words = [f"{pid}:{ticks}" for pid, ticks in keys]
+        return _orphans(self._ask(name, "backend.node.orphans", "--end", *words))
+
+    def _ask(self, name: str, module: str, *more: str, limit_s: float = 60.0) -> Any:
+        """What a module of ours prints on a node, as JSON."""
         entry = self._cluster.entry(name)
         if entry.installation is None:
-            return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
+            raise BackendError(f"{name} is not set up.", f"Set up {name} first.")
         shell = self._cluster.open_shell(name)
         try:
             answer = shell.run(
                 (
                     *("env", f"PYTHONPATH={entry.installation.bundle}"),
-                    *(entry.installation.python, "-m", "backend.node.check"),
-                    *("--data-root", entry.data_root, "--smoke"),
+                    *(entry.installation.python, "-m", module),
+                    *("--data-root", entry.data_root, *more),
                 ),
-                limit_s=_CHECK_LIMIT_S,
+                limit_s=limit_s,
             )
         finally:
             shell.close()
         try:
-            return tuple(Finding(**one) for one in json.loads(answer.out))
-        except (ValueError, TypeError) as error:
+            return json.loads(answer.out)
+        except ValueError as error:
             raise BackendError(
                 f"{name} could not be checked: {answer.complaint}.", f"Set {name} up again."
             ) from error
@@ -183,15 +220,12 @@ def _room(state: NodeState) -> NodeRoom:
     entry, reading = state.entry, state.reading
     assert entry is not None, "a far node was added"
     assert reading is not None, "asked for by the caller"
-    addresses = [entry.ranks_address] if entry.ranks_address else []
-    if entry.facts is not None:
-        addresses += [one.address for one in entry.facts.interfaces]
     return NodeRoom(
         node=entry.name,
         host=entry.ranks_address.partition("/")[0] or entry.address.host,
         cores=reading.cpu.cores,
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
-        addresses=tuple(dict.fromkeys(addresses)),
+        addresses=entry.addresses,
         site=_site(entry),
     )
 
@@ -208,3 +242,7 @@ def _site(entry: NodeEntry) -> Site | None:
         mpi_version=installation.mpi_version,
         ssh_config=installation.ssh_config,
     )
+
+
+def _orphans(answer: Any) -> tuple[Orphan, ...]:
+    return tuple(Orphan.from_dict(one) for one in answer["orphans"])

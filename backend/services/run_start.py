@@ -70,6 +70,7 @@ class RunStarter:
         *,
         resume_from: str = "",
         start_from: str = "",
+        steps_limit: int = 0,
     ) -> bool:
         """Start run ``run``; False when another desktop, or a second click, was first.
 
@@ -85,6 +86,7 @@ class RunStarter:
             self._library.verify(KINDS[key], pin)
         plan = self.plan(file.config, file.id, run)
         launch = self._launch(file, run, plan, resume_from, start_from)
+        launch = replace(launch, steps_limit=steps_limit)
         status = _first_status(folder, file, run, goes_on=bool(resume_from))
         with self._nodes.head(plan.ranks) as head:
             share = self._share

@@ -157,6 +157,29 @@ class SetUpService:
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
             return dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
 
+    def wake(self, name: str) -> None:
+        """Start the agent of a node that is set up: it was rebooted and nothing else does it.
+
+        Raises:
+            BackendError: The node does not answer, or its agent does not start.
+        """
+        entry = self._entry(name)
+        if entry.installation is None or entry.facts is None:
+            return
+        place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+
+        def start(shell: Shell) -> None:
+            if shell.run(agent_commands.check(place)).ok:
+                return
+            answer = shell.run(self._start_agent(place))
+            if not answer.ok:
+                raise BackendError(
+                    f"The agent of {name} does not start: {answer.complaint}.",
+                    f"Set {name} up again.",
+                )
+
+        self._with_shell(entry, start)
+
     def peers(self) -> tuple[Peer, ...]:
         """Every node that mpirun on another one may go to, for `keys.write_settings`."""
         return tuple(
@@ -170,6 +193,35 @@ class SetUpService:
             for one in self._entries()
             if one.ranks_address and (key := self._host_key(one))
         )
+
+    def let_in_again(self) -> None:
+        """Put the cluster's key on every node that is set up, and list it there; settings as well.
+
+        Raises:
+            BackendError: A node could not be reached or written; all others were.
+        """
+        entries = [one for one in node_files.entries(self._root) if one.installation is not None]
+        key = self._key(entries)
+
+        def one_node(entry: NodeEntry) -> BackendError | None:
+            try:
+                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key))
+            except BackendError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(entries)))) as pool:
+            faults = [fault for fault in pool.map(one_node, entries) if fault is not None]
+        if faults:
+            raise faults[0]
+
+    def _let_in(self, shell: Shell, entry: NodeEntry, key: ClusterKey) -> None:
+        assert entry.facts is not None, "a node that is set up was looked at"
+        assert entry.installation is not None, "asked for by the caller"
+        home = NodeHome(PurePosixPath(entry.facts.home))
+        if not entry.installation.own_key:
+            keys.install_key(shell, home, key, keys.subnet_of(entry))
+        keys.write_settings(shell, home, self.peers(), entry.installation.own_key)
 
     def environments(self, name: str) -> Mapping[str, int]:
         """The environments on a node, with their size in bytes."""

@@ -18,11 +18,14 @@ from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeAddress
 from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
+from backend.services.canary import CanaryService
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
+from backend.services.preflight import PreflightService
+from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
 
@@ -35,6 +38,8 @@ class Services:
     nodes: NodeService
     cluster: ClusterService
     set_up: SetUpService
+    preflight: PreflightService
+    canary: CanaryService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -108,7 +113,11 @@ def open_services(
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place, share=share)
     jobs = JobService(root, library, nodes, opened, cache, share)
     library.see_job = jobs.show
-    services = Services(library, jobs, nodes, cluster, set_up, root, share, opened)
+    preflight = PreflightService(root, cluster, set_up)
+    canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
+    services = Services(
+        library, jobs, nodes, cluster, set_up, preflight, canary, root, share, opened
+    )
     if opened.is_new:
         library.rescan()
     return services

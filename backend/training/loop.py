@@ -160,7 +160,7 @@ class Trainer:
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
-        if validation is not None:
+        if validation is not None and not self.launch.steps_limit:
             order = ValidationOrder(len(validation), config.batch_size, rank, size)
             self._evaluation = Evaluation(
                 loader(validation, order, config.loader_workers, on_gpu),
@@ -255,7 +255,7 @@ class Trainer:
         if self.workers is not None:
             evaluations = config.epochs - course.epoch + 1 if self._evaluation else 0
             self.workers.reporter.epoch(course.epoch, evaluations)
-        steps = self._order.steps_left
+        steps = min(self._order.steps_left, self.launch.steps_limit or self._order.steps_left)
         # The schedule's step by the position, which holds for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
@@ -575,6 +575,9 @@ class Trainer:
         if self.workers is not None:
             self.workers.checkpointer.wait()
             trouble = self.workers.checkpointer.trouble
+            saved = self.workers.checkpointer.saved
+            if self.launch.steps_limit and saved is not None and not trouble:
+                load_checkpoint(Path(saved.path))
             self._release({})
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble = self.strategy.gather(trouble)[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -202,9 +203,10 @@ def _import_ahead() -> None:
     The first optimizer of torch 2.13 imports ``torch._dynamo`` and with it sympy, 1.6 s of a core,
     and meeting is 1.2 s of native code in which nobody needs the interpreter.
     """
-    # What is missing there, or broken, is told by who needs it.
-    with contextlib.suppress(ImportError):
-        import backend.training.loop  # noqa: F401
+    for name in ("torch._dynamo", "backend.training.loop"):
+        # What is missing there, or broken, is told by who needs it.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def threads_per_rank() -> int:

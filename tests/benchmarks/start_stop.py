@@ -25,8 +25,8 @@ from tests.benchmarks.figures import Figure
 from tests.integration.tiny import MODEL, raw_job, write_sources
 
 PAIRS = 7
-STOPS = 25
-"""A whole start each; ``tests/integration/test_stops.py`` has a hundred of the loop alone."""
+STOPS = 100
+"""A whole start each, some eight minutes in all."""
 _STOPWATCH = """
     def loss(self, output, target):
         import os, time
@@ -41,8 +41,7 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         model, loader, dataset = write_sources(root / "sources")
-        timed = MODEL.replace("\n    def loss(self, output, target):\n", _STOPWATCH)
-        (model / "bks_model.py").write_text(timed)
+        (model / "bks_model.py").write_text(stopwatch_model())
         services = open_services(root / "data", root / "desktop" / "catalogue.sqlite")
         services.library.import_item(Kind.MODEL, model, "tiny")
         services.library.import_item(Kind.LOADER, loader, "tiny")
@@ -50,6 +49,11 @@ def measure() -> list[Figure]:
         figures = [_start(services, root), _stop(services, root)]
         services.close()
     return figures
+
+
+def stopwatch_model() -> str:
+    """The tiny model, which notes when its first step was done."""
+    return MODEL.replace("\n    def loss(self, output, target):\n", _STOPWATCH)
 
 
 def _start(services: Services, root: Path) -> Figure:
@@ -106,9 +110,11 @@ def _stop(services: Services, root: Path) -> Figure:
         verify(services.jobs.checkpoints(view.id)[-1])
         if number < STOPS - 1:
             services.jobs.resume(view.id)
-    worst = max(latencies)
-    context = f"{STOPS} stops, median {sorted(latencies)[STOPS // 2]:.2f} s; checkpoint of 35 kB"
-    return Figure("P4", "Stop to INTERRUPTED, the worst", (worst,), 1.0, "s", context=context)
+    ranked = sorted(latencies)
+    # The 99th of 100, the contract's own measure.
+    late = ranked[max(0, STOPS * 99 // 100 - 1)]
+    context = f"{STOPS} stops, median {ranked[STOPS // 2]:.2f} s, worst {ranked[-1]:.2f} s"
+    return Figure("P4", "Stop to INTERRUPTED, p99", (late,), 1.0, "s", context=context)
 
 
 def _beyond(step: int) -> Callable[[JobView], bool]:

@@ -22,7 +22,7 @@ from tests.backend.training.training_rig import (
 )
 from tests.benchmarks.figures import Figure
 
-PAIRS = 5
+PAIRS = 7
 _WARM = 40
 
 MODEL = """
@@ -71,7 +71,7 @@ _STEPS_PER_EPOCH = 100
 
 def measure() -> list[Figure]:
     figures = []
-    for name, width, depth, epochs in (("10 ms", 256, 6, 4), ("tiny", 16, 1, 10)):
+    for name, width, depth, epochs in (("10 ms", 352, 8, 3), ("tiny", 16, 1, 10)):
         bare, ours = _pairs(width, depth, epochs)
         context = (
             f"{name}: bare {statistics.median(bare) * 1e3:.2f} ms, "

@@ -173,6 +173,9 @@ class Cluster:
         key = own / "etc/ssh/ssh_host_ed25519_key"
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", plan.name, "-f", key)
         (own / "etc/ssh/sshd_config.d/cluster.conf").write_text(_SSHD_CONFIG)
+        # All nodes share the cores of one machine, which none of them can see.
+        (own / "home/lab/.openmpi").mkdir()
+        (own / "home/lab/.openmpi/mca-params.conf").write_text("mpi_yield_when_idle = 1\n")
         (own / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
         (own / "etc/hostname").write_text(f"{plan.name}\n")
         shutil.copy(self.identity.with_suffix(".pub"), own / "home/lab/.ssh/authorized_keys")

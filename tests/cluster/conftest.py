@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
+from tests.cluster.ready import ReadyCluster, made_ready
 
 _IMAGE_LIMIT_S = 1200.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that wants the cluster may wait until its image is made, on a slow line."""
+    """Who wants a cluster first may wait until it is made: its image, wheels, nodes set up."""
+    seen: set[str] = set()
     for item in items:
         wanted = getattr(item, "fixturenames", ())
-        if item.path.is_relative_to(Path(__file__).parent) and "cluster" in wanted:
-            item.add_marker(pytest.mark.timeout(_IMAGE_LIMIT_S))
-            return
+        if item.path.is_relative_to(Path(__file__).parent):
+            for made in {"cluster", "ready_cluster"}.intersection(wanted) - seen:
+                item.add_marker(pytest.mark.timeout(_IMAGE_LIMIT_S))
+                seen.add(made)
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +36,31 @@ def cluster(
     What a test breaks through their methods is mended after it, and what it leaves running there
     is ended; files stay.
     """
+    with _standing(request, tmp_path_factory.mktemp("cluster")) as standing:
+        yield standing
+
+
+@pytest.fixture(scope="session")
+def ready_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReadyCluster]:
+    """Another three nodes, added and set up; see `tests.cluster.ready`. Each test finds them well.
+
+    It is not `cluster`, whose nodes nothing of this program has touched.
+    """
+    with (
+        _standing(request, tmp_path_factory.mktemp("ready")) as standing,
+        made_ready(standing, tmp_path_factory.mktemp("desktop")) as ready,
+    ):
+        yield ready
+
+
+@contextmanager
+def _standing(request: pytest.FixtureRequest, folder: Path) -> Iterator[Cluster]:
     # Making the image takes a minute, once: that is told where somebody sees it.
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        standing = Cluster(tmp_path_factory.mktemp("cluster"), progress=Progress(sys.stderr))
+        standing = Cluster(folder, progress=Progress(sys.stderr))
         standing.__enter__()
     try:
         yield standing
@@ -45,10 +70,17 @@ def cluster(
 
 @pytest.fixture(autouse=True)
 def _healed(request: pytest.FixtureRequest) -> Iterator[None]:
-    if "cluster" not in request.fixturenames:
-        yield
-        return
-    standing: Cluster = request.getfixturevalue("cluster")
-    before = {process for node in standing.nodes.values() for process in node.processes()}
+    standing: list[Cluster] = []
+    if "cluster" in request.fixturenames:
+        standing.append(request.getfixturevalue("cluster"))
+    if "ready_cluster" in request.fixturenames:
+        ready: ReadyCluster = request.getfixturevalue("ready_cluster")
+        # Before what runs is noted down: an agent that lives now outlives the test.
+        ready.revive()
+        standing.append(ready.cluster)
+    before = {
+        process for one in standing for node in one.nodes.values() for process in node.processes()
+    }
     yield
-    standing.heal(before)
+    for one in standing:
+        one.heal(before)

@@ -32,6 +32,7 @@ class LocalShell:
         self.on_run: Callable[[tuple[str, ...]], Answer | None] = lambda argv: None
         """Sees every command first; what it returns is the answer, and None executes."""
         first = f"{tools}:" if tools else ""
+        first += f"{_without_keepers(home)}:"
         self._variables = {
             "HOME": str(home),
             "PATH": f"{first}/usr/local/bin:/usr/bin:/bin:/usr/games",
@@ -150,3 +151,14 @@ class LocalShell:
             shutil.move(fresh, target)
         finally:
             fresh.unlink(missing_ok=True)
+
+
+def _without_keepers(home: Path) -> Path:
+    """What an agent installs here must not be started by the crontab of who runs the tests."""
+    folder = home / ".no-keepers"
+    folder.mkdir(exist_ok=True)
+    for name in ("crontab", "systemctl", "loginctl"):
+        path = folder / name
+        path.write_text("#!/bin/sh\nexit 127\n")
+        path.chmod(0o755)
+    return folder

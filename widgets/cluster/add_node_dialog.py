@@ -24,8 +24,10 @@ from widgets.common.theme import S1, S2, S3, S4, S6
 
 _WIDTH = 540
 _PORT_W = 96
-FIELDS = ("host", "name", "port", "user", "identity", "jump")
+FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
 """What a refusal can be about; "" is about none of them."""
+_MORE = ("jump", "data_root")
+"""Seldom needed."""
 
 
 def host_fault(host: str) -> str:
@@ -47,7 +49,8 @@ class AddNodeDialog(QDialog):
     """The form, then whatever SSH needs to know.
 
     Signals:
-        look_requested: A `NodeAddress` and the node's name; answer with `show_progress`, then
+        look_requested: A `NodeAddress`, the node's name, and where it sees the data root ("" for
+            the same path as here); answer with `show_progress`, then
             with one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or
             `accept` once the node is added.
         trusted: The `HostKey` of `ask_trust`; go on.
@@ -55,7 +58,7 @@ class AddNodeDialog(QDialog):
         cancelled: What is under way is not wanted any more.
     """
 
-    look_requested = Signal(object, str)
+    look_requested = Signal(object, str, str)
     trusted = Signal(object)
     passphrase_given = Signal(str)
     cancelled = Signal()
@@ -136,7 +139,7 @@ class AddNodeDialog(QDialog):
         self._refusals = {field: text} if known else {}
         self._message.setText("" if known else text)
         self._message.setVisible(not known)
-        if field == "jump":
+        if field in _MORE:
             self._show_more(True)
         self._show_page(self._form)
         self._edits[field if known else "host"].setFocus()
@@ -156,7 +159,11 @@ class AddNodeDialog(QDialog):
         self._user = LineEdit(placeholder="as in ~/.ssh/config, else yours", name="User")
         self._identity = LineEdit(placeholder="the SSH agent, and your own keys", name="Key file")
         self._jump = LineEdit(placeholder="user@gateway", name="Jump host")
-        edits = (self._host, self._name, self._port, self._user, self._identity, self._jump)
+        self._data_root = LineEdit(placeholder="the same path as here", name="Data root there")
+        edits = (
+            *(self._host, self._name, self._port, self._user),
+            *(self._identity, self._jump, self._data_root),
+        )
         self._edits = dict(zip(FIELDS, edits, strict=True))
         through = "Through which machine the node is reached, as in ProxyJump."
         self._fields = {
@@ -166,9 +173,13 @@ class AddNodeDialog(QDialog):
             "user": Field("User", self._user),
             "identity": Field("Key file", self._identity),
             "jump": Field("Jump host", self._jump, note=through),
+            "data_root": Field(
+                "Data root there", self._data_root, note="Where the node sees the same folder."
+            ),
         }
         self._fields["port"].setFixedWidth(_PORT_W)
-        self._fields["jump"].hide()
+        for key in _MORE:
+            self._fields[key].hide()
         for field, edit in self._edits.items():
             edit.textEdited.connect(partial(self._edited, field))
         self._choose = IconButton("folder-open", "Choose a key file")
@@ -192,7 +203,7 @@ class AddNodeDialog(QDialog):
                 self._fields["name"],
                 self._fields["user"],
                 identity,
-                self._fields["jump"],
+                *(self._fields[key] for key in _MORE),
                 self._message,
                 self._progress,
                 STRETCH,
@@ -225,6 +236,8 @@ class AddNodeDialog(QDialog):
         for key in ("user", "jump"):
             if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
                 faults[key] = "It has no blanks, and does not begin with -."
+        if typed["data_root"] and not typed["data_root"].startswith("/"):
+            faults["data_root"] = "A whole path, from / on."
         return faults
 
     def _check(self) -> None:
@@ -243,7 +256,8 @@ class AddNodeDialog(QDialog):
         self._show_more(self._fields["jump"].isHidden())
 
     def _show_more(self, more: bool) -> None:
-        self._fields["jump"].setVisible(more)
+        for key in _MORE:
+            self._fields[key].setVisible(more)
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
         self._fit()
@@ -267,7 +281,8 @@ class AddNodeDialog(QDialog):
             self._jump.text().strip(),
         )
         self.show_progress(f"Reaching {address.host}")
-        self.look_requested.emit(address, self._name.text().strip())
+        data_root = self._data_root.text().strip()
+        self.look_requested.emit(address, self._name.text().strip(), data_root)
 
     @Slot()
     def _stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QMouseEvent
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.node import NodeReading
 from backend.records.series import RunStart
 from backend.records.state import JobState
 from backend.records.values import job_name_fault
@@ -23,6 +25,7 @@ from widgets.common.text import Label
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
+from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.failure_tab import FailureTab
 from widgets.jobs.job_list_model import best_words, took_s, where
@@ -104,6 +107,7 @@ class JobDetail(QWidget):
         start_requested, stop_requested, start_over_requested, clone_requested,
         remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
+        resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
         rename_requested, notes_requested: Job id, text. tags_requested: job id, tuple.
@@ -115,6 +119,7 @@ class JobDetail(QWidget):
     start_requested = Signal(str)
     stop_requested = Signal(str)
     resume_requested = Signal(str, str)
+    resume_elsewhere_requested = Signal(str, object)
     start_over_requested = Signal(str)
     clone_requested = Signal(str)
     new_from_requested = Signal(str, str)
@@ -141,6 +146,8 @@ class JobDetail(QWidget):
         self._doubt = ""
         self._shows_failure = False
         self._dialog: ExportDialog | None = None
+        self._elsewhere: ElsewhereDialog | None = None
+        self._readings: tuple[NodeReading, ...] = ()
         self._make_header()
         self._make_tabs()
         self.setLayout(
@@ -488,6 +495,13 @@ class JobDetail(QWidget):
         acts = (
             ("Clone", True, lambda: self.clone_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
+            (
+                "Resume on other nodes…",
+                bool(self._checkpoints)
+                and view.state.is_over
+                and view.state is not JobState.FINISHED,
+                self._open_elsewhere,
+            ),
             ("Rename", True, self._name.edit),
             (
                 "Start over, keeping the earlier run",
@@ -504,6 +518,30 @@ class JobDetail(QWidget):
             "Move to the trash", lambda: self.remove_requested.emit(view.id)
         )
         trash.setEnabled(not live)
+
+    def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
+        """The nodes on which a job can go on."""
+        self._readings = readings
+        if self._elsewhere is not None:
+            self._elsewhere.show_nodes(readings)
+
+    @Slot()
+    def _open_elsewhere(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        placement = view.config.to_dict()["placement"]
+        dialog = ElsewhereDialog(view.name, placement, self._readings, self)
+        dialog.resume_requested.connect(partial(self.resume_elsewhere_requested.emit, view.id))
+        dialog.finished.connect(self._forget_elsewhere)
+        self._elsewhere = dialog
+        dialog.open()
+
+    @Slot()
+    def _forget_elsewhere(self) -> None:
+        dialog, self._elsewhere = self._elsewhere, None
+        if dialog is not None:
+            dialog.deleteLater()
 
     @Slot(str)
     def _open_export(self, checkpoint: str) -> None:

@@ -229,8 +229,13 @@ class PlacementPicker(QWidget):
         self.setLayout(col(self._column, self._error, gap=S1))
 
     def show_nodes(self, readings: tuple[NodeReading, ...]) -> None:
-        """New readings. Rows stay where they are; a node that is new comes last."""
+        """New readings. Rows stay where they are; a node that is new comes last.
+
+        What was chosen on a node that went away stays chosen: the check says that it is away, and
+        a job never becomes smaller by itself.
+        """
         if set(self._rows) - {reading.name for reading in readings}:
+            self._strangers = self.value()
             clear(self._column)
             self._rows.clear()
         for reading in readings:

@@ -30,13 +30,14 @@ WORDS = {
     ("node", "forget"): ["HOST"],
     ("node", "remove"): ["N"],
     ("node", "check"): [],
+    ("node", "orphans"): [],
     ("node", "provision"): [],
     ("node", "unprovision"): ["N"],
     ("job", "create"): ["FILE"],
     **{
         ("job", action): ["ID"]
         for action in (
-            *("start", "stop", "resume", "wait", "show", "history", "log"),
+            *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove"),
         )
     },

@@ -80,19 +80,27 @@ def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
     assert found.memory_bytes > 1_000_000
 
 
-def test_a_run_that_nothing_is_known_of_is_an_orphan_with_another_reason(
+def test_a_run_whose_job_went_or_started_over_is_over_too(
     root: DataRoot, job: str, plant: Plant
 ) -> None:
-    tags = (f"{job}-removed/1", f"{job}/7", "../../etc/1", "nonsense")
+    removed = f"{job}-removed"
+    (root.trash / "jobs" / removed).mkdir(parents=True)
+    tags = (f"{removed}/1", f"{job}/7", "../../etc/1", "nonsense")
     planted = [plant(tag) for tag in tags]
     why = {one.run_tag: one.why for one in orphans.find(root)}
     assert [why[tag] for tag in tags] == [
-        "Its job is not in this data root.",
+        "Its job was removed.",
         "Run 7 of its job was started over.",
         "No job started it.",
         "No job started it.",
     ]
     assert len(pids(root, *planted)) == 4
+
+
+def test_s14_a_run_of_another_data_root_is_left_alone(
+    root: DataRoot, job: str, plant: Plant
+) -> None:
+    assert pids(root, plant(f"{job}-of-another-root/1")) == []
 
 
 def test_the_processes_of_another_user_are_not_listed(

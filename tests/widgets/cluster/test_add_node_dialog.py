@@ -93,12 +93,13 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
         ("user", "mai"),
         ("identity", "/home/mai/.ssh/lab"),
         ("jump", "gate"),
+        ("data_root", "/srv/data"),
     ):
         qtbot.keyClicks(dialog._edits[field], text)
     with qtbot.waitSignal(dialog.look_requested) as wished:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
-    assert wished.args == [address, "10.0.4.23"]
+    assert wished.args == [address, "10.0.4.23", "/srv/data"]
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):

@@ -1,0 +1,87 @@
+"""``job preflight``: everything that would keep a job from starting, and what mends it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from backend.cli.printing import FAILED, OK, print_json, print_line, print_note
+from backend.errors import BackendError
+from backend.records.preflight import Fix, Preflight, PreflightFinding
+
+if TYPE_CHECKING:
+    from backend.records.cluster import SetUp
+    from backend.services.canary import Canary
+    from backend.services.workplace import Services
+
+
+def preflight(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    config = services.jobs.show(job_id).config
+    found = services.preflight.run(config, job_id)
+    if arguments.fix and _mend(services, found):
+        found = services.preflight.run(config, job_id)
+    canary = None
+    if arguments.canary and found.passed:
+        canary = services.canary.run(job_id)
+    if as_json:
+        print_json({**found.to_dict(), "canary": canary})
+    else:
+        _print(found)
+        if canary is not None:
+            _print_canary(canary)
+    return OK if found.passed and (canary is None or canary.passed) else FAILED
+
+
+def _print_canary(canary: Canary) -> None:
+    state = "ok   " if canary.passed else "FAULT"
+    print_line(f"{state}  trial of {canary.took_s:.0f} s: {canary.sentence}")
+    for line in canary.traceback.splitlines():
+        print_line(f"       {line}")
+
+
+def _mend(services: Services, found: Preflight) -> bool:
+    """Whether anything was done."""
+    wanted = [
+        finding
+        for finding in (*found.faults, *found.warnings)
+        if finding.fix not in (Fix.NONE, Fix.LEAVE_OUT)
+    ]
+    # One set-up mends all that is damaged on a node, and each fault says what must be made anew.
+    for finding in wanted:
+        print_note(f"{finding.check}: {finding.sentence} Mending: {finding.fix.value}")
+        try:
+            services.preflight.fix(finding, _tell)
+        except BackendError as error:
+            print_note(" ".join(filter(None, (error.sentence, error.remedy))))
+    return bool(wanted)
+
+
+def _tell(news: SetUp) -> None:
+    if news.is_over and news.failed is None:
+        print_note(f"{news.node} is set up.")
+
+
+def _print(found: Preflight) -> None:
+    for finding in found.findings:
+        if not finding.ok:
+            _print_one(finding)
+    passed = [finding.check for finding in found.findings if finding.ok]
+    print_line(f"{len(passed)} passed: {', '.join(passed)}")
+    many = len(found.faults)
+    things = "1 thing keeps" if many == 1 else f"{many} things keep"
+    outcome = "The job can start" if found.passed else f"{things} this job from starting"
+    print_line(f"{outcome}; looked at {' and '.join(found.nodes)} in {found.took_s:.1f} s.")
+    if found.smaller:
+        on = " ".join(
+            f"--on {one.node}={','.join(one.gpus) or one.processes}" for one in found.smaller
+        )
+        print_line(f"It could start with {on}")
+
+
+def _print_one(finding: PreflightFinding) -> None:
+    state = "warn " if finding.is_warning else "FAULT"
+    where = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
+    print_line(f"{state}  {finding.check}{where}: {finding.sentence}")
+    if finding.remedy:
+        print_line(f"       {finding.remedy}")

@@ -1,0 +1,180 @@
+"""One batch on the real ranks before a long run: what no look from outside can tell.
+
+A canary is a run like any other, of the job's own settings and on its own nodes, in a folder
+``jobs/.canary-…`` that no list shows and that is removed afterwards. It makes one step, writes a
+checkpoint, verifies it and reads it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from backend.datastore import job_files
+from backend.datastore.job_files import read_job
+from backend.datastore.run_state import RunState, RunStateReader
+from backend.datastore.share import MOUNTED, Share
+from backend.datastore.shared_folders import make_folder
+from backend.errors import BackendError, Cancelled
+from backend.node import words
+from backend.records.job import THIS_COMPUTER, CheckpointPolicy, JobConfig
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.state import JobState
+from backend.records.status import RankError
+from backend.services.cluster import ClusterService
+from backend.services.run_start import RunStarter
+
+PREFIX = ".canary-"
+_LIMIT_S = 300.0
+"""A rank that hangs is ended by its guard first; this is for a supervisor that was lost."""
+_LOOK_S = 0.2
+_TO_STOP_S = 60.0
+_STEPS = 1
+_RUN = 1
+
+
+@dataclass(frozen=True)
+class Canary:
+    """How the trial ended. A failure has the words, and the traceback, of the rank that failed."""
+
+    passed: bool
+    sentence: str
+    took_s: float
+    traceback: str = ""
+
+
+class CanaryService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        cluster: ClusterService,
+        starter: RunStarter,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._cluster = cluster
+        self._starter = starter
+
+    def run(
+        self,
+        job_id: str,
+        on_state: Callable[[JobState], None] = lambda state: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Canary:
+        """Train one batch of a job where it is to run; the job itself is left as it is.
+
+        Raises:
+            BackendError: It could not be started; nothing is left of it.
+            Cancelled: As ``cancelled`` said, when the ranks have ended.
+        """
+        if not self._share.is_mounted:
+            raise BackendError(
+                "A trial needs the data root mounted on this computer; it is reached over SFTP.",
+                "Start it from a computer that mounts the data root, or start the job itself.",
+            )
+        began = time.monotonic()
+        file = read_job(self._root.job(job_id))
+        self._sweep(file.config)
+        folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
+        try:
+            make_folder(folder.path)
+            job_files.make_parts(folder)
+            trial = replace(file, id=folder.job_id, config=_short(file.config))
+            self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
+            found = self._wait(folder, on_state, cancelled)
+        except OSError as error:
+            raise BackendError(
+                f"The trial could not be written to {folder.path}: {error.strerror}.",
+                "Make room there, or check that you may write there.",
+            ) from error
+        finally:
+            self._remove(folder, file.config)
+        return _told(found, file.config, time.monotonic() - began)
+
+    def _wait(
+        self,
+        folder: JobFolder,
+        on_state: Callable[[JobState], None],
+        cancelled: Callable[[], bool],
+    ) -> RunState:
+        """Until it has ended, one way or the other."""
+        reader = RunStateReader(folder)
+        end = time.monotonic() + _LIMIT_S
+        told = None
+        is_cancelled = is_stopping = False
+        while True:
+            found = reader.look()
+            if found.state is not told:
+                told = found.state
+                on_state(told)
+            if not found.state.is_live or (is_stopping and time.monotonic() > end):
+                if is_cancelled:
+                    raise Cancelled
+                return found
+            is_cancelled = is_cancelled or cancelled()
+            if not is_stopping and (is_cancelled or time.monotonic() > end):
+                is_stopping = True
+                job_files.ask_to_stop(folder, _RUN)
+                end = time.monotonic() + _TO_STOP_S
+            time.sleep(_LOOK_S)
+
+    def _sweep(self, config: JobConfig) -> None:
+        """What a desktop left that was ended in the middle of its trial."""
+        with contextlib.suppress(OSError):
+            for path in self._root.jobs.glob(f"{PREFIX}*"):
+                folder = JobFolder(path)
+                if folder.attempt(_RUN).exit.exists():
+                    self._remove(folder, config)
+
+    def _remove(self, folder: JobFolder, config: JobConfig) -> None:
+        """By name; where the nodes' user made what this one may not remove, that one does."""
+        shutil.rmtree(folder.path, ignore_errors=True)
+        head = config.placement[0].node
+        if not folder.path.exists() or head == THIS_COMPUTER:
+            return
+        with contextlib.suppress(BackendError):
+            there = PurePosixPath(self._cluster.entry(head).data_root, "jobs", folder.job_id)
+            shell = self._cluster.open_shell(head)
+            try:
+                shell.run(["rm", "-rf", "--", str(there)])
+            finally:
+                shell.close()
+        shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _short(config: JobConfig) -> JobConfig:
+    """The same training, with nothing in it that needs more than a step."""
+    return replace(
+        config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
+    )
+
+
+def _told(found: RunState, config: JobConfig, took_s: float) -> Canary:
+    status = found.status
+    ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
+    if found.state is JobState.FINISHED:
+        return Canary(
+            True,
+            f"{ranks} trained one batch together, and the checkpoint was written and read back.",
+            took_s,
+        )
+    if status.error is not None:
+        return Canary(False, _words_of(status.error), took_s, status.error.traceback)
+    late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
+    is_late = found.state.is_live or found.state is JobState.INTERRUPTED
+    why = late if is_late else status.message or found.doubt or "The trial ended without a word."
+    return Canary(False, why, took_s)
+
+
+def _words_of(error: RankError) -> str:
+    if error.rank is None:
+        return error.sentence
+    return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"

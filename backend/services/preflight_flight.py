@@ -1,0 +1,424 @@
+"""One look before a start: everything that would keep a job from running, at once.
+
+All nodes are asked side by side over connections of their own, with limits of their own, so that
+one that is away delays nobody but the end. Nothing is started and nothing changed, with two
+exceptions that the start itself makes as well: mpirun's SSH settings on the head are brought up to
+date, and a folder in the data root proves that all see the same one; it is removed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from backend.cluster import keys
+from backend.cluster.agent_commands import AgentPlace
+from backend.cluster.bundle import make_bundle
+from backend.cluster.look import LEAST_PYTHON
+from backend.cluster.shell import Shell, Unreachable
+from backend.datastore.shared_folders import make_folder
+from backend.errors import BackendError, Cancelled
+from backend.launch.network import common_subnet
+from backend.node.mpi import find_mpirun
+from backend.node.start import CODE_ROOT
+from backend.records.cluster import NodeEntry
+from backend.records.files import replace_bytes
+from backend.records.job import THIS_COMPUTER, JobConfig
+from backend.records.layout import DataRoot, NodeHome
+from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
+from backend.services import preflight_node, preflight_node_words, preflight_words
+from backend.services.cluster import ClusterService
+from backend.services.job_check import PROCESSES_PER_CORE
+from backend.services.preflight_node import NoPython
+from backend.services.preflight_routes import Meeting, route_findings
+from backend.services.preflight_words import Site, Told
+from backend.services.set_up import SetUpService
+
+_MEETING_S = 11.0
+"""From the beginning until the nodes meet, whoever is still missing; over the limit of SSH."""
+_END_S = 25.0
+_DRAIN_S = 0.1
+_ANSWER_S = 4.0
+_LOOK_S = 0.05
+
+OnFinding = Callable[[PreflightFinding], None]
+
+
+@dataclass
+class _Part:
+    """One node of the job: what is known before, and what its thread finds."""
+
+    site: Site
+    entry: NodeEntry | None
+    address: str = ""
+    listening: threading.Event = field(default_factory=threading.Event)
+    """Set as soon as the node listens, or certainly will not."""
+    port: int = 0
+    told: Told = field(default_factory=Told)
+    met: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a pre-flight stands on: the desktop's side of everything."""
+
+    root: DataRoot
+    cluster: ClusterService
+    set_up: SetUpService
+    python: str
+
+
+class Flight:
+    """One pre-flight."""
+
+    def __init__(self, ground: Ground, config: JobConfig, needed_bytes: int) -> None:
+        self._root = ground.root
+        self._cluster = ground.cluster
+        self._set_up = ground.set_up
+        self._python = ground.python
+        self._config = config
+        self._needed_bytes = needed_bytes
+        self._news: queue.Queue[PreflightFinding | None] = queue.Queue()
+        self._findings: list[PreflightFinding] = []
+        self._began = time.monotonic()
+        self._token = secrets.token_hex(16)
+        self._nonce = secrets.token_hex(16)
+        self._parts: dict[str, _Part] = {}
+        self._over = threading.Event()
+
+    def fly(self, on_finding: OnFinding, cancelled: Callable[[], bool]) -> Preflight:
+        """See `PreflightService.run`."""
+
+        def take(finding: PreflightFinding) -> None:
+            self._findings.append(finding)
+            on_finding(finding)
+
+        try:
+            with self._proof() as fault:
+                for finding in (*fault, *self._known_before()):
+                    take(finding)
+                self._ask_all(take, cancelled, sees_root=not fault)
+                for finding in (*self._versions(), *self._routes()):
+                    take(finding)
+        finally:
+            self._over.set()
+        nodes = tuple(placement.node for placement in self._config.placement)
+        told = {finding.check for finding in self._findings}
+        for check in self._checked(nodes):
+            if check not in told:
+                take(PreflightFinding(check, True, f"{check[0].upper()}{check[1:]}: in order."))
+        order = {check: number for number, check in enumerate(preflight_words.ALL)}
+        self._findings.sort(key=lambda one: (one.ok, one.is_warning, order[one.check]))
+        found = Preflight(nodes, tuple(self._findings), time.monotonic() - self._began)
+        if found.passed:
+            return found
+        return replace(found, smaller=smaller_placement(self._config.placement, found.findings))
+
+    def _checked(self, nodes: Sequence[str]) -> Iterator[str]:
+        for check in preflight_words.ALL:
+            is_far = any(node != THIS_COMPUTER for node in nodes)
+            if check in preflight_words.ONLY_BETWEEN and len(nodes) < 2:
+                continue
+            far_only = (preflight_words.PYTHON, preflight_words.PYTORCH, preflight_words.HOROVOD)
+            if (check in preflight_words.ONLY_FAR or check in far_only) and not is_far:
+                continue
+            if check == preflight_words.GPUS and not self._config.uses_gpus:
+                continue
+            yield check
+
+    # Before anybody is asked.
+
+    @contextlib.contextmanager
+    def _proof(self) -> Iterator[tuple[PreflightFinding, ...]]:
+        """A folder in the data root for a moment; what keeps it from being made is a finding."""
+        folder = self._root.path / self._folder
+        try:
+            make_folder(folder)
+            replace_bytes(folder / "desktop", self._nonce.encode())
+            fault: tuple[PreflightFinding, ...] = ()
+        except OSError as error:
+            check = (
+                preflight_words.DISK
+                if error.errno in preflight_words.FULL
+                else preflight_words.DATA_ROOT
+            )
+            fault = (
+                PreflightFinding(
+                    check,
+                    False,
+                    f"This computer cannot write to the data root {self._root.path}: "
+                    f"{error.strerror}.",
+                    "Make room there, or check that it is mounted and that you may write there.",
+                ),
+            )
+        try:
+            yield fault
+        finally:
+            names = ("desktop", *(placement.node for placement in self._config.placement))
+            with contextlib.suppress(OSError):
+                for name in names:
+                    (folder / name).unlink(missing_ok=True)
+                folder.rmdir()
+
+    @property
+    def _folder(self) -> str:
+        return f".preflight-{self._token[:16]}"
+
+    def _known_before(self) -> Iterator[PreflightFinding]:
+        """What the desktop knows of the nodes; each that can be asked becomes a part."""
+        entries = {entry.name: entry for entry in self._cluster.list()}
+        bundle = make_bundle().name
+        for number, placement in enumerate(self._config.placement):
+            name = placement.node
+            entry = entries.get(name)
+            needs_mpirun = self._config.strategy.name != "alone"
+            if name == THIS_COMPUTER:
+                found = find_mpirun(self._python) if needs_mpirun else None
+                site = Site(
+                    name,
+                    placement,
+                    self._python,
+                    found.path if found else "",
+                    found.version if found else "",
+                    "",
+                    str(self._root.path),
+                    "",
+                    number == 0,
+                    self._needed_bytes,
+                    needs_mpirun,
+                )
+                self._parts[name] = _Part(site, None)
+                yield from _too_many(site, os.cpu_count() or 1)
+                continue
+            if entry is None:
+                yield preflight_words.unknown_node(name, tuple(entries))
+                continue
+            yield from preflight_words.of_entry(entry, bundle)
+            there, facts = entry.installation, entry.facts
+            if there is None or facts is None:
+                continue
+            site = Site(
+                name,
+                placement,
+                there.python,
+                there.mpirun,
+                there.mpi_version,
+                there.bundle,
+                entry.data_root,
+                str(PurePosixPath(facts.home).parent),
+                number == 0,
+                self._needed_bytes,
+                needs_mpirun,
+            )
+            self._parts[name] = _Part(site, entry)
+            yield from _too_many(site, facts.cores)
+        yield from self._together()
+
+    def _together(self) -> Iterator[PreflightFinding]:
+        parts = list(self._parts.values())
+        for part in parts[1:]:
+            yield from preflight_words.apart(parts[0].site, part.site)
+        far = {part.site.node: part.entry for part in parts if part.entry is not None}
+        if len(parts) < 2 or len(far) < len(parts):
+            return
+        try:
+            _, hosts = common_subnet({name: entry.addresses for name, entry in far.items()})
+        except BackendError as error:
+            yield preflight_words.no_common_network(tuple(far), error)
+            return
+        for part in parts:
+            part.address = hosts[part.site.node]
+
+    # The nodes, all at once.
+
+    def _ask_all(
+        self,
+        take: OnFinding,
+        cancelled: Callable[[], bool],
+        sees_root: bool,
+    ) -> None:
+        waiting = 0
+        for part in self._parts.values():
+            threading.Thread(
+                target=self._ask, args=(part, sees_root), name=part.site.node, daemon=True
+            ).start()
+            waiting += 1
+        while waiting:
+            if cancelled():
+                raise Cancelled
+            try:
+                news = self._news.get(timeout=_DRAIN_S)
+            except queue.Empty:
+                if time.monotonic() > self._began + _END_S:
+                    break
+                continue
+            if news is None:
+                waiting -= 1
+            else:
+                take(news)
+        # Findings of who came last are in the queue before their end is.
+
+    def _ask(self, part: _Part, sees_root: bool) -> None:
+        """On a thread of the node's own."""
+        node = part.site.node
+        try:
+            if part.entry is None:
+                told = Told(preflight_node.look_here(self._request(part.site, "")))
+                self._tell(part, told, sees_root)
+            else:
+                self._ask_far(part, part.entry, sees_root)
+        except NoPython as error:
+            python = _looking_python(part.entry) if part.entry is not None else self._python
+            self._news.put(preflight_words.no_python(node, python, error.sentence))
+        except BackendError as error:
+            self._news.put(preflight_words.no_way_in(node, error))
+        finally:
+            part.listening.set()
+            self._news.put(None)
+
+    def _ask_far(self, part: _Part, entry: NodeEntry, sees_root: bool) -> None:
+        node = part.site.node
+        shell = self._cluster.open_shell(node)
+        try:
+            python = _looking_python(entry)
+            facts, offset_s = preflight_node.listen(
+                shell, python, part.address, self._token, len(self._parts) - 1
+            )
+            part.port = int(facts["port"])
+            part.listening.set()
+            for finding in preflight_words.clock(node, offset_s):
+                self._news.put(finding)
+            if part.address and not part.port:
+                self._news.put(
+                    preflight_words.not_its_address(node, part.address, str(facts["why"]))
+                )
+            folder = AgentPlace(node, part.site.python, part.site.bundle, _facts(entry)).folder
+            told = Told(preflight_node.look(shell, python, self._request(part.site, folder)))
+            self._tell(part, told, sees_root)
+            if part.address and part.port:
+                self._meet(part, entry, shell, python)
+        finally:
+            shell.close()
+
+    def _request(self, site: Site, agent_folder: str) -> Mapping[str, Any]:
+        return {
+            "node": site.node,
+            "data_root": site.data_root,
+            "folder": self._folder,
+            "nonce": self._nonce,
+            "home": site.home,
+            "python": site.python,
+            "mpirun": site.mpirun if site.needs_mpirun else "",
+            "major": int(site.mpi_version.partition(".")[0] or 5),
+            "bundle": site.bundle,
+            "code_root": site.bundle or str(CODE_ROOT),
+            "agent_folder": agent_folder,
+            "gpus": list(site.placement.gpus),
+        }
+
+    def _tell(self, part: _Part, told: Told, sees_root: bool) -> None:
+        part.told = told
+        found = list(preflight_node_words.of_node(part.site, told))
+        if not sees_root:
+            # The one fault is the desktop's own.
+            found = [one for one in found if one.check != preflight_words.DATA_ROOT]
+        elif told.of("data_root").get("seen") and not told.of("data_root")["why"]:
+            found += self._answer_of(part)
+        for finding in found:
+            self._news.put(finding)
+
+    def _answer_of(self, part: _Part) -> list[PreflightFinding]:
+        """Whether this computer sees what the node wrote."""
+        path = self._root.path / self._folder / part.site.node
+        end = time.monotonic() + _ANSWER_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                if path.read_text(encoding="ascii") == self._nonce:
+                    return []
+            if self._over.wait(_LOOK_S):
+                break
+        return [preflight_words.not_seen_here(part.site.node, self._root.path)]
+
+    # The nodes among each other.
+
+    def _meet(self, part: _Part, entry: NodeEntry, shell: Shell, python: str) -> None:
+        others = [one for one in self._parts.values() if one is not part]
+        for other in others:
+            other.listening.wait(max(0.0, self._began + _MEETING_S - time.monotonic()))
+        there = [one for one in others if one.port]
+        if not there:
+            return
+        request: dict[str, Any] = {
+            "token": self._token,
+            "peers": {one.site.node: [one.address, one.port] for one in there},
+            "ssh": {},
+            "ssh_config": "",
+        }
+        if part.site.leads and self._renew_settings(entry, shell):
+            request["ssh"] = {one.site.node: one.address for one in there}
+            assert entry.installation is not None
+            request["ssh_config"] = entry.installation.ssh_config
+        with contextlib.suppress(Unreachable):
+            part.met = preflight_node.meet(shell, python, request)
+
+    def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
+        """As the start does: nodes may have been added since the head was set up."""
+        assert entry.installation is not None
+        home = NodeHome(PurePosixPath(_facts(entry).home))
+        try:
+            before = _texts(shell, home)
+            keys.write_settings(shell, home, self._set_up.peers(), entry.installation.own_key)
+        except BackendError as error:
+            self._news.put(preflight_words.no_settings(entry.name, error))
+            return False
+        if before is not None and _texts(shell, home) != before:
+            self._news.put(preflight_words.settings_renewed(entry.name))
+        return True
+
+    def _versions(self) -> Iterator[PreflightFinding]:
+        told = {name: part.told.of("imports") for name, part in self._parts.items()}
+        return preflight_words.versions_apart(told)
+
+    def _routes(self) -> Iterator[PreflightFinding]:
+        meetings: list[Meeting] = []
+        log_ins: list[Meeting] = []
+        for part in self._parts.values():
+            for one in part.met:
+                kind = meetings if one["kind"] == "route" else log_ins
+                kind.append(Meeting(part.site.node, one["node"], one["facts"]))
+        yield from route_findings(meetings, log_ins)
+
+
+def _facts(entry: NodeEntry) -> Any:
+    assert entry.facts is not None, "a node that was set up was looked at"
+    return entry.facts
+
+
+def _looking_python(entry: NodeEntry) -> str:
+    """One of the node's own, outside of the environment that is to be looked at."""
+    for one in _facts(entry).pythons:
+        if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
+            return str(one.path)
+    return "python3"
+
+
+def _texts(shell: Shell, home: NodeHome) -> tuple[bytes, bytes] | None:
+    """The SSH settings as they are, None when one of the files is not there."""
+    try:
+        return shell.read(str(home.ssh / "config")), shell.read(str(home.ssh / "known_hosts"))
+    except FileNotFoundError:
+        return None
+
+
+def _too_many(site: Site, cores: int) -> Iterator[PreflightFinding]:
+    slots = cores * PROCESSES_PER_CORE
+    if site.placement.processes > slots:
+        yield preflight_words.too_many(site, cores, slots)

@@ -1,0 +1,130 @@
+"""Adding a node is a talk: whatever only a person can decide comes to the dialog."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.node_controller import NodeController
+from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
+from backend.records.node import NodeState, Presence
+from tests.widgets.cluster.samples import reading
+from widgets.cluster.nodes_page import NodesPage
+
+KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
+ADDRESS = NodeAddress("10.0.4.23")
+DONE = SetUp("gpu13", (SetUpStep("Reach", StepState.DONE, "As lab."),))
+
+
+class Cluster:
+    """Answers each look with the next of ``answers``; an exception is raised."""
+
+    def __init__(self):
+        self.answers = []
+        self.trusted = []
+        self.passphrases = []
+
+    def add(self, name, address, *, accept, passphrase=None, node_data_root=""):
+        assert not accept(KEY), "nobody but a person accepts"
+        self.passphrases.append(passphrase("/key") if passphrase is not None else "")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return NodeEntry(name, address)
+
+    def trust(self, key):
+        self.trusted.append(key)
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def controller(cluster, woken, immediately, qtbot):
+    page = NodesPage()
+    qtbot.addWidget(page)
+
+    def set_up(names, on_change, cancelled):
+        on_change(DONE)
+
+    far = (NodeState("gpu7", Presence.OFFLINE, reading("gpu7"), message="no news since 14:02"),)
+    services = SimpleNamespace(
+        cluster=cluster,
+        nodes=SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far),
+        set_up=SimpleNamespace(set_up=set_up, wake=woken.append),
+    )
+    made = NodeController(services, immediately, page, page, 1_000_000)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def dialog(controller, qtbot):
+    controller.add()
+    qtbot.addWidget(controller._adding)
+    return controller._adding
+
+
+def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
+    cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    assert dialog._trust.fingerprint.text() == "SHA256:new"
+    assert cluster.trusted == []
+    told = []
+    controller.told.connect(told.append)
+    dialog.trusted.emit(KEY)
+    assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
+    assert controller._adding is None
+    # What was added is set up at once, and its steps are shown.
+    qtbot.addWidget(controller._set_up_dialog)
+    assert controller._set_up_dialog.chosen == "gpu13"
+
+
+def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
+    cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    assert dialog._changed.isVisible()
+    assert cluster.trusted == []
+
+
+def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluster):
+    locked = PassphraseNeeded("Locked.", "", "/key")
+    cluster.answers = [locked, locked, None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    assert dialog._passphrase.isVisible()
+    dialog.passphrase_given.emit("wrong")
+    assert dialog._passphrase.isVisible()
+    dialog.passphrase_given.emit("right")
+    assert cluster.passphrases == ["", "wrong", "right"]
+
+
+def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
+    cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    assert dialog._fields["host"].error() == "Nobody answers at 10.0.4.23. Is it on?"
+    assert dialog.isVisible()
+
+
+def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(controller, dialog, cluster):
+    dialog.close()
+    cluster.answers = [HostKeyUnknown("Unknown.", "", KEY)]
+    controller._wish_add(ADDRESS, "gpu13", "")
+    assert cluster.answers, "nothing was asked of the node"
+
+
+def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, woken):
+    told = []
+    controller.listed.connect(told.append)
+    controller.look()
+    controller.look()
+    assert woken == ["gpu7"]
+    assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]

@@ -1,0 +1,124 @@
+"""The look of one node, as the desktop starts it: a program of its own, one fact in each line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node import preflight
+from backend.node.start import CODE_ROOT
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def tell(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-", mode, json.dumps(request)],
+        input=Path(preflight.__file__).read_bytes(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def request(root: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "node": "node1",
+        "data_root": str(root),
+        "folder": ".preflight-x",
+        "nonce": "nonce",
+        "home": str(root),
+        "python": sys.executable,
+        "mpirun": "",
+        "major": 5,
+        "bundle": "",
+        "code_root": str(CODE_ROOT),
+        "agent_folder": "",
+        "gpus": [],
+        "limit_s": 20.0,
+        "command_limit_s": 10.0,
+        "root_limit_s": 0.2,
+        **changes,
+    }
+
+
+def facts(root: Path, **changes: Any) -> dict[str, Any]:
+    return {line["name"]: line["facts"] for line in tell("check", request(root, **changes))}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".preflight-x").mkdir()
+    (tmp_path / ".preflight-x" / "desktop").write_text("nonce")
+    (tmp_path / "jobs").mkdir()
+    return tmp_path
+
+
+def test_the_same_folder_is_seen_and_answered(root: Path) -> None:
+    found = facts(root)
+    assert found["data_root"]["seen"]
+    assert found["data_root"]["free"] > 0
+    assert (root / ".preflight-x" / "node1").read_text() == "nonce"
+    assert found["leftovers"] == {"code": 0, "orphans": []}
+    assert "end" in found
+
+
+def test_another_folder_is_not_taken_for_it(root: Path) -> None:
+    (root / ".preflight-x" / "desktop").write_text("another")
+    found = facts(root)["data_root"]
+    assert found["there"]
+    assert not found["seen"]
+    assert not facts(root / "nowhere")["data_root"]["there"]
+
+
+def test_what_hangs_is_left_behind_and_the_rest_is_told(root: Path) -> None:
+    pipe = root / ".preflight-x" / "desktop"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    began = time.monotonic()
+    found = facts(root, limit_s=3.0)
+    assert time.monotonic() - began < 20
+    assert found["data_root"] is None
+    assert found["limits"]["open_files"]
+
+
+def test_a_broken_environment_is_a_fact(root: Path) -> None:
+    found = facts(root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m")
+    assert found["imports"]["failed"] == "python"
+    assert found["program"] == {"digest": ""}
+    assert found["mpirun"]["code"] == 127
+
+
+def test_two_nodes_meet_and_a_sample_arrives() -> None:
+    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, "visitors": 1})
+    peers = {"node2": ["127.0.0.1", there["port"]], "node3": ["127.0.0.1", 1]}
+    size = 16 * preflight.BLOCK_BYTES
+    met = tell(
+        "meet",
+        {
+            "token": TOKEN,
+            "peers": peers,
+            "ssh": {},
+            "ssh_config": "",
+            "limit_s": 5.0,
+            "bytes": size,
+        },
+    )
+    found = {one["node"]: one["facts"] for one in met}
+    assert found["node2"]["bytes"] == size
+    assert not found["node3"]["connected"]
+    assert found["node3"]["why"] == "Connection refused"
+
+
+def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
+    (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, "visitors": 1})
+    assert there["port"] == 0
+    assert there["why"] == "Cannot assign requested address"

@@ -1,0 +1,166 @@
+"""P2, P3, P4 and P11 across nodes, on the test cluster: needs root.
+
+The nodes are namespaces of one machine, so their ranks share its cores and its memory's speed is
+their network's: what is compared is ours with the bare script under the very same mpirun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from installers.console import Progress
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.start_stop import stopwatch_model
+from tests.benchmarks.step_overhead import LOADER, MODEL
+from tests.cluster.cluster import Cluster
+from tests.cluster.ready import ReadyCluster, made_ready
+from tests.integration.tiny import raw_job, write_sources
+
+PAIRS = 5
+STOPS = 10
+_BARE = Path(__file__).with_name("bare_horovod.py")
+_STEPS, _WARM, _BATCH = 300, 40, 32
+NODES = ("node1", "node2")
+
+
+def measure() -> list[Figure]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster(folder / "cluster", progress=Progress(sys.stderr)))
+        ready = stack.enter_context(made_ready(cluster, folder))
+        stock(ready, folder)
+        return [_repeated_set_up(ready), _start(ready), _stop(ready), _efficiency(ready)]
+
+
+def stock(ready: ReadyCluster, folder: Path) -> None:
+    """Two models to train, in the library and beside the bare script."""
+    model, loader, dataset = write_sources(folder / "tiny")
+    (model / "bks_model.py").write_text(stopwatch_model())
+    steps, steps_loader = folder / "steps-model", folder / "steps-loader"
+    for made in (steps, steps_loader):
+        made.mkdir()
+    text = MODEL.format(width=256, depth=6, steps=_STEPS, warm=_WARM)
+    (steps / "bks_model.py").write_text(text)
+    (steps_loader / "bks_dataset.py").write_text(LOADER.format(count=2 * _STEPS * _BATCH))
+    library = ready.services.library
+    library.import_item(Kind.DATASET, dataset, "tiny")
+    for name, a_model, a_loader in (("tiny", model, loader), ("steps", steps, steps_loader)):
+        library.import_item(Kind.MODEL, a_model, name)
+        library.import_item(Kind.LOADER, a_loader, name)
+    shutil.copy(_BARE, ready.cluster.share / "bare.py")
+
+
+def _repeated_set_up(ready: ReadyCluster) -> Figure:
+    spent = []
+    for _ in range(PAIRS):
+        began = time.perf_counter()
+        ready.services.set_up.set_up(tuple(ready.cluster.nodes), lambda news: None)
+        spent.append(time.perf_counter() - began)
+    return Figure("P11", "setting up 3 ready nodes again", tuple(spent), 3.0, "s")
+
+
+def _start(ready: ReadyCluster) -> Figure:
+    ours, bare = [], []
+    for number in range(PAIRS):
+        for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
+            stopwatch = _fresh(ready)
+            began = time.time()
+            if side == "bare":
+                _run_bare(ready, "tiny", epochs=1, batch=8)
+            else:
+                _finish(ready, model="tiny", loader="tiny", epochs=1)
+            (bare if side == "bare" else ours).append(float(stopwatch.read_text()) - began)
+    added = tuple(o - b for o, b in zip(ours, bare, strict=True))
+    context = f"2 nodes; bare {min(bare):.2f} s, ours {min(ours):.2f} s at best"
+    return Figure(
+        "P3", "Start to first step on nodes, ours − bare", added, 0.5, "s", context=context
+    )
+
+
+def _stop(ready: ReadyCluster) -> Figure:
+    jobs = ready.services.jobs
+    _fresh(ready)
+    view = jobs.create(_raw(ready, epochs=1_000_000))
+    jobs.start(view.id)
+    latencies = []
+    for number in range(STOPS):
+        jobs.wait(view.id, until=_beyond(view.step))
+        began = time.perf_counter()
+        jobs.stop(view.id)
+        view = jobs.wait(view.id)
+        latencies.append(time.perf_counter() - began)
+        if view.state is not JobState.INTERRUPTED:
+            raise RuntimeError(view.message)
+        if number < STOPS - 1:
+            jobs.resume(view.id)
+    worst = max(latencies)
+    context = f"2 nodes, {STOPS} stops, median {sorted(latencies)[STOPS // 2]:.2f} s"
+    return Figure(
+        "P4", "Stop to INTERRUPTED on nodes, the worst", (worst,), 1.0, "s", context=context
+    )
+
+
+def _efficiency(ready: ReadyCluster) -> Figure:
+    """A step across two nodes; the goal is on ours / bare of 1 → 2 ranks, whose 1 is the same."""
+    ours, bare = [], []
+    for number in range(PAIRS):
+        for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
+            stopwatch = _fresh(ready)
+            if side == "bare":
+                _run_bare(ready, "steps", epochs=1, batch=_BATCH)
+            else:
+                _finish(ready, model="steps", loader="steps", epochs=1, batch_size=_BATCH)
+            (bare if side == "bare" else ours).append(float(stopwatch.read_text()))
+    ratios = tuple(b / o for b, o in zip(bare, ours, strict=True))
+    context = f"bare {min(bare) * 1e3:.2f} ms, ours {min(ours) * 1e3:.2f} ms a step at best"
+    return Figure("P2", "efficiency on 2 nodes, ours / bare", ratios, 0.99, "", True, context)
+
+
+def _fresh(ready: ReadyCluster) -> Path:
+    stopwatch = ready.cluster.share / "stopwatch"
+    stopwatch.unlink(missing_ok=True)
+    return stopwatch
+
+
+def _raw(ready: ReadyCluster, **changes: object) -> dict[str, object]:
+    there = f"{ready.cluster.data_root}/stopwatch"
+    placement = [{"node": node, "processes": 1} for node in NODES]
+    return raw_job(placement=placement, environment={"STOPWATCH": there}, **changes)
+
+
+def _finish(ready: ReadyCluster, **changes: object) -> None:
+    jobs = ready.services.jobs
+    view = jobs.create(_raw(ready, **changes))
+    jobs.start(view.id)
+    view = jobs.wait(view.id)
+    if view.state is not JobState.FINISHED:
+        raise RuntimeError(view.message)
+
+
+def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int) -> None:
+    """The bare script under the same command, up to where ours begins."""
+    command = ready.services.jobs.check(_raw(ready, model=name, loader=name)).command
+    root = PurePosixPath(ready.cluster.data_root)
+    mpirun = command[: command.index("-H") + 2]
+    python = command[len(mpirun)]
+    folders = [str(root / kind / name / "v1" / part) for kind, part in _SOURCES]
+    unset = ("RINGMASTER_RUN=", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0", "PYTHONPATH=")
+    argv = ("env", *unset, f"STOPWATCH={root / 'stopwatch'}", *mpirun[:-4], "-x", "STOPWATCH")
+    script = (python, str(root / "bare.py"), *folders, str(epochs), str(batch))
+    ready.cluster["node1"].run((*argv, *mpirun[-4:], *script), limit_s=300).check_returncode()
+
+
+_SOURCES = (("models", "src"), ("loaders", "src"))
+
+
+def _beyond(step: int) -> Callable[[JobView], bool]:
+    return lambda view: view.step > step or not view.state.is_live

@@ -1,0 +1,116 @@
+"""A cluster on which jobs can be started: three nodes, added and set up for real, once for all.
+
+Setting up costs a minute or two and 226 MB a node, so every test that wants it shares it. What a
+test breaks through the methods of its nodes is mended after it, agents that ended live again, and
+files stay: whoever spoils a file of a node puts it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from unittest import mock
+
+from backend.cluster import agent_commands
+from backend.cluster.agent_commands import AgentPlace
+from backend.errors import BackendError
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.services.workplace import Services, open_services
+from tests.cluster.cluster import Cluster
+from tests.cluster.commands import ClusterError
+from tests.cluster.node import Node
+
+_AGENT = "backend.node.agent"
+_AGENT_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class ReadyCluster:
+    """``services`` are those of the desktop; its nodes are called as those of ``cluster``."""
+
+    cluster: Cluster
+    services: Services
+
+    def __getitem__(self, name: str) -> Node:
+        return self.cluster[name]
+
+    def entry(self, name: str) -> NodeEntry:
+        return self.services.cluster.entry(name)
+
+    @property
+    def home(self) -> PurePosixPath:
+        """The program's folder on every node."""
+        facts = self.entry("node1").facts
+        assert facts is not None
+        return PurePosixPath(facts.home)
+
+    def revive(self) -> None:
+        """Start the agents that do not live, as a cron of the node would after a boot."""
+        for name in self.cluster.nodes:
+            if not self.agent_lives(name):
+                self.start_agent(name)
+
+    def agent_lives(self, name: str) -> bool:
+        return any(_AGENT in process.argv for process in self.cluster[name].processes())
+
+    def start_agent(self, name: str) -> None:
+        place = self._place(name)
+        for argv in (agent_commands.start(place), agent_commands.check(place, _AGENT_LIMIT_S)):
+            done = self.cluster[name].run(argv)
+            if done.returncode:
+                raise ClusterError(f"The agent of {name} does not start: {done.stderr}")
+
+    def stop_agent(self, name: str) -> None:
+        done = self.cluster[name].run(agent_commands.stop(self._place(name)))
+        if done.returncode:
+            raise ClusterError(f"The agent of {name} does not end: {done.stderr}")
+
+    def _place(self, name: str) -> AgentPlace:
+        entry = self.entry(name)
+        assert entry.facts is not None
+        assert entry.installation is not None
+        return AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+
+
+@contextmanager
+def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
+    """Add every node of a cluster that is up and set it up; ``folder`` keeps the desktop's files.
+
+    Raises:
+        ClusterError: A node could not be set up.
+    """
+    # The cluster's key goes where the desktop's user keeps data; a test has its own.
+    with mock.patch.dict("os.environ", XDG_DATA_HOME=str(folder / "data-home")):
+        services = open_services(cluster.share, folder / "catalogue.sqlite")
+    try:
+        for name in cluster.nodes:
+            services.cluster.add(
+                name,
+                NodeAddress(
+                    cluster.address_of(name), user=cluster.user, identity=str(cluster.identity)
+                ),
+                accept=lambda key: _is_known(cluster, key),
+                node_data_root=cluster.data_root,
+            )
+        steps: dict[str, SetUp] = {}
+        outcome = services.set_up.set_up(
+            tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
+        )
+        _insist(outcome, steps)
+        yield ReadyCluster(cluster, services)
+    finally:
+        services.close()
+
+
+def _is_known(cluster: Cluster, key: HostKey) -> bool:
+    return any(line.endswith(f" {key.text}") for line in cluster.known_hosts)
+
+
+def _insist(outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]) -> None:
+    for name, one in outcome.items():
+        if isinstance(one, BackendError):
+            failed = steps[name].failed if name in steps else None
+            output = failed.output if failed is not None else ""
+            raise ClusterError(f"{name} could not be set up: {one}\n{output}")

@@ -1,0 +1,44 @@
+"""One batch through the ranks of three nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.records.library import Kind
+from tests.cluster.faults import FAULTS
+from tests.cluster.ready import ReadyCluster
+from tests.integration.tiny import raw_job, write_sources
+
+NODES = ("node1", "node2", "node3")
+
+
+@pytest.fixture(scope="module")
+def job_id(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
+    library, jobs = ready_cluster.services.library, ready_cluster.services.jobs
+    library.import_item(Kind.MODEL, model, "tiny")
+    library.import_item(Kind.LOADER, loader, "tiny")
+    library.import_item(Kind.DATASET, dataset, "tiny")
+    placement = [{"node": name, "processes": 1} for name in NODES]
+    return jobs.create(raw_job(placement=placement)).id
+
+
+def left_in(share: Path) -> list[str]:
+    return [path.name for path in (share / "jobs").glob(".canary*")]
+
+
+def test_three_nodes_train_a_batch_together(ready_cluster: ReadyCluster, job_id: str) -> None:
+    trial = ready_cluster.services.canary.run(job_id)
+    assert trial.passed, trial.sentence
+    assert trial.sentence.startswith("3 ranks")
+    assert left_in(ready_cluster.cluster.share) == []
+
+
+def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: str) -> None:
+    with FAULTS["torch_missing"].made(ready_cluster, "node2"):
+        trial = ready_cluster.services.canary.run(job_id)
+    assert not trial.passed
+    assert trial.sentence.startswith("Rank 1 on node2: PyTorch cannot be loaded")
+    assert left_in(ready_cluster.cluster.share) == []

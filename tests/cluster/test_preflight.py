@@ -1,0 +1,195 @@
+"""The look before a start, against real nodes: each seeded fault is found, by name, and no other.
+
+Faults of different nodes are seeded side by side, because all are to be found at once; those that
+touch what is between the nodes come alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from backend.errors import BackendError, Cancelled
+from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.preflight import Fix, Preflight, PreflightFinding
+from backend.services import preflight_words as words
+from tests.cluster.faults import FAULTS, GPUS_FILE, two_gpus
+from tests.cluster.ready import ReadyCluster
+from tests.fakes.nvml.driver import build
+from tests.integration.tiny import raw_job
+
+NODES = ("node1", "node2", "node3")
+LIMIT_S = 20.0
+TOGETHER: tuple[dict[str, str], ...] = (
+    {"node1": "cluster_key_readable_by_all", "node2": "torch_missing", "node3": "program_changed"},
+    {"node1": "cluster_key_missing", "node2": "left_over_process", "node3": "mpirun_missing"},
+    {"node1": "ssh_client_missing", "node2": "clock_ahead", "node3": "home_noexec"},
+    {"node1": "ssh_settings_not_writable", "node2": "prted_missing", "node3": "agent_stopped"},
+    {"node1": "another_open_mpi", "node2": "sshd_wants_another_user", "node3": "not_set_up"},
+    {"node1": "shared_memory_tiny", "node2": "host_key_changed", "node3": "mpirun_not_executable"},
+    {"node1": "data_root_unmounted", "node2": "powered_off", "node3": "python_missing"},
+    {"node1": "few_open_files", "node2": "cable_pulled", "node3": "another_folder_there"},
+    {"node1": "horovod_missing", "node2": "sshd_hangs", "node3": "home_disk_full"},
+    {
+        "node1": "environment_of_another_user",
+        "node2": "desktop_key_removed",
+        "node3": "program_missing",
+    },
+    {"node1": "data_root_read_only", "node2": "out_of_service", "node3": "another_torch"},
+    {"node2": "cluster_key_not_listed", "node3": "authorized_keys_writable_by_all"},
+    {"node2": "address_gone", "node3": "sshd_stopped"},
+    {"node2": "firewall"},
+    {"node2": "mtu_too_large"},
+    {"node2": "data_root_full"},
+)
+ON_GPUS = ("gpu_not_there", "gpu_busy", "gpu_lost")
+
+
+def config(*nodes: str, processes: int = 2) -> JobConfig:
+    placement = [{"node": name, "processes": processes} for name in nodes or NODES]
+    return _parsed(placement)
+
+
+def _parsed(placement: Sequence[object]) -> JobConfig:
+    parsed = parse_job(raw_job(placement=placement))
+    assert parsed.config is not None, parsed.faults
+    return parsed.config
+
+
+def faults_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
+    return {(finding.check, finding.nodes) for finding in found.findings if not finding.ok}
+
+
+def only(found: Preflight, check: str) -> PreflightFinding:
+    (finding,) = (one for one in found.findings if one.check == check and not one.ok)
+    return finding
+
+
+def assert_well(ready: ReadyCluster, found: Preflight) -> None:
+    assert found.passed, found.faults
+    assert not faults_of(found)
+    assert found.smaller == ()
+    assert not list(ready.cluster.share.glob(".preflight*")), "something was left behind"
+
+
+def test_every_fault_is_seeded_and_there_are_thirty() -> None:
+    seeded = [name for batch in TOGETHER for name in batch.values()]
+    assert sorted([*seeded, *ON_GPUS]) == sorted(FAULTS)
+    assert len(FAULTS) >= 30
+
+
+def test_a_cluster_in_order_passes_in_time(ready_cluster: ReadyCluster) -> None:
+    heard: list[PreflightFinding] = []
+    found = ready_cluster.services.preflight.run(config(), on_finding=heard.append)
+    assert_well(ready_cluster, found)
+    assert found.took_s < LIMIT_S
+    assert sorted(heard, key=repr) == sorted(found.findings, key=repr)
+    checked = {finding.check for finding in found.findings}
+    assert checked == set(words.ALL) - {words.GPUS}
+
+
+def test_what_is_odd_and_no_fault_blocks_nobody(ready_cluster: ReadyCluster) -> None:
+    """Docker's bridges of one address on all nodes, a node far away, and one that is busy."""
+    for node in ready_cluster.cluster.nodes.values():
+        node.add_docker_bridge()
+    ready_cluster["node3"].delay(40)
+    ready_cluster["node1"].run(["sh", "-c", "(while :; do :; done) >/dev/null 2>&1 </dev/null &"])
+    found = ready_cluster.services.preflight.run(config())
+    assert found.passed, found.faults
+
+
+@pytest.mark.parametrize("batch", TOGETHER, ids=lambda batch: "+".join(batch.values()))
+def test_faults_are_found_by_name_and_no_other(
+    ready_cluster: ReadyCluster, batch: dict[str, str]
+) -> None:
+    with ExitStack() as stack:
+        expected = set()
+        for node, name in batch.items():
+            stack.enter_context(FAULTS[name].made(ready_cluster, node))
+            expected |= FAULTS[name].expected(node)
+        found = ready_cluster.services.preflight.run(config())
+    assert faults_of(found) == expected, [finding.sentence for finding in found.faults]
+    assert found.took_s < LIMIT_S
+    for finding in found.faults:
+        assert finding.sentence.endswith(".")
+        assert finding.remedy
+    assert not list(ready_cluster.cluster.share.glob(".preflight*"))
+
+
+def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_path: Path) -> None:
+    library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
+    uuids = [f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1)]
+    job = _parsed([{"node": name, "gpus": uuids} for name in NODES])
+    preflight = ready_cluster.services.preflight
+    with ExitStack() as stack:
+        for node in NODES:
+            stack.enter_context(two_gpus(ready_cluster, node, library))
+        assert faults_of(preflight.run(job)) == set()
+        for node, name in zip(NODES, ON_GPUS, strict=True):
+            stack.enter_context(FAULTS[name].made(ready_cluster, node))
+        found = preflight.run(job)
+    assert faults_of(found) == {(words.GPUS, (node,)) for node in NODES}
+    busy = next(finding for finding in found.faults if finding.nodes == ("node2",))
+    assert "GPU 1 of node2 is in use by root" in busy.sentence
+    assert "holds 18 GiB" in busy.sentence
+    assert found.smaller == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
+
+
+def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -> None:
+    preflight = ready_cluster.services.preflight
+    ready_cluster["node2"].stop_sshd()
+    found = preflight.run(config())
+    assert [placement.node for placement in found.smaller] == ["node1", "node3"]
+    finding = only(found, words.SSH)
+    assert finding.fix is Fix.LEAVE_OUT
+    with pytest.raises(BackendError, match="cannot mend this"):
+        preflight.fix(finding)
+    assert preflight.run(config("node1", "node3")).passed
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {
+            "node1": "cluster_key_readable_by_all",
+            "node2": "program_missing",
+            "node3": "left_over_process",
+        },
+        {"node1": "agent_stopped", "node2": "cluster_key_not_listed", "node3": "not_set_up"},
+        {"node2": "address_gone", "node3": "torch_missing"},
+    ],
+    ids=lambda batch: "+".join(batch.values()),
+)
+def test_what_the_program_can_mend_it_mends(
+    ready_cluster: ReadyCluster, batch: dict[str, str]
+) -> None:
+    preflight = ready_cluster.services.preflight
+    with ExitStack() as stack:
+        for node, name in batch.items():
+            stack.enter_context(FAULTS[name].made(ready_cluster, node))
+        before = preflight.run(config())
+        assert len(faults_of(before)) == len(batch)
+        for finding in (*before.faults, *before.warnings):
+            preflight.fix(finding)
+        after = preflight.run(config())
+    assert_well(ready_cluster, after)
+
+
+def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyCluster) -> None:
+    found = ready_cluster.services.preflight.run(config("node1", "gpu99", processes=100))
+    assert faults_of(found) == {(words.PROCESSES, ("node1",)), (words.NODE, ("gpu99",))}
+
+
+def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
+    with pytest.raises(Cancelled):
+        ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
+    assert not list(ready_cluster.cluster.share.glob(".preflight*"))
+
+
+def test_a_job_on_this_computer_alone_waits_for_nobody(ready_cluster: ReadyCluster) -> None:
+    found = ready_cluster.services.preflight.run(config("this-computer"))
+    assert_well(ready_cluster, found)
+    assert words.SSH not in {finding.check for finding in found.findings}

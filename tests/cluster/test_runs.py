@@ -1,0 +1,273 @@
+"""Jobs across machines, from Start to what is left of them, and what breaks on the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.datastore.checkpoint_files import verify
+from backend.errors import BackendError
+from backend.records.files import read_json
+from backend.records.job import Placement
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from tests.cluster.commands import wait_for
+from tests.cluster.node import Process
+from tests.cluster.ready import ReadyCluster
+from tests.integration.conftest import is_training
+from tests.integration.tiny import LOADER, MODEL, raw_job, write_sources
+
+ENDLESS = 1_000_000
+_TOLD = MODEL.replace(
+    "    def forward(self, data):",
+    """        import json, os, subprocess, sys
+        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
+        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
+            json.dump(told, file)
+        if os.environ.get("LEAVES_A_CHILD"):
+            subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
+                             start_new_session=True)
+
+    def forward(self, data):""",
+)
+
+
+@pytest.fixture(scope="module")
+def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
+    """With something in the library to train."""
+    model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
+    (model / "bks_model.py").write_text(_TOLD)
+    library = ready_cluster.services.library
+    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        library.import_item(kind, path, "tiny")
+    assert LOADER in (loader / "bks_dataset.py").read_text()
+    return ready_cluster
+
+
+@pytest.fixture
+def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    """Starts a job on nodes, and stops what a test leaves running."""
+    jobs = stocked.services.jobs
+    begun: list[str] = []
+
+    def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
+        placement = [{"node": node, "processes": processes} for node in nodes]
+        raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
+        view = jobs.create(raw)
+        begun.append(view.id)
+        jobs.start(view.id)
+        return jobs.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
+
+    yield start
+    for job_id in begun:
+        jobs.stop(job_id)
+        jobs.wait(job_id)
+
+
+def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
+    """Every process of the user's on any node, but the agents and sshd."""
+    return [
+        (node.name, process)
+        for node in stocked.cluster.nodes.values()
+        for process in node.processes()
+        if process.uid
+        and "backend.node.agent" not in process.argv
+        and "sshd" not in process.argv[0]
+    ]
+
+
+def grows(stocked: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0) -> JobView:
+    deadline = time.monotonic() + limit_s
+    return stocked.services.jobs.wait(
+        job_id,
+        until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
+    stocked: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
+) -> None:
+    jobs = stocked.services.jobs
+    view = run("node1", "node2", "node3", processes=2)
+    assert (view.state, view.world_size, view.error) == (JobState.TRAINING, 6, None)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
+    before = view.step
+    newest = next(c for c in jobs.checkpoints(view.id) if c.is_latest)
+    verify(newest)
+
+    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
+    view = grows(stocked, view.id, before)
+    assert (view.world_size, view.run) == (2, 2)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    exported = jobs.export(view.id, "latest", "pt", tmp_path / "model.pt")
+    assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
+    assert jobs.clone(view.id)["placement"][0]["node"] == "node3"
+
+
+def test_f57_what_a_user_writes_reaches_far_ranks_as_it_is_and_no_shell(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
+    view = run("node2", "node1", environment={"ODD": odd}, name="; touch /tmp/owned", epochs=1)
+    assert stocked.services.jobs.wait(view.id).state is JobState.FINISHED
+    for name, rank in (("node2", 0), ("node1", 1)):
+        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/told-{rank}")
+        assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
+
+
+def _json(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
+    assert any("signal.pause()" in " ".join(p.argv) for _, p in of_runs(stocked))
+    stocked.services.jobs.stop(view.id)
+    stocked.services.jobs.wait(view.id)
+    wait_for(lambda: not of_runs(stocked), "the children to be gone", 10)
+
+
+@pytest.mark.parametrize("victim", ["mpirun", "backend.node.supervise", "backend.node.guard"])
+def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
+    stocked: ReadyCluster, run: Callable[..., JobView], victim: str
+) -> None:
+    view = run("node1", "node2")
+    # The far node's guard, the head's mpirun and supervisor.
+    name = "node2" if victim.endswith("guard") else "node1"
+    process = next(p for node, p in of_runs(stocked) if node == name and _is(p, victim))
+    began = time.monotonic()
+    stocked[name].run(["kill", "-9", str(process.pid)])
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 30
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert view.error.sentence
+    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+
+
+def _is(process: Process, what: str) -> bool:
+    # Open MPI 5's mpirun becomes prterun.
+    names = ("/mpirun", "prterun") if what == "mpirun" else ()
+    return what in process.argv or any(process.argv[0].endswith(name) for name in names)
+
+
+@pytest.mark.timeout(400)
+def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2")
+    began = time.monotonic()
+    stocked["node2"].cut()
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 90
+    assert view.state is JobState.ERROR
+    assert view.message.startswith("node2 no longer answers")
+    assert view.error is not None
+    assert view.error.node == "node2"
+    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+
+
+@pytest.mark.timeout(400)
+def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2")
+    stocked["node1"].cut()
+    threading.Event().wait(15)
+    stocked["node1"].mend()
+    reached = stocked.services.jobs.show(view.id).step
+    view = grows(stocked, view.id, reached + 20)
+    assert view.state.is_live
+    assert view.step > reached
+    stocked.services.jobs.stop(view.id)
+    view = stocked.services.jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert list(stocked.services.jobs.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+def test_f10_a_run_whose_head_lost_power_is_recognised_as_ended(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2")
+    stocked["node1"].power_off()
+    stocked["node1"].boot()
+    # Nothing starts an agent on these nodes after a boot: the next contact does.
+    stocked.services.set_up.wake("node1")
+    view = stocked.services.jobs.wait(view.id)
+    assert view.state is JobState.ERROR
+    assert "restarted" in view.message
+    wait_for(lambda: not of_runs(stocked), "the other node to be free", 60)
+
+
+def test_f11_without_sshd_a_run_goes_on_and_can_be_stopped(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2")
+    for name in ("node1", "node2"):
+        stocked[name].stop_sshd()
+    reached = stocked.services.jobs.show(view.id).step
+    assert grows(stocked, view.id, reached + 20).state is JobState.TRAINING
+    stocked.services.jobs.stop(view.id)
+    assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED
+
+
+def test_f44_a_node_whose_clock_is_ten_minutes_ahead_is_well_and_trains(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    stocked["node2"].set_clock(600)
+    view = run("node2", "node1", epochs=2)
+    view = stocked.services.jobs.wait(view.id)
+    assert (view.state, view.doubt) == (JobState.FINISHED, "")
+    states = {node.name: node.presence.value for node in stocked.services.nodes.list()}
+    assert states["node2"] == "ONLINE"
+
+
+def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    jobs = stocked.services.jobs
+    raw = raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2", "node3")])
+    view = jobs.create(raw)
+    stocked["node3"].power_off()
+    wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed", 20)
+    with pytest.raises(BackendError, match=r"node3 is offline: no news since .*\.") as refused:
+        jobs.start(view.id)
+    assert refused.value.remedy == "Bring node3 back, or run on node1, node2 alone."
+    assert jobs.show(view.id).state is JobState.CREATED
+    assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
+
+
+def _online(stocked: ReadyCluster) -> set[str]:
+    return {n.name for n in stocked.services.nodes.list() if n.presence.value == "ONLINE"}
+
+
+def test_a_run_that_cannot_reach_its_head_is_not_claimed(stocked: ReadyCluster) -> None:
+    jobs = stocked.services.jobs
+    view = jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
+    stocked["node1"].stop_sshd()
+    with pytest.raises(BackendError, match=r"10\.77\.\d+\.2"):
+        jobs.start(view.id)
+    assert jobs.show(view.id).state is JobState.CREATED
+    stocked["node1"].start_sshd()
+    assert jobs.start(view.id).state.is_live
+    assert jobs.wait(view.id).state is JobState.FINISHED
+    record = read_json(stocked.services.data_root.job(view.id).attempt(1).exit)
+    assert record["leftovers"] == []

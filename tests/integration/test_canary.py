@@ -1,0 +1,54 @@
+"""One batch on real ranks of this computer, in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.errors import Cancelled
+from backend.records.state import JobState
+from backend.services.workplace import Services
+from tests.integration.tiny import raw_job
+
+
+def left_of(services: Services) -> list[str]:
+    return [path.name for path in services.data_root.jobs.glob(".canary*")]
+
+
+def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    states: list[JobState] = []
+    trial = services.canary.run(job.id, states.append)
+    assert trial.passed, trial.sentence
+    assert trial.sentence.startswith("2 ranks trained one batch together")
+    assert states[-1] is JobState.FINISHED
+    assert JobState.EVALUATING not in states
+    assert services.jobs.show(job.id).state is JobState.CREATED
+    assert [view.id for view in services.jobs.list()] == [job.id]
+    assert left_of(services) == []
+
+
+def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> None:
+    job = services.jobs.create(raw_job(environment={"PAUSE_S": "a while"}))
+    trial = services.canary.run(job.id)
+    assert not trial.passed
+    assert trial.sentence.startswith("Rank ")
+    assert "a while" in trial.sentence
+    assert "bks_dataset.py" in trial.traceback
+    assert left_of(services) == []
+
+
+def test_a_trial_can_be_cancelled(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    with pytest.raises(Cancelled):
+        services.canary.run(job.id, cancelled=lambda: True)
+    assert left_of(services) == []
+
+
+def test_what_a_desktop_that_died_left_is_swept(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    over, live = (services.data_root.jobs / f".canary-{name}" for name in ("over", "live"))
+    for folder in (over, live):
+        (folder / "attempts" / "1").mkdir(parents=True)
+    (over / "attempts" / "1" / "exit.json").write_text("{}")
+    services.canary.run(job.id)
+    assert left_of(services) == [live.name]

@@ -1,0 +1,91 @@
+"""Go on with a stopped job on other nodes than before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QWidget
+
+from backend.records.node import NodeReading
+from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
+from widgets.common.formats import plural
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.jobs.placement_picker import PlacementPicker
+
+_WIDTH, _NODES_H = 620, 280
+
+
+class ElsewhereDialog(QDialog):
+    """Where the job goes on.
+
+    Signals:
+        resume_requested: What ``placement`` of a job file holds.
+    """
+
+    resume_requested = Signal(object)
+
+    def __init__(
+        self,
+        job_name: str,
+        placement: Sequence[Mapping[str, Any]],
+        readings: tuple[NodeReading, ...],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Resume on other nodes")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self._picker = PlacementPicker()
+        self._picker.show_nodes(readings)
+        self._picker.put(placement)
+        self._picker.changed.connect(self._fit)
+        holder = QWidget()
+        holder.setLayout(col(self._picker, STRETCH, gap=0))
+        nodes = Scroll(holder)
+        nodes.setFixedHeight(_NODES_H)
+        self._resume = Button("Resume", kind="primary", icon="play")
+        self._resume.setDefault(True)
+        self._resume.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            col(
+                Label("Resume on other nodes", "title"),
+                Label(
+                    f"{job_name} goes on from its newest checkpoint, at the same epoch and sample. "
+                    "From now on it runs where you choose.",
+                    "body",
+                    "text2",
+                    wrap=True,
+                ),
+                nodes,
+                row(STRETCH, close, self._resume, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    def show_nodes(self, readings: tuple[NodeReading, ...]) -> None:
+        self._picker.show_nodes(readings)
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        count = sum(
+            len(one.get("gpus", ())) or int(one.get("processes", 0)) for one in self._picker.value()
+        )
+        self._resume.setText(
+            f"Resume on {plural(count, 'process', 'processes')}" if count else "Resume"
+        )
+        self._resume.setEnabled(count > 0)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.resume_requested.emit(self._picker.value())
+        self.accept()
