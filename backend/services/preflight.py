@@ -14,6 +14,7 @@ from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Shell
 from backend.datastore.checkpoint_files import list_checkpoints
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.node import orphans
 from backend.node.words import place
@@ -46,11 +47,13 @@ class PreflightService:
         cluster: ClusterService,
         set_up: SetUpService,
         python: str = sys.executable,
+        share: Share = MOUNTED,
     ) -> None:
         self._root = root
         self._cluster = cluster
         self._set_up = set_up
-        self._ground = Ground(root, cluster, set_up, python)
+        self._share = share
+        self._ground = Ground(root, cluster, set_up, python, share)
 
     def run(
         self,
@@ -192,7 +195,9 @@ class PreflightService:
         if not job_id:
             return 0
         with contextlib.suppress(BackendError, OSError):
-            found = list_checkpoints(self._root.job(job_id), config.checkpoint)
+            folder = self._root.job(job_id)
+            self._share.look_at_job(folder)
+            found = list_checkpoints(folder, config.checkpoint, self._share)
             largest = max((record.bytes for record in found), default=0)
             kept = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
             return largest * max(0, kept - len(found))

@@ -24,13 +24,12 @@ from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
 from backend.cluster.look import LEAST_PYTHON
 from backend.cluster.shell import Shell, Unreachable
-from backend.datastore.shared_folders import make_folder
+from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, Cancelled
 from backend.launch.network import common_subnet
 from backend.node.mpi import find_mpirun
 from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeEntry
-from backend.records.files import replace_bytes
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import DataRoot, NodeHome
 from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
@@ -48,6 +47,7 @@ _END_S = 25.0
 _DRAIN_S = 0.1
 _ANSWER_S = 4.0
 _LOOK_S = 0.05
+_NONCE_BYTES = 64
 
 OnFinding = Callable[[PreflightFinding], None]
 
@@ -74,6 +74,7 @@ class Ground:
     cluster: ClusterService
     set_up: SetUpService
     python: str
+    share: Share = MOUNTED
 
 
 class Flight:
@@ -84,6 +85,7 @@ class Flight:
         self._cluster = ground.cluster
         self._set_up = ground.set_up
         self._python = ground.python
+        self._share = ground.share
         self._config = config
         self._needed_bytes = needed_bytes
         self._news: queue.Queue[PreflightFinding | None] = queue.Queue()
@@ -141,9 +143,13 @@ class Flight:
         """A folder in the data root for a moment; what keeps it from being made is a finding."""
         folder = self._root.path / self._folder
         try:
-            make_folder(folder)
-            replace_bytes(folder / "desktop", self._nonce.encode())
+            self._share.make_folder(folder)
+            self._share.replace_bytes(folder / "desktop", self._nonce.encode())
             fault: tuple[PreflightFinding, ...] = ()
+        except BackendError as error:
+            fault = (
+                PreflightFinding(preflight_words.DATA_ROOT, False, error.sentence, error.remedy),
+            )
         except OSError as error:
             check = (
                 preflight_words.DISK
@@ -154,7 +160,7 @@ class Flight:
                 PreflightFinding(
                     check,
                     False,
-                    f"This computer cannot write to the data root {self._root.path}: "
+                    f"This computer cannot write to the data root {self._root.name}: "
                     f"{error.strerror}.",
                     "Make room there, or check that it is mounted and that you may write there.",
                 ),
@@ -162,11 +168,7 @@ class Flight:
         try:
             yield fault
         finally:
-            names = ("desktop", *(placement.node for placement in self._config.placement))
-            with contextlib.suppress(OSError):
-                for name in names:
-                    (folder / name).unlink(missing_ok=True)
-                folder.rmdir()
+            self._share.remove_tree(folder)
 
     @property
     def _folder(self) -> str:
@@ -340,12 +342,12 @@ class Flight:
         path = self._root.path / self._folder / part.site.node
         end = time.monotonic() + _ANSWER_S
         while time.monotonic() < end:
-            with contextlib.suppress(OSError):
-                if path.read_text(encoding="ascii") == self._nonce:
+            with contextlib.suppress(OSError, BackendError):
+                if self._share.read(path, 0, _NONCE_BYTES) == self._nonce.encode():
                     return []
             if self._over.wait(_LOOK_S):
                 break
-        return [preflight_words.not_seen_here(part.site.node, self._root.path)]
+        return [preflight_words.not_seen_here(part.site.node, self._root.name)]
 
     # The nodes among each other.
 

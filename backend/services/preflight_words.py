@@ -6,7 +6,6 @@ import errno
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, Refused, Unreachable
@@ -216,7 +215,7 @@ def too_many(site: Site, cores: int, slots: int) -> PreflightFinding:
     )
 
 
-def not_seen_here(node: str, root: Path) -> PreflightFinding:
+def not_seen_here(node: str, root: str) -> PreflightFinding:
     return fault(
         DATA_ROOT,
         node,

@@ -113,7 +113,7 @@ def open_services(
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place, share=share)
     jobs = JobService(root, library, nodes, opened, cache, share)
     library.see_job = jobs.show
-    preflight = PreflightService(root, cluster, set_up)
+    preflight = PreflightService(root, cluster, set_up, share=share)
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
     services = Services(
         library, jobs, nodes, cluster, set_up, preflight, canary, root, share, opened

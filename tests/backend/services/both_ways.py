@@ -153,7 +153,8 @@ class Place:
         ):
             services.library.import_item(kind, source, "tiny")
 
-    def add_node(self) -> None:
+    def add_node(self, data_root: Path | None = None) -> None:
+        """``data_root`` is where the node sees it, if not where it is."""
         mpirun = find_mpirun(tool_process.sys.executable)
         assert mpirun is not None
         facts = NodeFacts(
@@ -163,7 +164,7 @@ class Place:
             kernel="6",
             user=USER,
             home=str(self.sshd.home / ".ringmaster"),
-            data_root=str(self.root),
+            data_root=str(data_root or self.root),
             data_root_writable=True,
             interfaces=(Interface("lo", "127.0.0.1/8"),),
         )

@@ -21,6 +21,7 @@ from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
 from backend.records.far_root import FarRoot
 from backend.records.files import read_json, replace_json
+from backend.records.job import parse_job
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import Presence
@@ -348,6 +349,22 @@ def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None
     (tmp_path / "file").touch()
     with pytest.raises(BackendError, match=r"data root .*file is a file"):
         open_services(address(tmp_path / "file"), catalogue)
+
+
+def test_the_look_before_a_start_proves_that_all_see_one_data_root(
+    place: Place, beat: Beat, tmp_path: Path
+) -> None:
+    services = place.desktop()
+    beat(place)
+    config = parse_job(on_node(strategy={"name": "alone"})).config
+    assert config is not None
+    found = services.preflight.run(config)
+    assert [one.sentence for one in found.faults if one.check == "data root"] == []
+    assert [one.ok for one in found.findings if one.check == "data root"] == [True]
+    assert [path.name for path in place.root.iterdir()] == ["nodes"]
+    place.add_node(tmp_path / "another")
+    found = services.preflight.run(config)
+    assert [one.check for one in found.faults if one.check == "data root"] == ["data root"]
 
 
 @pytest.mark.timeout(600)

@@ -1,0 +1,36 @@
+"""The window on a data root that is reached over SSH: it asks for what only a person can say."""
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
+
+from app.bootstrap import Program
+from widgets.frame.side_bar import SideBar
+
+pytest_plugins = [
+    "tests.backend.cluster.sshd_fixtures",
+    "tests.backend.services.both_ways_fixtures",
+]
+LONG_MS = 60_000
+
+
+def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
+    qtbot, qapp, far_place, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shown = []
+    monkeypatch.setattr(SideBar, "set_root", lambda bar, text: shown.append(text))
+    program = Program(qapp, far_place.address, tmp_path / "catalogue.sqlite", None)
+    qtbot.addWidget(program.window)
+    try:
+        program.show()
+        assert shown == [f"lab:{far_place.root}"]
+        qtbot.waitUntil(lambda: program.is_built, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.window.place == "refusal", timeout=LONG_MS)
+        assert program._unknown_key.fingerprint == far_place.sshd.fingerprint
+        program._pages.refusal.pressed.emit()
+        qtbot.waitUntil(lambda: program._services is not None, timeout=LONG_MS)
+        assert program.window.place == "jobs"
+    finally:
+        program.close()
+        # A `Look` that lives on would dress the windows of other tests.
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
