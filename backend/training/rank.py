@@ -117,13 +117,14 @@ class Rank:
             from backend.training.strategies.allreduce import AllReduce
 
             strategy = AllReduce()
+        strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        # Only now: two threads that import at once can meet a module that is half there.
         ahead = threading.Thread(target=_import_ahead, name="imports")
         ahead.start()
         try:
             strategy.join(launch.config.stall_limit_s)
         finally:
-            # Two threads that import at once can meet a module that is half there.
             ahead.join()
         self._beat.beat(Phase.SETUP)
         if strategy.world_size != len(launch.ranks):

@@ -39,6 +39,7 @@ def main() -> None:
     seen: list[dict[str, Any]] = []
     for run in range(1, stops + 1):
         strategy = AllReduce()
+        strategy.load()
         strategy.join(60)
         newest = _newest(folder, launch) if strategy.rank == 0 else ""
         this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])

@@ -39,14 +39,7 @@ class AllReduce(Strategy):
     def world_size(self) -> int:
         return int(self._hvd.size())
 
-    def join(self, stall_limit_s: float) -> None:
-        os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
-        os.environ["HOROVOD_AUTOTUNE"] = "0"
-        # The guard ends a rank that hangs; this is for the case that no guard is there.
-        os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_limit_s) + 30))
-        os.environ.setdefault(
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(2 * int(stall_limit_s) + 60)
-        )
+    def load(self) -> None:
         try:
             import horovod.torch
         except ImportError as error:
@@ -55,6 +48,16 @@ class AllReduce(Strategy):
                 "Provision the node again, or choose the strategy “alone” for one process.",
             ) from error
         self._hvd = horovod.torch
+
+    def join(self, stall_limit_s: float) -> None:
+        # Horovod reads these in `init`.
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
+        os.environ["HOROVOD_AUTOTUNE"] = "0"
+        # The guard ends a rank that hangs; this is for the case that no guard is there.
+        os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_limit_s) + 30))
+        os.environ.setdefault(
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(2 * int(stall_limit_s) + 60)
+        )
         self._hvd.init()
 
     def share_model(self, model: torch.nn.Module) -> None:

@@ -27,6 +27,9 @@ class Alone(Strategy):
     def world_size(self) -> int:
         return 1
 
+    def load(self) -> None:
+        pass
+
     def join(self, stall_limit_s: float) -> None:
         pass
 

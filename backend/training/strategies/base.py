@@ -32,8 +32,16 @@ class Strategy(ABC):
     def world_size(self) -> int: ...
 
     @abstractmethod
+    def load(self) -> None:
+        """Import what the strategy needs, so that `join` imports nothing.
+
+        Raises:
+            BackendError: It is not installed here.
+        """
+
+    @abstractmethod
     def join(self, stall_limit_s: float) -> None:
-        """Meet the other ranks. `rank` and `world_size` hold afterwards."""
+        """Meet the other ranks, after `load`. `rank` and `world_size` hold afterwards."""
 
     @abstractmethod
     def share_model(self, model: torch.nn.Module) -> None:
