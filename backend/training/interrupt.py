@@ -32,10 +32,13 @@ class StopWatcher:
         self._closed.set()
 
     def _watch(self) -> None:
-        while not self._closed.wait(INTERVAL_S):
+        # At once, because the first steps come within an interval; then again and again.
+        while True:
             # A share that is away for a while must not end the job; it is asked again.
             with contextlib.suppress(OSError):
                 if wish_to_stop(self._lock, self._run):
                     self.wanted = True
                     self._on_wanted()
                     return
+            if self._closed.wait(INTERVAL_S):
+                return
