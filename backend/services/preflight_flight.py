@@ -143,6 +143,8 @@ class Flight:
         """A folder in the data root for a moment; what keeps it from being made is a finding."""
         folder = self._root.path / self._folder
         try:
+            # Where jobs are made: who may write to the data root may not be let in there.
+            self._share.make_folder(self._root.jobs, exist_ok=True)
             self._share.make_folder(folder)
             self._share.replace_bytes(folder / "desktop", self._nonce.encode())
             fault: tuple[PreflightFinding, ...] = ()
@@ -172,7 +174,7 @@ class Flight:
 
     @property
     def _folder(self) -> str:
-        return f".preflight-{self._token[:16]}"
+        return f"{self._root.jobs.name}/.preflight-{self._token[:16]}"
 
     def _known_before(self) -> Iterator[PreflightFinding]:
         """What the desktop knows of the nodes; each that can be asked becomes a part."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend.datastore import node_files
+from backend.datastore.shared_folders import make_folder
 from backend.records.cluster import Interface, NodeEntry
 from backend.records.layout import DataRoot
 from backend.services import preflight_words as words
@@ -230,7 +231,8 @@ def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
         said = "#!/bin/sh\\necho 'mpirun (Open MPI) 4.1.4'\\n"
         as_root(ready, node, f'printf "{said}" >{path}; chmod +x {path}')
         yield
-        as_root(ready, node, f"rm {path}")
+        # What a fix has put there stays.
+        as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
 
 
 @_fault(words.PROGRAM)
@@ -275,7 +277,9 @@ def agent_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @_fault(words.LEFTOVERS)
 def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
-    run = ready.cluster.share / "jobs" / f"20200101-{node}" / "attempts" / "1"
+    jobs = DataRoot(ready.cluster.share).jobs
+    make_folder(jobs, exist_ok=True)
+    run = jobs / f"20200101-{node}" / "attempts" / "1"
     run.mkdir(parents=True)
     (run / "exit.json").write_text("{}")
     tag = f"RINGMASTER_RUN=20200101-{node}/1"

@@ -6,6 +6,7 @@ touch what is between the nodes come alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -72,7 +73,7 @@ def assert_well(ready: ReadyCluster, found: Preflight) -> None:
     assert found.passed, found.faults
     assert not faults_of(found)
     assert found.smaller == ()
-    assert not list(ready.cluster.share.glob(".preflight*")), "something was left behind"
+    assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
 
 def test_every_fault_is_seeded_and_there_are_thirty() -> None:
@@ -116,7 +117,22 @@ def test_faults_are_found_by_name_and_no_other(
     for finding in found.faults:
         assert finding.sentence.endswith(".")
         assert finding.remedy
-    assert not list(ready_cluster.cluster.share.glob(".preflight*"))
+    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
+
+
+def test_jobs_of_a_user_who_lets_nobody_else_write(ready_cluster: ReadyCluster) -> None:
+    jobs = ready_cluster.cluster.share / "jobs"
+    jobs.mkdir(exist_ok=True)
+    before = jobs.stat()
+    os.chown(jobs, 0, 0)
+    jobs.chmod(0o755)
+    try:
+        found = ready_cluster.services.preflight.run(config())
+    finally:
+        os.chown(jobs, before.st_uid, before.st_gid)
+        jobs.chmod(before.st_mode & 0o7777)
+    assert faults_of(found) == {(words.DATA_ROOT, (node,)) for node in NODES}
+    assert found.smaller == ()
 
 
 def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_path: Path) -> None:
@@ -186,7 +202,7 @@ def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyClu
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
     with pytest.raises(Cancelled):
         ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
-    assert not list(ready_cluster.cluster.share.glob(".preflight*"))
+    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
 
 def test_a_job_on_this_computer_alone_waits_for_nobody(ready_cluster: ReadyCluster) -> None:

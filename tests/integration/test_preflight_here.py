@@ -1,0 +1,76 @@
+"""The look before a start on this computer alone: cheap, and told by the command line."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.cli.preflight import preflight
+from backend.records.job import Placement
+from backend.services import preflight_node_words
+from backend.services import preflight_words as words
+from backend.services.preflight import PreflightService
+from backend.services.workplace import Services
+from tests.integration.tiny import raw_job
+
+
+def test_it_passes_and_leaves_nothing(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    found = services.preflight.run(job.config, job.id)
+    assert found.passed, found.faults
+    assert {finding.check for finding in found.findings} == {
+        *(words.NODE, words.OPEN_MPI, words.DATA_ROOT, words.DISK, words.SHARED_MEMORY),
+        *(words.OPEN_FILES, words.PROCESSES, words.LEFTOVERS),
+    }
+    assert [path.name for path in services.data_root.jobs.iterdir()] == [job.id]
+
+
+def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
+    job = services.jobs.create(raw_job())
+    many = replace(job.config, placement=(Placement("this-computer", 10_000),))
+    without = PreflightService(
+        services.data_root, services.cluster, services.set_up, str(tmp_path / "no-python")
+    )
+    (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    faults = {finding.check for finding in without.run(many).faults}
+    assert faults >= {words.OPEN_MPI, words.PROCESSES}
+
+
+def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    services.data_root.path.rename(services.data_root.path.with_name("away"))
+    try:
+        (fault,) = services.preflight.run(job.config).faults
+    finally:
+        services.data_root.path.with_name("away").rename(services.data_root.path)
+    assert fault.check == words.DATA_ROOT
+    assert fault.nodes == ()
+
+
+def test_the_command_line_tells_it(services: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    job = services.jobs.create(raw_job())
+    asked = Namespace(id=job.id, fix=False, canary=False)
+    assert preflight(services, asked, False) == 0
+    assert "The job can start; looked at this-computer in" in capsys.readouterr().out
+    assert preflight(services, asked, True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["passed"] is True
+    assert document["canary"] is None
+    assert {"check", "ok", "sentence", "fix", "nodes"} <= set(document["findings"][0])
+
+
+def test_the_command_line_names_faults_and_runs_no_trial_then(
+    services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = services.jobs.create(raw_job())
+    monkeypatch.setattr(preflight_node_words, "LEAST_OPEN_FILES", 10**9)
+    assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
+    told = capsys.readouterr().out
+    assert "FAULT  open files (this-computer): A process on this computer may open" in told
+    assert "1 thing keeps this job from starting" in told
+    assert "trial" not in told
