@@ -98,7 +98,9 @@ def rank_exit(
         return failed("signal", _killed(who, number, seen, at), trace)
     if code is None:
         return failed("error", f"{who} did not start.", seen.log_tail)
-    return failed("exit", _left(who, code, seen), seen.log_tail)
+    # Only MPI itself leaves while it waits for others: one of them was lost.
+    waited = seen.phase is Phase.WAITING_FOR_OTHERS
+    return failed("exit", _left(who, code, seen), seen.log_tail, secondary=waited)
 
 
 def _split(status: int | None) -> tuple[int | None, int]:

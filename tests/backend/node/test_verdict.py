@@ -143,6 +143,15 @@ def test_f13_code_0_is_the_end_only_after_the_last_act(phase: Phase) -> None:
     assert outcome == expected.get(phase, "exit")
 
 
+def test_f10_a_rank_that_mpi_ended_while_it_waited_is_the_echo_of_what_was_lost() -> None:
+    left = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.ITSELF, 14 << 8)
+    record = rank_exit(PLAN, 1, "host", left, ())
+    assert (record.outcome, record.secondary) == ("exit", True)
+    assert judge(record, launcher_error="The computer was restarted.").message == (
+        "The computer was restarted."
+    )
+
+
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
 def test_what_happens_after_the_last_act_takes_nothing_back(status: int) -> None:
     seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
