@@ -361,7 +361,9 @@ def test_the_look_before_a_start_proves_that_all_see_one_data_root(
     found = services.preflight.run(config)
     assert [one.sentence for one in found.faults if one.check == "data root"] == []
     assert [one.ok for one in found.findings if one.check == "data root"] == [True]
-    assert [path.name for path in place.root.iterdir()] == ["nodes"]
+    # The folder of all jobs, which the look asks for, and nothing of the look itself.
+    assert sorted(path.name for path in place.root.iterdir()) == ["jobs", "nodes"]
+    assert list((place.root / "jobs").iterdir()) == []
     place.add_node(tmp_path / "another")
     found = services.preflight.run(config)
     assert [one.check for one in found.faults if one.check == "data root"] == ["data root"]
