@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -138,8 +137,7 @@ class JobController(QObject):
     ) -> JobView:
         """On a worker: first all that would keep the job from running on its nodes, at once."""
         config = self._jobs.show(job_id).config
-        placement = more.get("placement") or config.placement
-        self._preflight.insist(replace(config, placement=tuple(placement)), job_id)
+        self._preflight.insist(config, job_id, more.get("placement", ()))
         return act(job_id, *rest, **more)
 
     def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:

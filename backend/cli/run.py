@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -283,8 +282,7 @@ def _resume(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 def _look_first(services: Services, job_id: str, placement: Sequence[Placement]) -> None:
     view = services.jobs.show(job_id)
     if not view.state.is_live:
-        config = replace(view.config, placement=tuple(placement) or view.config.placement)
-        services.preflight.insist(config, job_id)
+        services.preflight.insist(view.config, job_id, placement)
 
 
 def _placement(arguments: argparse.Namespace) -> tuple[Placement, ...]:

@@ -6,7 +6,7 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -144,9 +144,6 @@ class NodeEntry:
         if self.facts is not None:
             found += [one.address for one in self.facts.interfaces]
         return tuple(dict.fromkeys(found))
-
-    def with_facts(self, facts: NodeFacts) -> NodeEntry:
-        return replace(self, facts=facts)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +20,7 @@ from backend.errors import BackendError
 from backend.node import orphans
 from backend.node.words import place
 from backend.records.cluster import NodeEntry, NodeFacts, NodeInstallation, SetUp
-from backend.records.job import THIS_COMPUTER, JobConfig
+from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.layout import DataRoot
 from backend.records.preflight import Fix, Preflight, PreflightFinding
 from backend.services import preflight_node_words, preflight_words
@@ -73,12 +74,17 @@ class PreflightService:
             on_finding, cancelled
         )
 
-    def insist(self, config: JobConfig, job_id: str = "") -> None:
+    def insist(
+        self, config: JobConfig, job_id: str = "", placement: Sequence[Placement] = ()
+    ) -> None:
         """Look before a start on nodes; a job of this computer alone needs no look.
+
+        With a ``placement`` the job is to run there instead.
 
         Raises:
             BackendError: What would keep the job from running, all of it.
         """
+        config = replace(config, placement=tuple(placement) or config.placement)
         if all(one.node == THIS_COMPUTER for one in config.placement):
             return
         found = self.run(config, job_id)
