@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cluster.cluster import Cluster, check_rights
@@ -69,16 +70,10 @@ def is_released(slot: Slot) -> bool:
     return True
 
 
-def guard_of(program: subprocess.Popen[str]) -> int:
-    children = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(program.pid)],
-        capture_output=True,
-        text=True,
-        timeout=10.0,
-        check=True,
-    ).stdout
-    (guard,) = (line for line in children.splitlines() if "tests.cluster.slot" in line)
-    return int(guard.split()[0])
+def guard_of(program: subprocess.Popen[str]) -> psutil.Process:
+    children = psutil.Process(program.pid).children()
+    (guard,) = (child for child in children if "tests.cluster.slot" in child.cmdline())
+    return guard
 
 
 def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
@@ -118,7 +113,7 @@ def test_a_run_that_is_ended_leaves_nothing(end: signal.Signals, tmp_path: Path)
 
 def test_what_a_run_left_whose_guard_died_too_goes_at_the_next_start(tmp_path: Path) -> None:
     with other_run(tmp_path / "killed") as (program, slot):
-        os.kill(guard_of(program), signal.SIGKILL)
+        guard_of(program).kill()
         program.kill()
         program.wait(30.0)
     assert len(traces(slot, tmp_path / "killed")) > 5
