@@ -17,8 +17,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,15 @@ from backend.records.history import BLOCK_END, BLOCK_START
 from backend.records.series import HistoryUpdate, RunStart
 
 _END = b"\n" + BLOCK_END
+_METRIC = b"\nmetrics."
+_OPENING = b" = ["
+_CLOSING = ord("]")
 _HEAD_BYTES = 256
 _TOLD_PROBLEMS = 20
+
+# Stands between two arrays that are read at once. `records.history` writes nine digits at most.
+_FENCE = 1.2345678901
+_FENCE_TEXT = b",%r," % _FENCE
 
 _HEADER = re.compile(
     rb"\[\[entry\]\]\n"
@@ -58,15 +66,21 @@ class HistoryCursor:
     """Time of the last block read."""
 
 
-@dataclass
-class _Block:
-    offset: int
+class _Block(NamedTuple):
+    begin: int
+    end: int
     run: int
     epoch: int
     first: int
-    count: int
+    last: int
     time: float
-    arrays: dict[bytes, bytes]
+    openings: tuple[bytes, ...]
+    """What stands before each array, which is the metric's name."""
+    arrays: tuple[bytes, ...]
+
+    @property
+    def steps(self) -> int:
+        return self.last - self.first + 1
 
 
 # The records know no numpy (the nodes import them), so their fields are sequences; to mypy an
@@ -99,19 +113,18 @@ def read_history(
 
 
 def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCursor]:
-    chunks = data.split(_END)
-    tail = chunks.pop()
     problems: list[str] = []
-    blocks, last_step, run = _blocks(chunks, cursor, problems)
-    columns = _columns(blocks, problems)
-    after = replace(cursor, offset=cursor.offset + len(data) - len(tail))
+    blocks, length = _blocks(data, cursor, problems)
+    columns = _columns(blocks, cursor.offset, problems)
+    after = replace(cursor, offset=cursor.offset + length)
     if not blocks:
         return HistoryUpdate(problems=tuple(problems)), after
     began = blocks[0].time if cursor.run == 0 else cursor.began
-    after = replace(after, last_step=last_step, run=run, began=began, reached=blocks[-1].time)
+    last = blocks[-1]
+    after = replace(after, last_step=last.last, run=last.run, began=began, reached=last.time)
 
     firsts = np.array([block.first for block in blocks], np.int64)
-    counts = np.array([block.count for block in blocks], np.int64)
+    counts = np.array([block.steps for block in blocks], np.int64)
     starts = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(starts, counts)
     steps = np.repeat(firsts, counts) + within
@@ -137,62 +150,85 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
     return update, after
 
 
-def _blocks(
-    chunks: Sequence[bytes], cursor: HistoryCursor, problems: list[str]
-) -> tuple[list[_Block], int, int]:
-    """The blocks that can be used, with the last step and run they lead to."""
+def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[list[_Block], int]:
+    """The blocks that can be used, and how much of ``data`` is done with."""
     blocks: list[_Block] = []
-    last_step, run, offset = cursor.last_step, cursor.run, cursor.offset
-    for chunk in chunks:
-        begin = chunk.rfind(BLOCK_START)
-        if begin != 0:
-            _tell(problems, offset)
-        block = _block(chunk[begin:] if begin > 0 else chunk, offset + max(begin, 0))
-        offset += len(chunk) + len(_END)
+    last_step, run, begin = cursor.last_step, cursor.run, 0
+    openings: tuple[bytes, ...] = ()
+    while True:
+        block = _block(data, begin, openings)
+        if block is None:
+            end = data.find(_END, begin)
+            if end < 0:
+                return blocks, begin
+            _tell(problems, cursor.offset + begin)
+            # A whole block may stand behind what a killed writer left half.
+            inner = data.rfind(BLOCK_START, begin + 1, end)
+            block = _block(data, inner, openings) if inner > 0 else None
+            begin = end + len(_END)
+            if block is None:
+                continue
+        begin, openings = block.end, block.openings
         # Steps are repeated only by a later run; anything else that goes back is damage, and
         # believing it would wipe out what is good.
-        if (
-            block is None
-            or block.run < run
-            or (block.first <= last_step and block.run == run and run > 0)
-        ):
-            if begin == 0:
-                _tell(problems, offset - len(chunk) - len(_END))
+        if block.run < run or (block.first <= last_step and block.run == run and run > 0):
+            _tell(problems, cursor.offset + block.begin)
             continue
-        last_step, run = block.first + block.count - 1, block.run
+        last_step, run = block.last, block.run
         blocks.append(block)
-    return blocks, last_step, run
 
 
-def _block(chunk: bytes, offset: int) -> _Block | None:
-    header, *lines = chunk.split(b"\nmetrics.")
-    match = _HEADER.fullmatch(header)
-    if match is None:
+def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | None:
+    """The whole block at ``begin``, if there is one; of its arrays only the first is counted.
+
+    ``expected`` are the openings of the block before: most blocks have the same.
+    """
+    header = _HEADER.match(data, begin)
+    if header is None:
         return None
-    run, epoch, last, stamp, first = match.groups()
-    count = int(last) - int(first) + 1
-    arrays: dict[bytes, bytes] = {}
-    for line in lines:
-        middle = line.find(b" = [")
-        if middle < 0 or line.count(b",", middle) + 1 != count or line[-1:] != b"]":
+    run, epoch, last, stamp, first = header.groups()
+    openings: list[bytes] = []
+    arrays: list[bytes] = []
+    place = header.end()
+    while data.startswith(_METRIC, place):
+        end = data.find(b"\n", place + 1)
+        opening = expected[len(openings)] if len(openings) < len(expected) else b""
+        if not opening or not data.startswith(opening, place):
+            opening = data[place : data.rfind(_OPENING, place, end) + len(_OPENING)]
+            if not opening.endswith(_OPENING):
+                return None
+        if data[end - 1] != _CLOSING:
             return None
-        arrays[line[:middle]] = line[middle + 4 : -1]
+        openings.append(opening)
+        arrays.append(data[place + len(opening) : end - 1])
+        place = end
+    count = int(last) - int(first) + 1
+    if (
+        not data.startswith(_END, place)
+        or count < 1
+        or run == b"0"
+        or (arrays and arrays[0].count(b",") + 1 != count)
+    ):
+        return None
     try:
         time = datetime.fromisoformat(stamp.decode()).timestamp()
     except ValueError:
         return None
-    if count < 1 or int(run) < 1:
-        return None
-    return _Block(offset, int(run), int(epoch), int(first), count, time, arrays)
+    end, layout = place + len(_END), tuple(openings)
+    return _Block(
+        begin, end, int(run), int(epoch), int(first), int(last), time, layout, tuple(arrays)
+    )
 
 
-def _columns(blocks: list[_Block], problems: list[str]) -> dict[str, NDArray[np.float64]]:
+def _columns(
+    blocks: list[_Block], offset: int, problems: list[str]
+) -> dict[str, NDArray[np.float64]]:
     """Each metric over all ``blocks``; a block with a number that is none is taken out of them."""
     while True:
         try:
             return _joined(blocks)
         except _Damaged as damaged:
-            _tell(problems, blocks.pop(damaged.index).offset)
+            _tell(problems, offset + blocks.pop(damaged.index).begin)
 
 
 class _Damaged(Exception):
@@ -201,33 +237,45 @@ class _Damaged(Exception):
 
 
 def _joined(blocks: Sequence[_Block]) -> dict[str, NDArray[np.float64]]:
-    raw_names: dict[bytes, None] = {}
-    for block in blocks:
-        raw_names.update(dict.fromkeys(block.arrays))
-    total = sum(block.count for block in blocks)
+    counts = np.array([block.steps for block in blocks], np.int64)
+    layouts = dict.fromkeys(block.openings for block in blocks)
     columns: dict[str, NDArray[np.float64]] = {}
-    for raw_name in raw_names:
-        have = [raw_name in block.arrays for block in blocks]
-        filled = sum(block.count for block, has in zip(blocks, have, strict=True) if has)
-        values = _numbers(
-            b",".join(block.arrays[raw_name] for block in blocks if raw_name in block.arrays)
-        )
-        name = _name(raw_name)
-        if name is None or values.size != filled:
-            raise _Damaged(_guilty(blocks, raw_name, name is not None))
-        if filled == total:
-            columns[name] = values
-            continue
-        column = np.full(total, np.nan)
-        column[np.repeat(have, [block.count for block in blocks])] = values
-        columns[name] = column
+    for opening in dict.fromkeys(chain.from_iterable(layouts)):
+        places = {layout: _index(layout, opening) for layout in layouts}
+        found = [places[block.openings] for block in blocks]
+        arrays = [b.arrays[at] for b, at in zip(blocks, found, strict=True) if at is not None]
+        has = np.array([at is not None for at in found])
+        name, values = _name(opening), _values(arrays, counts[has])
+        if name is None or values is None:
+            raise _Damaged(_guilty(blocks, found, name is not None))
+        if len(arrays) < len(blocks):
+            column = np.full(int(counts.sum()), np.nan)
+            column[np.repeat(has, counts)] = values
+            values = column
+        columns[name] = values
     return columns
 
 
-def _guilty(blocks: Sequence[_Block], raw_name: bytes, name_is_good: bool) -> int:
-    for index, block in enumerate(blocks):
-        text = block.arrays.get(raw_name)
-        if text is not None and not (name_is_good and _numbers(text).size == block.count):
+def _index(layout: tuple[bytes, ...], opening: bytes) -> int | None:
+    return layout.index(opening) if opening in layout else None
+
+
+def _values(arrays: Sequence[bytes], counts: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """All ``arrays`` in one; None if one of them has not as many numbers as ``counts`` says."""
+    read = _numbers(_FENCE_TEXT.join(arrays))
+    fences = np.cumsum(counts + 1)[:-1] - 1
+    if read.size != int(counts.sum()) + fences.size or not (read[fences] == _FENCE).all():
+        return None
+    inside = np.ones(read.size, bool)
+    inside[fences] = False
+    return read[inside]
+
+
+def _guilty(blocks: Sequence[_Block], found: Sequence[int | None], name_is_good: bool) -> int:
+    for index, (block, place) in enumerate(zip(blocks, found, strict=True)):
+        if place is not None and not (
+            name_is_good and _numbers(block.arrays[place]).size == block.steps
+        ):
             return index
     raise AssertionError("every block by itself is good, all of them together are not")
 
@@ -242,9 +290,9 @@ def _numbers(text: bytes) -> NDArray[np.float64]:
             return np.empty(0)
 
 
-def _name(raw: bytes) -> str | None:
+def _name(opening: bytes) -> str | None:
     try:
-        name = json.loads(raw)
+        name = json.loads(opening[len(_METRIC) : -len(_OPENING)])
     except ValueError:
         return None
     return name if isinstance(name, str) else None
