@@ -1,0 +1,59 @@
+"""The user's model and loader: loading them, building them, calling them, saying what is wrong."""
+
+from backend.training.user_code.batches import (
+    ItemFailure,
+    batch_size,
+    shape_of,
+    split_batch,
+    to_device,
+)
+from backend.training.user_code.data import (
+    LOADER_FILE,
+    UserData,
+    UserLoader,
+    load_loader,
+    open_data,
+)
+from backend.training.user_code.faults import (
+    UserCodeError,
+    calling,
+    clean_traceback,
+    describe,
+    explain,
+    is_out_of_memory,
+)
+from backend.training.user_code.model import (
+    MODEL_FILE,
+    compute_loss,
+    compute_metrics,
+    compute_output,
+    load_model,
+    materialize,
+    needs_first_batch,
+)
+
+__all__ = [
+    "LOADER_FILE",
+    "MODEL_FILE",
+    "ItemFailure",
+    "UserCodeError",
+    "UserData",
+    "UserLoader",
+    "batch_size",
+    "calling",
+    "clean_traceback",
+    "compute_loss",
+    "compute_metrics",
+    "compute_output",
+    "describe",
+    "explain",
+    "is_out_of_memory",
+    "load_loader",
+    "load_model",
+    "materialize",
+    "needs_first_batch",
+    "open_data",
+    "shape_of",
+    "split_batch",
+    "to_device",
+]

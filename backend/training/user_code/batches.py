@@ -1,0 +1,81 @@
+"""Batches, whatever a loader makes them of: pairs of tensors, lists, tuples and dicts, nested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend.training.user_code.faults import UserCodeError, a
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class ItemFailure:
+    """What a worker hands on in the place of a batch. `split_batch` raises it.
+
+    An exception that crosses from a worker of torch's DataLoader arrives as one long text.
+    """
+
+    error: UserCodeError
+
+
+def split_batch(batch: Any) -> tuple[Any, Any]:
+    """``(data, target)`` of a batch; raises what a worker met on the way to it."""
+    if isinstance(batch, ItemFailure):
+        raise batch.error
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        return batch[0], batch[1]
+    found = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else a(type(batch).__name__)
+    raise UserCodeError(
+        f"The loader makes batches of {found}; a batch is a pair (data, target).",
+        "Return two things from __getitem__ (each may be a tuple or dict), or from collate.",
+    )
+
+
+def to_device(value: Any, device: torch.device | str) -> Any:
+    """A batch with every tensor in it on ``device``; what is no tensor stays as it is."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+        packed: Any = value  # a named tuple of which one part must stay on the processor
+        return packed.to(device)
+    if isinstance(value, Mapping):
+        return {key: to_device(part, device) for key, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_device(part, device) for part in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(to_device(part, device) for part in value)
+    return value
+
+
+def batch_size(value: Any) -> int:
+    """How many items a batch holds: the length of the first tensor in it, 1 when there is none."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return int(value.shape[0]) if value.ndim else 1
+    parts = value.values() if isinstance(value, Mapping) else value
+    if isinstance(parts, (tuple, list)) or isinstance(value, Mapping):
+        for part in parts:
+            if isinstance(part, (torch.Tensor, Mapping, tuple, list)):
+                return batch_size(part)
+    return 1
+
+
+def shape_of(value: Any) -> str:
+    """Shapes and types of something nested, in one line: ``([1, 8, 8] float32, int)``."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and hasattr(value, "dtype"):
+        return f"{list(shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {shape_of(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        if len(value) > 8:
+            return f"{type(value).__name__} of {len(value)}"
+        return "(" + ", ".join(shape_of(part) for part in value) + ")"
+    return type(value).__name__

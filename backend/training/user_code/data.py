@@ -1,0 +1,200 @@
+"""The user's ``bks_dataset.py``: datasets built over a folder, their items and batches."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from backend.training.user_code.batches import ItemFailure, shape_of
+from backend.training.user_code.faults import (
+    UserCodeError,
+    a,
+    calling,
+    clean_traceback,
+    describe,
+)
+from backend.training.user_code.importing import load
+from backend.training.user_code.sources import Source
+
+LOADER_FILE = "bks_dataset.py"
+
+
+class UserData:
+    """A dataset through its loader, to be given to torch's DataLoader with its `collate`.
+
+    ``user_dataset`` is what the user's class made.
+    """
+
+    def __init__(self, source: Source, class_name: str, user_dataset: Any) -> None:
+        # First, so that a spawned worker knows the source before it meets the user's classes.
+        self.source = source
+        self.class_name = class_name
+        self.user_dataset = user_dataset
+        self._length: int | None = None
+
+    def __len__(self) -> int:
+        """The user's ``__len__``, asked once: others count steps by it."""
+        if self._length is None:
+            self._length = self._ask_length()
+        return self._length
+
+    def _ask_length(self) -> int:
+        with calling(f"{self.class_name}.__len__", self.source):
+            length = self.user_dataset.__len__()
+        try:
+            length = operator.index(length)
+        except TypeError as error:
+            raise UserCodeError(
+                f"{self.class_name}.__len__ returns {a(type(length).__name__)}, no whole number."
+            ) from error
+        if length <= 0:
+            raise UserCodeError(
+                f"{self.class_name} has no items: its __len__ is {length}.",
+                "Check that the dataset holds the files this loader looks for.",
+            )
+        if length > sys.maxsize:
+            raise UserCodeError(f"{self.class_name}.__len__ is {length}, more than can be counted.")
+        return length
+
+    def item(self, index: int) -> Any:
+        """One item.
+
+        Raises:
+            UserCodeError: The user's code raised; ``index`` says at which item.
+        """
+        try:
+            with calling(f"{self.class_name}, item {index:,},", self.source):
+                return self.user_dataset[index]
+        except UserCodeError as error:
+            error.index = index
+            raise
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.item(index)
+        except UserCodeError as error:
+            return ItemFailure(error)
+
+    def collate(self, items: list[Any]) -> Any:
+        """Items to a batch: the user's ``collate`` or torch's own way."""
+        for item in items:
+            if isinstance(item, ItemFailure):
+                return item
+        own = getattr(self.user_dataset, "collate", None)
+        try:
+            if callable(own):
+                with calling(f"{self.class_name}.collate", self.source):
+                    return own(items)
+            return _collate(items, self.class_name)
+        except UserCodeError as error:
+            return ItemFailure(error)
+
+
+def _collate(items: list[Any], class_name: str) -> Any:
+    from torch.utils.data import default_collate
+
+    try:
+        return default_collate(items)
+    except (RuntimeError, TypeError, ValueError, KeyError) as error:
+        shapes = sorted({shape_of(item) for item in items})
+        if len(shapes) > 1:
+            raise UserCodeError(
+                f"Items of {class_name} have different shapes, so they make no batch: "
+                f"{shapes[0]} and {shapes[1]}.",
+                f"Bring them to one shape, or give {class_name} a method collate(self, items).",
+                clean_traceback(error),
+            ) from error
+        raise UserCodeError(
+            f"Items of {class_name} make no batch: {describe(error)}.",
+            f"Return tensors, arrays or numbers, or give {class_name} a method "
+            "collate(self, items).",
+            clean_traceback(error),
+        ) from error
+
+
+class UserLoader:
+    """The user's ``bks_dataset.py``, loaded."""
+
+    def __init__(self, source: Source, module: ModuleType) -> None:
+        self._source = source
+        self._module = module
+
+    @property
+    def has_validation(self) -> bool:
+        return getattr(self._module, "UserValDataset", None) is not None
+
+    def training(self, files: Path) -> UserData:
+        """``UserDataset`` over the dataset's folder."""
+        return self._open("UserDataset", files)
+
+    def validation(self, files: Path) -> UserData:
+        """``UserValDataset`` over the dataset's folder."""
+        return self._open("UserValDataset", files)
+
+    def _open(self, class_name: str, files: Path) -> UserData:
+        made_by = getattr(self._module, class_name, None)
+        if made_by is None:
+            raise UserCodeError(
+                f"{LOADER_FILE} defines no {class_name}.",
+                f"Name the loader's class {class_name}: "
+                f"class {class_name}(torch.utils.data.Dataset).",
+            )
+        if not isinstance(made_by, type):
+            raise UserCodeError(
+                f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, no class.",
+                f"Write class {class_name}(torch.utils.data.Dataset).",
+            )
+        import torch
+
+        if issubclass(made_by, torch.utils.data.IterableDataset):
+            raise UserCodeError(
+                f"{class_name} is an IterableDataset, which cannot be shared out among processes.",
+                "Give it the methods __getitem__ and __len__ of a torch.utils.data.Dataset.",
+            )
+        for method, does in (("__getitem__", "gives one item"), ("__len__", "counts them")):
+            if not callable(getattr(made_by, method, None)):
+                raise UserCodeError(
+                    f"{class_name} has no method {method}, which {does}.",
+                    f"Add {method} to {class_name}; a dataset without an end cannot be "
+                    "shared out among processes.",
+                )
+        make: Any = made_by
+        with self._source.loading(), calling(f"{class_name}()", self._source):
+            dataset = make(str(files))
+        return UserData(self._source, class_name, dataset)
+
+
+def load_loader(folder: Path) -> UserLoader:
+    """The user's loader.
+
+    Raises:
+        UserCodeError: It cannot be loaded.
+    """
+    return UserLoader(*load(folder, LOADER_FILE, "loader"))
+
+
+def open_data(
+    loader: Path,
+    dataset: Path,
+    validation_loader: Path | None = None,
+    validation_dataset: Path | None = None,
+) -> tuple[UserData, UserData | None]:
+    """Training and validation data of a job.
+
+    Where the job names neither a validation loader nor a validation dataset, the loader's
+    ``UserValDataset`` is used, if it has one. Where it names one, that data is for validation
+    whichever class reads it.
+    """
+    training_loader = load_loader(loader)
+    training = training_loader.training(dataset)
+    own = validation_loader is not None and validation_loader != loader
+    reader = load_loader(validation_loader) if own and validation_loader else training_loader
+    files = validation_dataset or dataset
+    if reader.has_validation:
+        return training, reader.validation(files)
+    if own or (validation_dataset is not None and validation_dataset != dataset):
+        return training, reader.training(files)
+    return training, None

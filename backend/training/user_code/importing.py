@@ -1,0 +1,40 @@
+"""Imports the one file with which a model or a loader begins."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import threading
+from pathlib import Path
+from types import ModuleType
+
+from backend.training.user_code.faults import UserCodeError, calling
+from backend.training.user_code.sources import PREFIX, Source, register
+
+_numbers = itertools.count(1)
+_lock = threading.RLock()
+
+
+def load(folder: Path, entry: str, kind: str) -> tuple[Source, ModuleType]:
+    """Import ``entry`` of ``folder``; ``kind`` is the word for it in sentences."""
+    folder = folder.resolve()
+    if not (folder / entry).is_file():
+        elsewhere = next((p for p in sorted(folder.glob(f"*/{entry}")) if p.is_file()), None)
+        raise UserCodeError(
+            f"The {kind} has no {entry} at the top of its files.",
+            f"Import the folder “{elsewhere.parent.name}”, which has one."
+            if elsewhere
+            else f"Add a file {entry}; the gallery's digits example shows one.",
+        )
+    # A Keras 3 model is a torch module only on this backend, which is chosen when Keras loads.
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    with _lock:
+        source = register(folder, f"{PREFIX}{next(_numbers)}")
+        try:
+            with source.loading(), calling(f"{entry}, while it was imported,", source):
+                module = importlib.import_module(f"{source.name}.{entry.removesuffix('.py')}")
+        except BaseException:
+            source.forget()
+            raise
+    return source, module

@@ -1,0 +1,153 @@
+"""The user's ``bks_model.py``: building the model, calling it, and what a model must be."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from backend.training.user_code.faults import UserCodeError, a, calling
+from backend.training.user_code.importing import load
+
+if TYPE_CHECKING:
+    import torch
+
+MODEL_FILE = "bks_model.py"
+
+
+def load_model(folder: Path) -> torch.nn.Module:
+    """The user's model, built and on the processor. Seed before: weights are drawn here.
+
+    Its parameters may not exist before the first batch; see `needs_first_batch`.
+
+    Raises:
+        UserCodeError: It cannot be loaded or built, or is not what a model must be.
+    """
+    import torch
+
+    source, module = load(folder, MODEL_FILE, "model")
+    made_by = getattr(module, "UserModel", None)
+    if made_by is None:
+        raise UserCodeError(
+            f"{MODEL_FILE} defines no UserModel.",
+            "Name the model's class UserModel: class UserModel(torch.nn.Module).",
+        )
+    if not (isinstance(made_by, type) and issubclass(made_by, torch.nn.Module)):
+        keras = isinstance(made_by, type) and any(
+            base.__module__.partition(".")[0] == "keras" for base in made_by.__mro__
+        )
+        raise UserCodeError(
+            f"UserModel in {MODEL_FILE} is no torch.nn.Module.",
+            "Keras runs on another backend here; start with KERAS_BACKEND=torch."
+            if keras
+            else "Write class UserModel(torch.nn.Module).",
+        )
+    with source.loading(), calling("UserModel()", source):
+        model = made_by()
+    if not isinstance(model, torch.nn.Module):
+        raise UserCodeError(f"UserModel() makes a {type(model).__name__}, no torch.nn.Module.")
+    _loss_of(model)
+    return model
+
+
+def _loss_of(model: torch.nn.Module) -> Callable[[Any, Any], Any]:
+    """The model's ``loss``: a method, or a module that its ``__init__`` put there."""
+    loss: Any = getattr(model, "loss", None)
+    made_by: Any = type(model)
+    if loss is None and callable(getattr(made_by, "loss", None)):
+        # Keras sets an attribute of this name to None in __init__, over the user's method.
+        loss = functools.partial(made_by.loss, model)
+    if not callable(loss):
+        raise UserCodeError(
+            "UserModel has no method loss.",
+            "Add def loss(self, output, target) and return one number as a tensor.",
+        )
+    return cast("Callable[[Any, Any], Any]", loss)
+
+
+def needs_first_batch(model: torch.nn.Module) -> bool:
+    """Whether parameters come into being with the first forward: Keras, and torch's lazy layers."""
+    from torch.nn.parameter import is_lazy
+
+    if getattr(model, "built", True) is False:
+        return True
+    return any(is_lazy(value) for value in itertools.chain(model.parameters(), model.buffers()))
+
+
+def materialize(model: torch.nn.Module, data: Any) -> None:
+    """One forward that leaves statistics and random states alone, for `needs_first_batch`."""
+    import torch
+
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(), calling("The model's forward"):
+            model(data)
+    finally:
+        model.train(training)
+    # Keras makes a layer's container of parameters when they are asked for, and with it new keys
+    # of the state; asked for here, the keys are the same in every process.
+    for module in list(model.modules()):
+        list(module.parameters(recurse=False))
+
+
+def compute_output(model: torch.nn.Module, data: Any) -> Any:
+    with calling("The model's forward"):
+        return model(data)
+
+
+def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tensor:
+    """``model.loss(output, target)``, proved to be one number that can be trained on."""
+    import torch
+
+    loss_of = _loss_of(model)
+    with calling("The model's loss"):
+        loss = loss_of(output, target)
+    if not isinstance(loss, torch.Tensor):
+        raise UserCodeError(
+            f"The model's loss returns {a(type(loss).__name__)}, no tensor.",
+            "Return the tensor itself, not its .item().",
+        )
+    if loss.numel() != 1:
+        raise UserCodeError(
+            f"The model's loss returns {tuple(loss.shape)} numbers; one is needed.",
+            "Take the mean: return loss.mean().",
+        )
+    if torch.is_grad_enabled() and not loss.requires_grad:
+        raise UserCodeError(
+            "The model's loss does not depend on any parameter that is trained.",
+            "Compute it from the output without .item(), .detach() or torch.no_grad().",
+        )
+    return loss.reshape(())
+
+
+def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[str, float]:
+    """What the model's ``metrics`` gives, as numbers; empty when it has none."""
+    import torch
+
+    metrics_of = getattr(model, "metrics", None)
+    # Keras has a property of this name, a list.
+    if not callable(metrics_of):
+        return {}
+    with torch.no_grad(), calling("The model's metrics"):
+        metrics = metrics_of(output, target)
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise UserCodeError(
+            f"The model's metrics returns {a(type(metrics).__name__)}, no dict.",
+            'Return a dict of numbers: {"accuracy": accuracy}.',
+        )
+    return {str(name): _number(str(name), value) for name, value in metrics.items()}
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise UserCodeError(
+            f"The metric “{name}” is {a(type(value).__name__)} and not one number.",
+            "Return a float or a tensor of one element.",
+        ) from error
