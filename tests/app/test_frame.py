@@ -5,8 +5,8 @@ import os
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication
+from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from app.frame_controller import scale_for
@@ -18,7 +18,7 @@ from widgets.frame.keys import KEYS
 
 
 @pytest.fixture(scope="module")
-def program(qapp, tmp_path_factory):
+def program(qapp, request, tmp_path_factory):
     """One window for all: none of these tests needs a fresh one."""
     folder = tmp_path_factory.mktemp("frame")
     with pytest.MonkeyPatch.context() as patch:
@@ -26,7 +26,7 @@ def program(qapp, tmp_path_factory):
         program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
         program._look.choose(ThemeChoice.LIGHT)
         program.show()
-        assert QTest.qWaitFor(lambda: program._node_names != (), 60_000)
+        QtBot(request).waitUntil(lambda: program._node_names != (), timeout=60_000)
         yield program
         program.window.close()
         program.close()
