@@ -12,7 +12,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
@@ -20,14 +20,13 @@ from PySide6.QtWidgets import (
     QApplication,
     QInputDialog,
     QLineEdit,
-    QMenu,
     QMessageBox,
-    QSystemTrayIcon,
 )
 
 from app.background import Background
 from app.excepthook import ExceptHook, log_to
-from app.notices import Notice, Notices
+from app.frame_controller import SCALE_VARIABLE, FrameController, scale_for
+from app.offers import Things, offer_acts, offer_things
 from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
@@ -35,10 +34,11 @@ from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
-from backend.records.node import NodeState, Presence
+from backend.records.node import Finding, NodeState, Presence
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.text import literal
+from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 _HEARTBEAT_MS = 200
-_SAVE_AFTER_MS = 1000
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
@@ -69,6 +68,10 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
             "There is no display here to open the window on.",
             "Use a subcommand (main.py --help), or start it where a screen is.",
         )
+    # Qt reads it when the application is made, and never again.
+    os.environ.setdefault(
+        SCALE_VARIABLE, scale_for(Settings(settings_file()).preferences.scale_percent)
+    )
     app = QApplication(sys.argv[:1])
     app.setApplicationName("Ringmaster")
     app.setDesktopFileName("ringmaster")
@@ -110,28 +113,23 @@ class Program(QObject):
         self._settings = Settings(settings_file())
         preferences = self._settings.preferences
         self._background = Background(parent=self)
-        self._save_soon = QTimer(self)
-        self._save_soon.setSingleShot(True)
-        self._save_soon.setInterval(_SAVE_AFTER_MS)
-        self._save_soon.timeout.connect(self._save_settings)
         self._sets_aside = False
         self._unknown_key: HostKey | None = None
         self._locked_key = ""
         self._passphrase = ""
+        self._node_names: tuple[str, ...] = ()
         self.is_built = False
 
         self.window = MainWindow()
         self.window.resize(preferences.width, preferences.height)
         # After the window: each widget that joins a dressed one is dressed by itself.
-        self._look = Look(app, _choice(preferences.theme))
+        self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
         self.window.setWindowIcon(_mark())
         self.window.side_bar.set_root(_short(data_root))
-        self.window.side_bar.set_dark(self._look.is_dark)
         self.window.side_bar.choose("jobs")
-
-        self.notices = Notices(lambda: self._settings.preferences.tell_finished, parent=self)
-        self._tray = QSystemTrayIcon(_mark(), self)
-        self._unread = 0
+        self.frame = FrameController(
+            self._settings, self._look, self.window, self._background, _mark(), self
+        )
         self._wire_frame()
 
     def show(self) -> None:
@@ -158,6 +156,7 @@ class Program(QObject):
             return
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self._pages.refusal.pressed.connect(self._open_again)
+        self.frame.take_page(self._pages.settings)
         self.is_built = True
         self._open()
 
@@ -193,32 +192,9 @@ class Program(QObject):
 
     def _wire_frame(self) -> None:
         side_bar = self.window.side_bar
-        side_bar.theme_toggled.connect(self._look.toggle)
         side_bar.folder_wished.connect(self._open_root)
-        side_bar.notices_wished.connect(self._show_notices)
         side_bar.job_opened.connect(self._open_job)
-        self._look.changed.connect(self._look_changed)
-        self.window.resized.connect(self._resized)
-        self.notices.told.connect(self._notify)
-        self._tray.messageClicked.connect(self._open_newest_notice)
-
-    @Slot()
-    def _look_changed(self) -> None:
-        self.window.side_bar.set_dark(self._look.is_dark)
-        self._remember(theme=self._look.choice.value)
-
-    @Slot(int, int)
-    def _resized(self, width: int, height: int) -> None:
-        if not self.window.isFullScreen():
-            self._remember(width=width, height=height)
-
-    def _remember(self, **changes: Any) -> None:
-        if self._settings.change(**changes):
-            self._save_soon.start()
-
-    @Slot()
-    def _save_settings(self) -> None:
-        self._background.run("settings", self._settings.save, lambda _: None, lambda _: None)
+        self.frame.job_opened.connect(self._open_job)
 
     @Slot()
     def _open_root(self) -> None:
@@ -235,6 +211,10 @@ class Program(QObject):
     def _open_node(self, name: str) -> None:
         self.window.go("nodes")
         self.nodes.open_node(name)
+
+    def _open_item(self, kind: Kind, name: str) -> None:
+        self.window.go(PLACES_OF_KINDS[kind])
+        self.library[kind].show_item(name)
 
     # The services.
 
@@ -343,11 +323,32 @@ class Program(QObject):
         self._library_controller.refresh()
         self._node_controller.start()
         self._poller.start()
-        self._background.run(
-            "doctor", services.nodes.doctor, first.show_findings, lambda _error: None
+        self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
+        self.frame.furnish(services)
+        offer_acts(self.frame, self.jobs, self._job_controller, self._node_controller)
+        offer_things(
+            self.frame,
+            Things(
+                jobs=self.jobs.model.views,
+                nodes=lambda: self._node_names,
+                items=self._library_controller.items,
+            ),
+            open_job=self._open_job,
+            open_node=self._open_node,
+            open_item=self._open_item,
         )
+        for page in self.library.values():
+            self.frame.add_act(
+                f"Import a {page.kind.value}",
+                "upload-simple",
+                partial(page.import_requested.emit, ""),
+            )
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
+
+    def _checked(self, findings: tuple[Finding, ...]) -> None:
+        self.jobs.first_start.show_findings(findings)
+        self.frame.show_checks(findings)
 
     # News.
 
@@ -355,7 +356,7 @@ class Program(QObject):
     def _listed(self, views: tuple[JobView, ...]) -> None:
         self.window.side_bar.show_trouble("")
         for view in views:
-            self.notices.see(view)
+            self.frame.notices.see(view)
         self.jobs.show_jobs(views)
         self._library_controller.show_jobs(views)
         self._node_controller.show_jobs(views)
@@ -363,7 +364,7 @@ class Program(QObject):
 
     @Slot(RunUpdate)
     def _updated(self, update: RunUpdate) -> None:
-        self.notices.see(update.view)
+        self.frame.notices.see(update.view)
         self.jobs.show_update(update)
         self._show_live()
 
@@ -377,16 +378,13 @@ class Program(QObject):
     def _library_changed(self) -> None:
         items = {kind: self._library_controller.items(kind) for kind in Kind}
         self.form.show_choices(items[Kind.MODEL], items[Kind.DATASET], items[Kind.LOADER])
-        for kind, key in (
-            (Kind.DATASET, "datasets"),
-            (Kind.MODEL, "models"),
-            (Kind.LOADER, "loaders"),
-        ):
+        for kind, key in PLACES_OF_KINDS.items():
             names = {item.name for item in items[kind]}
             self.window.side_bar.set_count(key, len(names))
 
     @Slot(object)
     def _show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._node_names = tuple(state.name for state in states)
         self.window.side_bar.show_nodes(states)
         self.window.side_bar.set_count("nodes", len(states))
         readings = tuple(
@@ -397,42 +395,7 @@ class Program(QObject):
         self._job_controller.show_readings(readings)
         self.jobs.first_start.show_reading(readings[0])
 
-    # Notices and bugs.
-
-    @Slot(Notice)
-    def _notify(self, notice: Notice) -> None:
-        self._unread += 1
-        self.window.side_bar.set_unread(self._unread)
-        if QSystemTrayIcon.isSystemTrayAvailable():
-            self._tray.show()
-            self._tray.showMessage(notice.title, notice.text)
-
-    @Slot()
-    def _open_newest_notice(self) -> None:
-        """A click on the tray's message, which is always about the newest notice."""
-        if self.notices.past and self.notices.past[0].job_id:
-            self._open_job(self.notices.past[0].job_id)
-            self.window.activateWindow()
-
-    @Slot()
-    def _show_notices(self) -> None:
-        self._unread = 0
-        self.window.side_bar.set_unread(0)
-        menu = QMenu(self.window)
-        for notice in self.notices.past[:20]:
-            text = literal(f"{notice.when:%H:%M}  {notice.title}")
-            action = menu.addAction(text)
-            action.setToolTip(notice.text)
-            if notice.job_id:
-                action.triggered.connect(partial(self._open_job, notice.job_id))
-        if not self.notices.past:
-            menu.addAction("Nothing has ended yet").setEnabled(False)
-        menu.addSeparator()
-        finished = menu.addAction("Tell when a job has finished")
-        finished.setCheckable(True)
-        finished.setChecked(self._settings.preferences.tell_finished)
-        finished.toggled.connect(lambda on: self._remember(tell_finished=on))
-        menu.popup(self.window.side_bar.mapToGlobal(self.window.side_bar.rect().bottomLeft()))
+    # Bugs.
 
     def tell_bug(self, text: str, log_path: Path) -> None:
         """The one dialog for what is our fault."""

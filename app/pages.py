@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 
 from PySide6.QtWidgets import QWidget
 
+from backend import VERSION
 from backend.records.library import Kind
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
+from widgets.frame.places import PLACES_OF_KINDS
+from widgets.frame.settings_page import SettingsPage
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 from widgets.library.library_page import LibraryPage
-
-_PLACES = {Kind.DATASET: "datasets", Kind.MODEL: "models", Kind.LOADER: "loaders"}
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Pages:
     form: JobForm = field(init=False)
     nodes: NodesPage = field(init=False)
     refusal: EmptyState = field(init=False)
+    settings: SettingsPage = field(init=False)
     library: dict[Kind, LibraryPage] = field(default_factory=dict)
 
     def build(self) -> Iterator[tuple[str, QWidget]]:
@@ -40,8 +42,10 @@ class Pages:
         yield "refusal", self.refusal
         self.form = JobForm()
         yield "new-job", self.form
-        for kind, key in _PLACES.items():
+        for kind, key in PLACES_OF_KINDS.items():
             self.library[kind] = LibraryPage(kind)
             yield key, self.library[kind]
         self.nodes = NodesPage()
         yield "nodes", self.nodes
+        self.settings = SettingsPage(VERSION)
+        yield "settings", self.settings

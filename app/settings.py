@@ -22,6 +22,8 @@ class Preferences:
     """One user's preferences on this computer."""
 
     theme: str = "system"
+    scale_percent: int = 100
+    reduced_motion: bool = False
     tell_finished: bool = True
     width: int = 1440
     height: int = 900

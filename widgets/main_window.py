@@ -59,7 +59,7 @@ class MainWindow(QMainWindow):
         self._here = ""
         QShortcut(QKeySequence("Alt+Left"), self, self.back)
         QShortcut(QKeySequence("Alt+Right"), self, self.forward)
-        QShortcut(QKeySequence("F11"), self, self._toggle_full_screen)
+        QShortcut(QKeySequence("F11"), self, self.toggle_full_screen)
 
     def add_page(self, key: str, page: QWidget) -> None:
         """A page, which may be "new-job": no place, but reached from within one."""
@@ -118,7 +118,7 @@ class MainWindow(QMainWindow):
             self.dropped.emit(path)
 
     @Slot()
-    def _toggle_full_screen(self) -> None:
+    def toggle_full_screen(self) -> None:
         if self.isFullScreen():
             self.showNormal()
         else:

@@ -45,6 +45,11 @@ class ClusterService:
         self._ssh_config = ssh_config
         self._passphrases: dict[str, str] = {}
 
+    @property
+    def known_hosts_path(self) -> Path:
+        """The host keys that people accepted, one a line."""
+        return self._known_hosts.path
+
     def list(self) -> tuple[NodeEntry, ...]:
         self.share.look_at_nodes()
         return node_files.entries(self._root)

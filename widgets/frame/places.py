@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backend.records.library import Kind
+
 
 @dataclass(frozen=True)
 class Place:
@@ -22,3 +24,5 @@ PLACES = (
     Place("loaders", "Loaders", "funnel", 4),
     Place("nodes", "Nodes", "hard-drives", 5),
 )
+
+PLACES_OF_KINDS = {Kind.DATASET: "datasets", Kind.MODEL: "models", Kind.LOADER: "loaders"}

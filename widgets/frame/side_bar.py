@@ -150,6 +150,7 @@ class SideBar(QWidget):
         theme_toggled: Light or dark, the other one.
         notices_wished: The bell.
         folder_wished: The data root in the file manager.
+        settings_wished: The gear.
     """
 
     place_chosen = Signal(str)
@@ -158,6 +159,7 @@ class SideBar(QWidget):
     theme_toggled = Signal()
     notices_wished = Signal()
     folder_wished = Signal()
+    settings_wished = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -200,7 +202,10 @@ class SideBar(QWidget):
         self._bell.clicked.connect(self.notices_wished)
         self._theme = IconButton("moon", "Dark or light")
         self._theme.clicked.connect(self.theme_toggled)
-        self._foot = row(self._folder, (self._root, 1), self._bell, self._theme, gap=2)
+        self._gear = IconButton("gear", "Settings")
+        self._gear.set_tip(plain_tip("Settings", "Ctrl+,"))
+        self._gear.clicked.connect(self.settings_wished)
+        self._foot = row(self._folder, (self._root, 1), self._bell, self._theme, self._gear, gap=2)
         places = col(*self._buttons.values(), gap=2)
         self._rules = (Rule(), Rule())
         self.setLayout(
@@ -292,6 +297,7 @@ class SideBar(QWidget):
             self._running_count,
             self._bell,
             self._folder,
+            self._gear,
         ):
             widget.setVisible(not narrow)
         self.cluster.set_narrow(narrow)

@@ -1,0 +1,78 @@
+"""Finds what a person means by a few letters: acts, places, jobs, nodes, things of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from widgets.frame.palette import Target
+
+MOST = 50
+Source = Callable[[str], Iterable[Target]]
+"""Gives what might fit to a text, case folded; what does not is left out afterwards."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something the window can do. ``is_able`` says whether it can now."""
+
+    target: Target
+    do: Callable[[], object]
+    is_able: Callable[[], bool] = lambda: True
+
+
+class GoTo:
+    """All that can be gone to.
+
+    Every word typed must stand in a target's title or behind it. A title that begins with the
+    text comes first, then one with a word that does, then the rest; acts before things.
+    """
+
+    def __init__(self) -> None:
+        self._acts: dict[str, Act] = {}
+        self._sources: list[Source] = []
+        self._openers: dict[str, Callable[[str], object]] = {}
+
+    def add_act(self, act: Act) -> None:
+        self._acts[act.target.key] = act
+
+    def add_source(self, kind: str, source: Source, open_it: Callable[[str], object]) -> None:
+        """Targets of one kind, opened by their key."""
+        self._sources.append(source)
+        self._openers[kind] = open_it
+
+    def find(self, text: str) -> tuple[Target, ...]:
+        """The best targets for a text; without one, all acts that are possible now."""
+        wanted = text.casefold().split()
+        targets = [act.target for act in self._acts.values() if act.is_able()]
+        if wanted:
+            joined = " ".join(wanted)
+            for source in self._sources:
+                targets += source(joined)
+        ranked = [
+            (rank, number, target)
+            for number, target in enumerate(targets)
+            if (rank := _rank(target, wanted)) is not None
+        ]
+        return tuple(target for _, _, target in sorted(ranked, key=_by_rank)[:MOST])
+
+    def open(self, target: Target) -> None:
+        if target.key in self._acts and target == self._acts[target.key].target:
+            self._acts[target.key].do()
+        else:
+            self._openers[target.kind](target.key)
+
+
+def _rank(target: Target, wanted: Sequence[str]) -> int | None:
+    """0 is best; None does not fit."""
+    title = target.title.casefold()
+    whole = f"{title} {target.aside.casefold()}"
+    if not all(word in whole for word in wanted):
+        return None
+    if not wanted or title.startswith(" ".join(wanted)):
+        return 0
+    return 1 if any(word.startswith(wanted[0]) for word in title.split()) else 2
+
+
+def _by_rank(ranked: tuple[int, int, Target]) -> tuple[int, int]:
+    return ranked[:2]

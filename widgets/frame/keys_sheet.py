@@ -1,0 +1,55 @@
+"""The sheet of all keys, by place."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label, native_key
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.frame.keys import KEYS
+
+_SIZE = (460, 640)
+
+
+class KeysSheet(QDialog):
+    """What each key does, and where.
+
+    One room: a person who looks for a key reads down one column.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Keys")
+        self.setObjectName("dialog")
+        lines = QGridLayout()
+        lines.setHorizontalSpacing(S4)
+        lines.setVerticalSpacing(S2)
+        lines.setColumnStretch(1, 1)
+        for where, keys in groupby(KEYS, key=lambda key: key.where):
+            heading = Label(where or "Everywhere", "strong")
+            heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
+            lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
+            for key in keys:
+                at = lines.rowCount()
+                lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
+                lines.addWidget(Label(key.does), at, 1)
+        body = QWidget()
+        body.setLayout(col(lines, STRETCH, margins=(0, 0, S4, 0)))
+        close = Button("Close", kind="primary")
+        close.setDefault(True)
+        close.clicked.connect(self.accept)
+        self.setLayout(
+            col(
+                Label("Keys", "title"),
+                (Scroll(body), 1),
+                row(STRETCH, close),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self.resize(*_SIZE)
