@@ -6,6 +6,7 @@ where the data root is away nobody can say what an agent writes to it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from backend.node import words
@@ -39,6 +40,7 @@ LEAST_DISK_BYTES = 100_000_000
 SHARED_MEMORY_BYTES = 16 * 2**20
 """Of each rank that is not alone on its node, for Open MPI's ``sm``."""
 LEAST_OPEN_FILES = 256
+_NO_RIGHT = (errno.EACCES, errno.EPERM)
 _ADMINISTRATOR = "Ask its administrator, or run without it."
 
 
@@ -113,6 +115,9 @@ def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node, root, facts = site.node, site.data_root, told.facts.get("data_root")
     place = words.place(node)
+    if not root:
+        # That it was not seen there is known, and told by the desktop.
+        return
     if facts is None:
         yield fault(
             DATA_ROOT,
@@ -152,6 +157,15 @@ def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
             node,
             f"The data root is full: {place} cannot write one byte to {root}.",
             "Make room there, or empty its trash.",
+        )
+    elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"{place} may write to the data root {root}, but not to the folder of its jobs: "
+            f"{printable(facts['why'])}.",
+            "Give that folder the rights of the data root.",
+            Fix.SHARE_JOBS,
         )
     elif facts["why"]:
         yield fault(
@@ -307,6 +321,11 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
         return
     known = {gpu["uuid"]: gpu for gpu in facts["gpus"]}
+    free = [
+        uuid
+        for uuid, gpu in known.items()
+        if not (uuid in site.placement.gpus or gpu["lost"] or gpu["processes"])
+    ]
     for uuid in site.placement.gpus:
         gpu = known.get(uuid)
         if gpu is None:
@@ -318,8 +337,12 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
             sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(gpu)}."
         else:
             continue
+        instead = (free.pop(0),) if free else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
-        yield fault(GPUS, node, sentence, remedy, Fix.LEAVE_OUT, gpus=(uuid,))
+        if instead:
+            remedy = f"Take GPU {known[instead[0]]['index']} there, which is free."
+        fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
+        yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
 
 
 def _user_of(gpu: Facts) -> str:
