@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note
-from backend.errors import BackendError
 from backend.records.preflight import Canary, Preflight, PreflightFinding
 
 if TYPE_CHECKING:
@@ -44,13 +43,11 @@ def _mend(services: Services, found: Preflight) -> bool:
     wanted = [
         finding for finding in (*found.faults, *found.warnings) if not finding.fix.needs_a_person
     ]
-    # One set-up mends all that is damaged on a node, and each fault says what must be made anew.
     for finding in wanted:
         print_note(f"{finding.check}: {finding.sentence} Mending: {finding.fix.value}")
-        try:
-            services.preflight.fix(finding, _tell)
-        except BackendError as error:
-            print_note(" ".join(filter(None, (error.sentence, error.remedy))))
+    failed = services.preflight.fix_all(wanted, _tell)
+    for error in dict.fromkeys(failed.values()):
+        print_note(" ".join(filter(None, (error.sentence, error.remedy))))
     return bool(wanted)
 
 

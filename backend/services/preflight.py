@@ -124,7 +124,20 @@ class PreflightService:
         Raises:
             BackendError: It could not be mended.
         """
-        self._mender.mend(finding, on_change)
+        failed = self.fix_all((finding,), on_change)
+        if failed:
+            raise failed[finding]
+
+    def fix_all(
+        self,
+        findings: Sequence[PreflightFinding],
+        on_change: OnChange = lambda news: None,
+    ) -> dict[PreflightFinding, BackendError]:
+        """As `fix`, for several at once: what could not be mended, and why.
+
+        A node with several faults is set up once, and nodes are set up side by side.
+        """
+        return self._mender.mend(findings, on_change)
 
     def _needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Of the checkpoints to come: those that are kept, and one being written."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -54,50 +54,94 @@ class PreflightMender:
         self._cluster = cluster
         self._set_up = set_up
 
-    def mend(self, finding: PreflightFinding, on_change: OnChange) -> None:
-        """See `PreflightService.fix`."""
+    def mend(
+        self, findings: Sequence[PreflightFinding], on_change: OnChange
+    ) -> dict[PreflightFinding, BackendError]:
+        """See `PreflightService.fix_all`."""
         acts: Mapping[Fix, Callable[[str], None]] = {
-            Fix.SET_UP_AGAIN: lambda node: self._set_up_again(finding.check, node, on_change),
-            Fix.INSTALL_CLUSTER_KEY: self._let_in,
-            Fix.END_ORPHANS: self._end_orphans,
-            Fix.START_AGENT: self._start_agent,
+            Fix.PUT_INTO_SERVICE: self._put_into_service,
             Fix.LOOK_AGAIN: self._look_again,
             Fix.SHARE_JOBS: lambda node: self._share_jobs(),
-            Fix.PUT_INTO_SERVICE: self._put_into_service,
+            Fix.END_ORPHANS: self._end_orphans,
+            Fix.INSTALL_CLUSTER_KEY: self._set_aside_foreign_of,
         }
-        act = acts.get(finding.fix)
-        if act is None:
-            raise BackendError(
+        failed: dict[PreflightFinding, BackendError] = {
+            finding: BackendError(
                 f"The program cannot mend this by itself: {finding.sentence}", finding.remedy
             )
-        for node in finding.nodes:
-            act(node)
+            for finding in findings
+            if finding.fix.is_about_job or finding.fix is Fix.NONE
+        }
 
-    def _set_up_again(self, check: str, node: str, on_change: OnChange) -> None:
-        entry = self._cluster.entry(node)
-        options = SetUpOptions()
-        if entry.installation is not None and entry.facts is not None:
-            there = entry.installation
-            is_ours = PurePosixPath(there.mpirun).is_relative_to(entry.facts.home)
-            options = SetUpOptions(own_key=there.own_key, system_mpi=not is_ours)
-            shell = self._cluster.open_shell(node)
+        def do(fix: Fix, act: Callable[[str], None], once: Callable[[], None] | None) -> None:
+            wanted = [finding for finding in findings if finding.fix is fix]
+            for finding in wanted:
+                try:
+                    for node in finding.nodes:
+                        act(node)
+                    if once is not None and finding is wanted[-1]:
+                        once()
+                except BackendError as error:
+                    failed[finding] = error
+
+        for fix, act in acts.items():
+            # The head's own copy of the key may be what is spoiled, so each node gets it again.
+            once = self._set_up.let_in_again if fix is Fix.INSTALL_CLUSTER_KEY else None
+            do(fix, act, once)
+        failed.update(self._set_up_again(findings, on_change))
+        do(Fix.START_AGENT, self._start_agent, None)
+        return failed
+
+    def _set_up_again(
+        self, findings: Sequence[PreflightFinding], on_change: OnChange
+    ) -> dict[PreflightFinding, BackendError]:
+        """Each node once, whatever is damaged there, and all of them side by side."""
+        wanted: dict[str, list[PreflightFinding]] = {}
+        for finding in findings:
+            if finding.fix is Fix.SET_UP_AGAIN:
+                for node in finding.nodes:
+                    wanted.setdefault(node, []).append(finding)
+        outcome: dict[str, NodeEntry | BackendError] = {}
+        alike: dict[SetUpOptions, list[str]] = {}
+        for node, some in wanted.items():
             try:
-                _set_aside_foreign(shell, entry.facts)
-                _set_aside_damaged(shell, check, there, is_ours)
-            finally:
-                shell.close()
-        outcome = self._set_up.set_up((node,), on_change, options=options)[node]
-        if isinstance(outcome, BackendError):
-            raise outcome
+                alike.setdefault(self._cleared(node, [one.check for one in some]), []).append(node)
+            except BackendError as error:
+                outcome[node] = error
+        for options, nodes in alike.items():
+            try:
+                outcome.update(self._set_up.set_up(nodes, on_change, options=options))
+            except BackendError as error:
+                outcome.update(dict.fromkeys(nodes, error))
+        return {
+            finding: result
+            for node, result in outcome.items()
+            if isinstance(result, BackendError)
+            for finding in wanted[node]
+        }
 
-    def _let_in(self, node: str) -> None:
+    def _cleared(self, node: str, checks: Sequence[str]) -> SetUpOptions:
+        """How the node was set up, after what is damaged there was set aside."""
+        entry = self._cluster.entry(node)
+        there = entry.installation
+        if there is None or entry.facts is None:
+            return SetUpOptions()
+        is_ours = PurePosixPath(there.mpirun).is_relative_to(entry.facts.home)
+        shell = self._cluster.open_shell(node)
+        try:
+            _set_aside_foreign(shell, entry.facts)
+            for check in checks:
+                _set_aside_damaged(shell, check, there, is_ours)
+        finally:
+            shell.close()
+        return SetUpOptions(own_key=there.own_key, system_mpi=not is_ours)
+
+    def _set_aside_foreign_of(self, node: str) -> None:
         shell = self._cluster.open_shell(node)
         try:
             _set_aside_foreign(shell, self._ready(node)[2])
         finally:
             shell.close()
-        # The head's own copy may be what is spoiled, so each node gets it again.
-        self._set_up.let_in_again()
 
     def _start_agent(self, node: str) -> None:
         entry, there, facts = self._ready(node)
