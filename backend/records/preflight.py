@@ -36,6 +36,11 @@ class Fix(Enum):
         return self in (Fix.LEAVE_OUT, Fix.TAKE_FREE_GPUS, Fix.FIT_PROCESSES)
 
     @property
+    def is_about_all_nodes(self) -> bool:
+        """Whether it changes something that all nodes of the job share."""
+        return self in (Fix.INSTALL_CLUSTER_KEY, Fix.SHARE_JOBS)
+
+    @property
     def needs_a_person(self) -> bool:
         """Whether it is done only when asked for by name, as somebody meant it to be as it is."""
         return self.is_about_job or self in (Fix.NONE, Fix.PUT_INTO_SERVICE)

@@ -81,7 +81,8 @@ class PreflightService:
         """What is known after something was done about ``nodes``: only they are asked anew.
 
         The leading node is asked with them, because it is from there that they must be reached;
-        where it is one of them, or they have gone from the job, everybody is asked.
+        where it is one of them, or has gone from the job, everybody is asked. Of nodes that have
+        gone from the job nothing more is said, and nobody is asked.
 
         Raises:
             Cancelled: As ``cancelled`` said.
@@ -89,11 +90,15 @@ class PreflightService:
         head = config.placement[0].node
         names = [one.node for one in config.placement]
         asked = [name for name in names if name in nodes]
-        if not asked or head in asked or head != before.nodes[0]:
+        gone = [name for name in before.nodes if name not in names]
+        if not (asked or gone) or head in asked or head != before.nodes[0]:
             return self.run(config, job_id, cancelled=cancelled)
-        few = tuple(one for one in config.placement if one.node in (head, *asked))
-        part = self.run(replace(config, placement=few), job_id, cancelled=cancelled)
-        found = replace(before.after_part(part, asked), nodes=tuple(names), smaller=())
+        part = Preflight((), (), before.took_s)
+        if asked:
+            few = tuple(one for one in config.placement if one.node in (head, *asked))
+            part = self.run(replace(config, placement=few), job_id, cancelled=cancelled)
+        found = before.after_part(part, (*asked, *gone))
+        found = replace(found, nodes=tuple(names), smaller=())
         if found.passed:
             return found
         return replace(found, smaller=smaller_placement(config.placement, found.findings))

@@ -104,7 +104,8 @@ class JobDetail(QWidget):
     """The right side of the place Jobs.
 
     Signals:
-        start_requested, stop_requested, start_over_requested, clone_requested,
+        start_requested, stop_requested, start_over_requested, start_cancelled,
+        preflight_requested (everything is to be looked at before a start), clone_requested,
         remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
@@ -121,6 +122,8 @@ class JobDetail(QWidget):
     resume_requested = Signal(str, str)
     resume_elsewhere_requested = Signal(str, object)
     start_over_requested = Signal(str)
+    start_cancelled = Signal(str)
+    preflight_requested = Signal(str)
     clone_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
@@ -142,6 +145,7 @@ class JobDetail(QWidget):
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._starts: dict[int, RunStart] = {}
         self._busy = ""
+        self._can_cancel = False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
         self._shows_failure = False
@@ -228,9 +232,16 @@ class JobDetail(QWidget):
     def show_busy(self, job_id: str, sentence: str) -> None:
         """An act is under way ("Starting…"), or is over ("")."""
         if self._is_open(job_id):
-            self._busy = sentence
+            self._busy, self._can_cancel = sentence, False
             if sentence:
                 self._error = ("", "")
+            self._show()
+
+    def show_starting(self, job_id: str, sentence: str) -> None:
+        """A start is under way, which can be cancelled until it has begun; or is over ("")."""
+        self.show_busy(job_id, sentence)
+        if self._is_open(job_id) and sentence:
+            self._can_cancel = True
             self._show()
 
     def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
@@ -402,6 +413,8 @@ class JobDetail(QWidget):
         text, icon, kind, able = _act_for(view)
         if self._busy:
             text, able = self._busy, False
+        if self._busy and self._can_cancel:
+            text, icon, kind, able = "Cancel", "x", "plain", True
         self._act.setText(text)
         self._act.set_icon(icon)
         self._act.set_kind("primary" if kind == "primary" else "plain")
@@ -425,6 +438,8 @@ class JobDetail(QWidget):
         )
 
     def _what_stop_costs(self, view: JobView) -> str:
+        if self._busy:
+            return self._busy
         newest = max(self._checkpoints, key=lambda c: (c.step, c.run), default=None)
         there = ""
         if newest is not None:
@@ -467,7 +482,9 @@ class JobDetail(QWidget):
         view = self._view
         if view is None:
             return
-        if view.state.is_live:
+        if self._busy and self._can_cancel:
+            self.start_cancelled.emit(view.id)
+        elif view.state.is_live:
             self.stop_requested.emit(view.id)
         elif view.state in (JobState.CREATED, JobState.QUEUED):
             self.start_requested.emit(view.id)
@@ -501,6 +518,11 @@ class JobDetail(QWidget):
                 and view.state.is_over
                 and view.state is not JobState.FINISHED,
                 self._open_elsewhere,
+            ),
+            (
+                "Check before a start…",
+                not live and not self._busy and view.state is not JobState.FINISHED,
+                lambda: self.preflight_requested.emit(view.id),
             ),
             ("Rename", True, self._name.edit),
             (
