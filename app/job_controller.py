@@ -71,6 +71,7 @@ class JobController(QObject):
         self._starts = StartController(services, runner, window, self)
         self._starts.told.connect(self.told)
         self._export: Progress | None = None
+        self._saving: Progress | None = None
         self._check_number = 0
         detail = page.detail
         page.opened.connect(self._open)
@@ -98,7 +99,7 @@ class JobController(QObject):
         detail.save_requested.connect(self._save)
         form.check_requested.connect(self._check)
         form.start_requested.connect(self._start_draft)
-        form.start_cancelled.connect(partial(self._starts.cancel, ""))
+        form.start_cancelled.connect(self._cancel_draft)
         form.save_requested.connect(self._save_draft)
         form.open_requested.connect(self._choose_job_file)
         form.load_requested.connect(self._load_settings)
@@ -290,12 +291,19 @@ class JobController(QObject):
     def _save_draft(self, draft: JobDraft) -> None:
         self._form.set_busy("Creating…")
         progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        self._saving = progress
         self._runner.run(
             "create",
             partial(self._jobs.create, draft.raw, progress),
             self._created,
             self._not_created,
         )
+
+    @Slot()
+    def _cancel_draft(self) -> None:
+        self._starts.cancel("")
+        if self._saving is not None:
+            self._saving.cancel()
 
     @Slot(object)
     def _start_draft(self, draft: JobDraft) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
 from backend.records.job import Placement
 from backend.records.preflight import Canary, Preflight, PreflightFinding
@@ -19,7 +19,9 @@ from widgets.jobs import preflight_words as words
 from widgets.jobs.preflight_row import DoneRow, PreflightRow
 
 _WIDTH = 720
-_LEAST_ROWS_H, _MOST_ROWS_H = 0, 380
+_LEAST_ROWS_H, _MOST_ROWS_H = 96, 400
+_AROUND = 48
+"""What stays to be seen of the window, above and below together."""
 
 _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
@@ -60,26 +62,27 @@ class PreflightDialog(QDialog):
         self._done: dict[_Key, PreflightFinding] = {}
         self._is_busy = False
         self._make_parts()
-        self.setLayout(
-            col(
-                row(self._icon, (self._title, 1), self._cross, gap=10),
-                self._sentence,
-                S2,
-                self._scroll,
-                self._passed_row,
-                self._trial,
-                self._refusal,
-                self._progress,
-                S2,
-                row(
-                    *(self._copy, STRETCH, self._mend_all, self._smaller, self._try),
-                    *(self._again, self._start),
-                    gap=S2,
-                ),
+        whole = col(
+            row(self._icon, (self._title, 1), self._cross, gap=10),
+            self._sentence,
+            S2,
+            self._scroll,
+            self._passed_row,
+            self._trial,
+            self._refusal,
+            self._progress,
+            S2,
+            row(
+                *(self._copy, STRETCH, self._mend_all, self._smaller, self._try),
+                *(self._again, self._start),
                 gap=S2,
-                margins=(S6, S4, S6, S4),
-            )
+            ),
+            gap=S2,
+            margins=(S6, S4, S6, S4),
         )
+        # Wrapped text asks for the height of a narrow page; `_fit` knows the width.
+        whole.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.setLayout(whole)
         self.show_busy("Looking at the nodes")
         self.setFocus()
 
@@ -108,7 +111,7 @@ class PreflightDialog(QDialog):
         self._trial_icon = IconLabel("check-circle-fill", "good", ICON_NAV)
         self._trial_words = Label("", "body", "text2", wrap=True, selectable=True)
         self._trace = Label("", "mono", "text2", selectable=True)
-        self._trace_box = Frame("sunken", col(self._trace, margins=(S3, S2, S3, S2)))
+        self._trace_box = Frame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
         self._trace_scroll = Scroll(self._trace_box)
         self._trace_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self._trace_scroll.setFixedHeight(120)
@@ -117,10 +120,9 @@ class PreflightDialog(QDialog):
             col(
                 row(
                     col(self._trial_icon, STRETCH, gap=0),
-                    Label("Trial", "strong"),
+                    col(Label("Trial", "strong"), STRETCH, gap=0),
                     (self._trial_words, 1),
                     gap=S2,
-                    top=True,
                 ),
                 self._trace_scroll,
                 gap=S2,
@@ -156,6 +158,8 @@ class PreflightDialog(QDialog):
         self._note_done(found, placement)
         working = {self._key(one): row for one, row in self._rows.items() if row.is_working}
         self._found, self._placement = found, tuple(placement)
+        self._canary = None
+        self._trial.hide()
         clear(self._list)
         self._rows.clear()
         wrong = (*found.faults, *found.warnings)
@@ -237,6 +241,7 @@ class PreflightDialog(QDialog):
         passed = found is not None and found.passed
         self._start.setVisible(passed)
         self._start.setEnabled(rests)
+        self._start.set_kind("plain" if self._canary_failed else "primary")
         self._try.setVisible(passed and self._can_try)
         self._try.setEnabled(rests)
         self._again.setVisible(found is not None)
@@ -255,10 +260,11 @@ class PreflightDialog(QDialog):
 
     def _show_verdict(self, found: Preflight, smaller: Sequence[Placement]) -> None:
         icon, tone = ("check-circle-fill", "good")
-        if not found.passed:
+        if not found.passed or self._canary_failed:
             icon, tone = ("warning-octagon-fill", "bad")
         self._icon.set_icon(icon, tone)
-        self._title.setText(words.heading(found))
+        one_batch = "One batch of this job could not be trained"
+        self._title.setText(one_batch if self._canary_failed else words.heading(found))
         self._sentence.setText(words.circumstances(found))
         self._start.setText(f"Start on {words.slots(self._placement)}")
         if smaller:
@@ -269,11 +275,23 @@ class PreflightDialog(QDialog):
         width = _WIDTH - 2 * S6
         layout = self._holder.layout()
         wanted = layout.totalHeightForWidth(width - S2) if layout is not None else 0
-        self._scroll.setFixedHeight(max(_LEAST_ROWS_H, min(wanted, _MOST_ROWS_H)))
-        own = self.layout()
-        if own is not None:
-            own.activate()
-            self.resize(QSize(_WIDTH, own.totalHeightForWidth(_WIDTH)))
+        own, above = self.layout(), self.parentWidget()
+        if own is None:
+            return
+        # By itself a scroll area gives wrapped text the height that it had on a narrow page.
+        self._holder.setFixedHeight(max(0, wanted))
+        self._scroll.setFixedHeight(0)
+        own.activate()
+        room = _MOST_ROWS_H
+        if above is not None:
+            room = min(room, above.window().height() - _AROUND - own.totalHeightForWidth(_WIDTH))
+        self._scroll.setFixedHeight(max(0, min(wanted, max(_LEAST_ROWS_H, room))))
+        own.activate()
+        self.resize(QSize(_WIDTH, own.totalHeightForWidth(_WIDTH)))
+
+    @property
+    def _canary_failed(self) -> bool:
+        return self._canary is not None and not self._canary.passed
 
     def _mendable(self) -> tuple[PreflightFinding, ...]:
         return tuple(

@@ -9,6 +9,8 @@ from backend.records.preflight import Canary, Fix, Preflight, PreflightFinding
 from widgets.common import formats
 
 _NAMES_SHOWN = 3
+_NAME_CHARS, _NAMES_CHARS = 18, 60
+"""Longer ones do not fit on a button, and in a sentence."""
 
 _BUTTONS = {
     Fix.INSTALL_CLUSTER_KEY: "Let the cluster in",
@@ -63,7 +65,11 @@ def button(finding: PreflightFinding) -> str:
     """What the button of a finding says, "" where the program can do nothing."""
     fix = finding.fix
     if fix is Fix.SET_UP_AGAIN:
-        return f"Set up {names(finding.nodes)}"
+        where = names(finding.nodes)
+        if len(where) > _NAME_CHARS:
+            where = "it" if len(finding.nodes) == 1 else "them"
+            return f"Set {where} up"
+        return f"Set up {where}"
     if fix is Fix.TAKE_FREE_GPUS:
         return "Take a free GPU"
     if fix is Fix.FIT_PROCESSES:
@@ -91,8 +97,11 @@ def heading(found: Preflight) -> str:
 
 def circumstances(found: Preflight) -> str:
     points = len({finding.check for finding in found.findings})
+    where = names(found.nodes)
+    if len(where) > _NAMES_CHARS:
+        where = formats.plural(len(found.nodes), "node")
     said = (
-        f"Checked {formats.plural(points, 'point')} on {names(found.nodes)} "
+        f"Checked {formats.plural(points, 'point')} on {where} "
         f"in {formats.duration(max(1.0, found.took_s))}."
     )
     return said if found.passed else f"{said} All of them are listed; nothing was started."
@@ -111,9 +120,13 @@ def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
     left = [one.node for one in smaller]
     if set(left) == set(nodes):
         return f"Start on {slots(smaller)}"
+    if len(left) == 1 and len(left[0]) > _NAME_CHARS:
+        return f"Start on 1 node, {slots(smaller)}"
     if len(left) == 1:
         return f"Start on {names(left)} alone, {slots(smaller)}"
-    where = names(left) if len(left) <= _NAMES_SHOWN else formats.plural(len(left), "node")
+    where = names(left)
+    if len(left) > _NAMES_SHOWN or len(where) > 2 * _NAME_CHARS:
+        where = formats.plural(len(left), "node")
     return f"Start on {where}, {slots(smaller)}"
 
 
