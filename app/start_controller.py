@@ -224,14 +224,13 @@ class Talk(QObject):
     @Slot(object)
     def _fix_all(self, findings: Sequence[PreflightFinding]) -> None:
         wanted = tuple(findings)
-        for finding in wanted:
-            self.dialog.show_fixing(finding)
+        self.dialog.show_fixing(wanted)
 
         def tell(_share: float | None, what: str) -> None:
             node, _, step = what.partition(": ")
-            for finding in wanted:
-                if node in finding.nodes and self._is_open:
-                    self.dialog.show_fixing(finding, f"{step}…")
+            if self._is_open:
+                there = [finding for finding in wanted if node in finding.nodes]
+                self.dialog.show_fixing(there, f"{step}…")
 
         progress = self._runner.progress(tell)
         nodes = {node for finding in wanted for node in finding.nodes}

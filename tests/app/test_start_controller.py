@@ -165,7 +165,7 @@ def test_how_far_a_set_up_is_stands_in_the_row(
     controller.start(wished.wish)
     dialog = dialog_of(controller)
     told: list[tuple[PreflightFinding, str]] = []
-    monkeypatch.setattr(dialog, "show_fixing", lambda one, step="": told.append((one, step)))
+    monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": told.append((some[0], step)))
     qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
     assert told == [(MPI, ""), (MPI, "Horovod…")]
 

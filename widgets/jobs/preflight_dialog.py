@@ -194,10 +194,13 @@ class PreflightDialog(QDialog):
             self._progress.set_progress(share, f"{sentence}…")
         self._settle()
 
-    def show_fixing(self, finding: PreflightFinding, sentence: str = "") -> None:
-        row_of = self._rows.get(finding)
-        if row_of is not None:
-            row_of.show_working(sentence)
+    def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
+        """They are being mended; ``sentence`` says how far."""
+        lines = [self._rows[finding] for finding in findings if finding in self._rows]
+        is_news = not all(line.is_working for line in lines)
+        for line in lines:
+            line.show_working(sentence)
+        if is_news:
             self._settle()
 
     def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:

@@ -83,7 +83,7 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     with qtbot.waitSignal(dialog.fix_requested) as wished:
         qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
     assert wished.args == [MPI]
-    dialog.show_fixing(MPI, "Horovod…")
+    dialog.show_fixing((MPI,), "Horovod…")
     row = dialog._rows[MPI]
     assert row._working.text() == "Horovod…"
     assert not row.button.isVisible()
@@ -102,8 +102,7 @@ def test_a_row_that_is_being_mended_goes_on_while_another_is_looked_at(
     dialog: PreflightDialog,
 ) -> None:
     dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
-    dialog.show_fixing(MPI)
-    dialog.show_fixing(AGENT)
+    dialog.show_fixing((MPI, AGENT))
     dialog.show_found(samples.found(MPI), PLACEMENT)
     assert dialog._rows[MPI].is_working
 
@@ -113,7 +112,7 @@ def test_what_cannot_be_mended_says_why_and_the_button_is_back(
 ) -> None:
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
-    dialog.show_fixing(AGENT)
+    dialog.show_fixing((AGENT,))
     dialog.show_not_mended(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
     row = dialog._rows[AGENT]
     assert row._remedy.text() == "The agent of gpu12 does not start. Set gpu12 up again."
