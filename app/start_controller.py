@@ -209,7 +209,15 @@ class Talk(QObject):
         if finding.fix.is_about_job:
             self._move(placement_after(self._config.placement, finding), finding)
         else:
-            self._fix_all((finding,))
+            self._fix_all(self._mended_with(finding))
+
+    def _mended_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
+        """All that is gone when this one is: a second press would do the same work again."""
+        wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
+        alike = [one for one in wrong if one.fix is finding.fix]
+        if not finding.fix.is_about_all_nodes:
+            alike = [one for one in alike if one.nodes == finding.nodes]
+        return tuple(dict.fromkeys((finding, *alike)))
 
     def _move(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
         if not placement:

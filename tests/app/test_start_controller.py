@@ -18,7 +18,7 @@ from backend.progress import Progress
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.job import JobConfig, Placement
 from backend.records.job_view import JobView
-from backend.records.preflight import Preflight, PreflightFinding
+from backend.records.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight import NotFit
 from tests.conftest import Immediately
 from tests.widgets.jobs import preflight_samples as samples
@@ -42,6 +42,7 @@ class Nodes:
         self.stubborn: list[PreflightFinding] = []
         self.asked: list[tuple[str, ...]] = []
         self.steps: list[SetUp] = [SETTING_UP]
+        self.mended: list[tuple[PreflightFinding, ...]] = []
 
     def run(
         self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
@@ -73,6 +74,7 @@ class Nodes:
     ) -> dict[PreflightFinding, BackendError]:
         for step in self.steps:
             on_change(step)
+        self.mended.append(tuple(findings))
         failed = {}
         for finding in findings:
             if finding in self.stubborn:
@@ -156,6 +158,18 @@ def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
     assert wished.began == [CREATED]
     assert wished.started_on == [PLACEMENT]
     assert controller.talk is None
+
+
+def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> None:
+    torch = PreflightFinding(
+        "PyTorch", False, "It cannot be imported.", "", ("gpu12",), Fix.SET_UP_AGAIN
+    )
+    controller, wished = made(MPI, torch, AGENT)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._rows[torch].button, LEFT)
+    assert list(dialog._rows) == [AGENT]
+    assert wished.nodes.mended == [(torch, MPI)]
 
 
 def test_how_far_a_set_up_is_stands_in_the_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
@@ -87,9 +88,11 @@ def jobs_for_their_owner_alone(ready: ReadyCluster) -> Iterator[None]:
     """The desktop's user made the folder of all jobs so that nobody else may write there."""
     jobs = ready.cluster.share / "jobs"
     make_folder(jobs, exist_ok=True)
-    before = jobs.stat().st_mode
-    jobs.chmod(0o700 | (before & 0o055))
+    before = jobs.stat()
+    os.chown(jobs, 0, 0)
+    jobs.chmod(0o755)
     try:
         yield
     finally:
-        jobs.chmod(before & 0o7777)
+        os.chown(jobs, before.st_uid, before.st_gid)
+        jobs.chmod(before.st_mode & 0o7777)

@@ -13,7 +13,7 @@ _NAME_CHARS, _NAMES_CHARS = 18, 60
 """Longer ones do not fit on a button, and in a sentence."""
 
 _BUTTONS = {
-    Fix.INSTALL_CLUSTER_KEY: "Let the cluster in",
+    Fix.INSTALL_CLUSTER_KEY: "Write keys anew",
     Fix.START_AGENT: "Start the agent",
     Fix.END_ORPHANS: "End what is left",
     Fix.LOOK_AGAIN: "Look at it anew",
@@ -23,7 +23,7 @@ _BUTTONS = {
 }
 _DONE = {
     Fix.SET_UP_AGAIN: "was set up",
-    Fix.INSTALL_CLUSTER_KEY: "the cluster's key is let in",
+    Fix.INSTALL_CLUSTER_KEY: "keys and settings were written anew",
     Fix.START_AGENT: "was started",
     Fix.END_ORPHANS: "what was left over has ended",
     Fix.LOOK_AGAIN: "was looked at anew",
@@ -35,7 +35,7 @@ _DONE = {
 }
 _WORKING = {
     Fix.SET_UP_AGAIN: "Setting up…",
-    Fix.INSTALL_CLUSTER_KEY: "Letting it in…",
+    Fix.INSTALL_CLUSTER_KEY: "Writing…",
     Fix.START_AGENT: "Starting…",
     Fix.END_ORPHANS: "Ending…",
     Fix.LOOK_AGAIN: "Looking…",
