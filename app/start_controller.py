@@ -38,7 +38,7 @@ class StartWish:
         act: Does it, on a worker. With a placement the job runs there.
         show_busy: What is being done ("" when it is over).
         began: It was started.
-        refused: It cannot be, for a reason that no look before a start finds.
+        refused: It cannot be, and there is no talk about it, or none any more.
     """
 
     job_id: str
@@ -345,10 +345,14 @@ class Talk(QObject):
         if self._progress is not None:
             self._progress.cancel()
 
-    @Slot()
-    def _closed(self) -> None:
+    @Slot(int)
+    def _closed(self, result: int) -> None:
         self._cancel()
         self._is_open = False
+        was_given_up = result == PreflightDialog.DialogCode.Rejected
+        if was_given_up and self._found is not None and not self._found.passed:
+            # Where Start was pressed it stays to be read why nothing started.
+            self._wish.refused(NotFit(self._found, self._config))
         self.dialog.deleteLater()
         self.over.emit(self)
 

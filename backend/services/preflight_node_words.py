@@ -40,6 +40,8 @@ LEAST_DISK_BYTES = 100_000_000
 SHARED_MEMORY_BYTES = 16 * 2**20
 """Of each rank that is not alone on its node, for Open MPI's ``sm``."""
 LEAST_OPEN_FILES = 256
+_NO_END = 124
+"""The code of what had not ended in its time; see `backend.node.preflight`."""
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
 _ADMINISTRATOR = "Ask its administrator, or run without it."
 
@@ -65,7 +67,9 @@ def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
         if works and sees:
             yield from _agent(site, told)
     beside = site.mpirun.rpartition("/")[0] == site.python.rpartition("/")[0]
-    if site.needs_mpirun and not (beside and told.of("imports").get("failed") == "python"):
+    imports = told.of("imports")
+    has_no_python = imports.get("failed") == "python" and imports.get("code") != _NO_END
+    if site.needs_mpirun and not (beside and has_no_python):
         yield from _mpirun(site, told)
     if works and sees:
         yield from _leftovers(site, told)
@@ -190,7 +194,7 @@ def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node = site.node
     again = f"Set {node} up again."
     found = told.facts.get("imports")
-    if found is None or found.get("code") == 124:
+    if found is None or found.get("code") == _NO_END:
         yield fault(
             HOROVOD,
             node,
@@ -241,7 +245,7 @@ def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
     facts = told.facts.get("agent")
     # No answer is no word about the agent, which a busy node's program may be too slow to give.
-    if facts is not None and facts["code"] != 124 and facts["code"]:
+    if facts is not None and facts["code"] != _NO_END and facts["code"]:
         yield fault(
             AGENT,
             site.node,
@@ -254,7 +258,7 @@ def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node, place = site.node, words.place(site.node)
     facts = told.facts.get("mpirun")
-    if facts is None or facts["code"] == 124:
+    if facts is None or facts["code"] == _NO_END:
         return
     again = "Set it up again." if node != THIS_COMPUTER else "main.py doctor says how."
     fix = Fix.SET_UP_AGAIN if node != THIS_COMPUTER else Fix.NONE

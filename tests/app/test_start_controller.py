@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -202,6 +203,7 @@ def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot)
     controller.start(wished.wish)
     qtbot.mouseClick(dialog_of(controller)._smaller, LEFT)
     assert wished.started_on == [PLACEMENT[:1]]
+    assert wished.refused == []
     assert controller.talk is None
 
 
@@ -269,10 +271,12 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     background = Background(parent=window)
     controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
     wished = Wished(Nodes())
+    never = threading.Event()
 
     def look(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        progress.report(0, 0, "Looking at 2 nodes")
         while not progress.is_cancelled:
-            progress.report(0, 0, "Looking at 2 nodes")
+            never.wait(0.01)
         raise Cancelled
 
     wish = StartWish("a", look, wished.busy.append, wished.began.append, wished.refused.append)
@@ -292,6 +296,7 @@ def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(made: Make, qtbo
     controller.told.connect(told.append)
     talk.dialog.reject()
     assert controller.talk is None
+    assert [str(error) for error in wished.refused] == [MPI.sentence], "it stays to be read"
     talk._mended((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
     assert told == ["gpu12 did not answer. Look at it."]
     assert wished.nodes.asked == []

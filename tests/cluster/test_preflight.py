@@ -6,7 +6,6 @@ touch what is between the nodes come alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -289,7 +288,7 @@ def test_another_gpu_is_taken_where_one_is_free(
 def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     found = preflight.run(config("node1", "gpu99", processes=100))
-    assert faults_of(found) == {(words.PROCESSES, ("node1",)), (words.NODE, ("gpu99",))}
+    assert told_of(found) == {(words.PROCESSES, ("node1",)), (words.NODE, ("gpu99",))}
     finding = only(found, words.PROCESSES)
     fitting = placement_after(config("node1", processes=100).placement, finding)
     assert found.smaller == fitting
