@@ -13,10 +13,11 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.background import Runner
+from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.progress import Progress
-from backend.records.job import parse_placement
+from backend.records.job import Placement, parse_placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
 from backend.records.node import NodeReading
@@ -62,13 +63,15 @@ class JobController(QObject):
         super().__init__(parent)
         self._services = services
         self._jobs = services.jobs
-        self._preflight = services.preflight
         self._runner = runner
         self._poller = poller
         self._page = page
         self._form = form
         self._window = window
+        self._starts = StartController(services, runner, window, self)
+        self._starts.told.connect(self.told)
         self._export: Progress | None = None
+        self._saving: Progress | None = None
         self._check_number = 0
         detail = page.detail
         page.opened.connect(self._open)
@@ -79,6 +82,8 @@ class JobController(QObject):
         detail.resume_requested.connect(self.resume)
         detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
         detail.start_over_requested.connect(self.start_over)
+        detail.start_cancelled.connect(self._starts.cancel)
+        detail.preflight_requested.connect(self.look_before)
         detail.clone_requested.connect(self.clone)
         detail.new_from_requested.connect(self._new_from)
         detail.export_requested.connect(self.export)
@@ -93,8 +98,9 @@ class JobController(QObject):
         detail.settings_requested.connect(self._settings)
         detail.save_requested.connect(self._save)
         form.check_requested.connect(self._check)
-        form.start_requested.connect(partial(self._create, start=True))
-        form.save_requested.connect(partial(self._create, start=False))
+        form.start_requested.connect(self._start_draft)
+        form.start_cancelled.connect(self._cancel_draft)
+        form.save_requested.connect(self._save_draft)
         form.open_requested.connect(self._choose_job_file)
         form.load_requested.connect(self._load_settings)
 
@@ -102,23 +108,26 @@ class JobController(QObject):
 
     @Slot(str)
     def start(self, job_id: str) -> None:
-        self._act(job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id))
+        self._starts.start(self._wish(job_id, self._jobs.start))
 
     @Slot(str)
     def start_over(self, job_id: str) -> None:
-        self._act(
-            job_id, "Starting…", partial(self._look_and, self._jobs.start, job_id, start_over=True)
-        )
+        self._starts.start(self._wish(job_id, partial(self._jobs.start, start_over=True)))
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
-        self._act(job_id, "Stopping…", partial(self._jobs.stop, job_id))
+        self._page.detail.show_busy(job_id, "Stopping…")
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.stop, job_id),
+            self._acted,
+            partial(self._refused, job_id),
+        )
 
     @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
-        self._act(
-            job_id, "Starting…", partial(self._look_and, self._jobs.resume, job_id, checkpoint)
-        )
+        resume = partial(self._jobs.resume, checkpoint=checkpoint)
+        self._starts.start(self._wish(job_id, resume))
 
     @Slot(str, object)
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
@@ -126,23 +135,29 @@ class JobController(QObject):
         if faults:
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
             return
-        self._act(
+        self._starts.start(self._wish(job_id, self._jobs.resume, placement))
+
+    @Slot(str)
+    def look_before(self, job_id: str) -> None:
+        """All that would keep the job from starting, or from going on."""
+        view = self._page.model.view(job_id)
+        if view is not None and not view.state.is_live:
+            act = self._jobs.resume if view.run else self._jobs.start
+            self._starts.look(self._wish(job_id, act), view.config)
+
+    def _wish(
+        self,
+        job_id: str,
+        act: Callable[..., JobView],
+        placement: tuple[Placement, ...] = NO_PLACE,
+    ) -> StartWish:
+        return StartWish(
             job_id,
-            "Starting…",
-            partial(self._look_and, self._jobs.resume, job_id, placement=placement),
+            lambda other, progress: act(job_id, placement=other or placement, progress=progress),
+            partial(self._page.detail.show_starting, job_id),
+            self._acted,
+            partial(self._refused, job_id),
         )
-
-    def _look_and(
-        self, act: Callable[..., JobView], job_id: str, *rest: Any, **more: Any
-    ) -> JobView:
-        """On a worker: first all that would keep the job from running on its nodes, at once."""
-        config = self._jobs.show(job_id).config
-        self._preflight.insist(config, job_id, more.get("placement", ()))
-        return act(job_id, *rest, **more)
-
-    def _act(self, job_id: str, sentence: str, work: Callable[[], JobView]) -> None:
-        self._page.detail.show_busy(job_id, sentence)
-        self._runner.run(f"job {job_id}", work, self._acted, partial(self._refused, job_id))
 
     def _acted(self, view: JobView) -> None:
         self._page.detail.show_busy(view.id, "")
@@ -272,20 +287,38 @@ class JobController(QObject):
         if number == self._check_number:
             self._form.show_check(check)
 
-    def _create(self, draft: JobDraft, start: bool) -> None:
+    @Slot(object)
+    def _save_draft(self, draft: JobDraft) -> None:
         self._form.set_busy("Creating…")
         progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
-
-        def create() -> JobView:
-            view = self._jobs.create(draft.raw, progress)
-            return self._look_and(self._jobs.start, view.id) if start else view
-
+        self._saving = progress
         self._runner.run(
             "create",
-            create,
+            partial(self._jobs.create, draft.raw, progress),
             self._created,
-            lambda error: self._form.show_error(f"{error} {error.remedy}".strip()),
+            self._not_created,
         )
+
+    @Slot()
+    def _cancel_draft(self) -> None:
+        self._starts.cancel("")
+        if self._saving is not None:
+            self._saving.cancel()
+
+    @Slot(object)
+    def _start_draft(self, draft: JobDraft) -> None:
+        def act(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+            raw = dict(draft.raw)
+            if placement:
+                raw["placement"] = [one.to_dict() for one in placement]
+            return self._jobs.create_and_start(raw, progress)
+
+        self._starts.start(
+            StartWish("", act, self._form.set_busy, self._created, self._not_created)
+        )
+
+    def _not_created(self, error: BackendError) -> None:
+        self._form.show_error(f"{error} {error.remedy}".strip())
 
     def _created(self, view: JobView) -> None:
         self._form.set_busy("")

@@ -6,6 +6,9 @@ whose text is a sentence for the user; a bug raises whatever it raises, and nobo
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class BackendError(Exception):
     """Something outside this program went wrong.
@@ -27,3 +30,12 @@ class Cancelled(BackendError):
 
     def __init__(self) -> None:
         super().__init__("Cancelled; nothing was changed.")
+
+
+@contextlib.contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """Put an error of the file system into words; ``what`` begins the sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{what}: {error.strerror or error}.") from error

@@ -6,12 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note
-from backend.errors import BackendError
-from backend.records.preflight import Fix, Preflight, PreflightFinding
+from backend.records.preflight import Canary, Preflight, PreflightFinding
 
 if TYPE_CHECKING:
     from backend.records.cluster import SetUp
-    from backend.services.canary import Canary
     from backend.services.workplace import Services
 
 
@@ -43,17 +41,13 @@ def _print_canary(canary: Canary) -> None:
 def _mend(services: Services, found: Preflight) -> bool:
     """Whether anything was done."""
     wanted = [
-        finding
-        for finding in (*found.faults, *found.warnings)
-        if finding.fix not in (Fix.NONE, Fix.LEAVE_OUT)
+        finding for finding in (*found.faults, *found.warnings) if not finding.fix.needs_a_person
     ]
-    # One set-up mends all that is damaged on a node, and each fault says what must be made anew.
     for finding in wanted:
         print_note(f"{finding.check}: {finding.sentence} Mending: {finding.fix.value}")
-        try:
-            services.preflight.fix(finding, _tell)
-        except BackendError as error:
-            print_note(" ".join(filter(None, (error.sentence, error.remedy))))
+    failed = services.preflight.fix_all(wanted, _tell)
+    for error in dict.fromkeys(failed.values()):
+        print_note(" ".join(filter(None, (error.sentence, error.remedy))))
     return bool(wanted)
 
 

@@ -266,7 +266,6 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
     placement = _placement(arguments)
-    _look_first(services, job_id, placement)
     view = services.jobs.start(job_id, start_over=True, placement=placement)
     return _after_wish(services, view, arguments.wait, as_json)
 
@@ -274,15 +273,8 @@ def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 def _resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
     placement = _placement(arguments)
-    _look_first(services, job_id, placement)
     view = services.jobs.resume(job_id, arguments.checkpoint, placement)
     return _after_wish(services, view, arguments.wait, as_json)
-
-
-def _look_first(services: Services, job_id: str, placement: Sequence[Placement]) -> None:
-    view = services.jobs.show(job_id)
-    if not view.state.is_live:
-        services.preflight.insist(view.config, job_id, placement)
 
 
 def _placement(arguments: argparse.Namespace) -> tuple[Placement, ...]:

@@ -12,6 +12,8 @@ import os
 import stat
 from pathlib import Path
 
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
     """``mkdir`` with the mode of the folder above; made by root, with its owner too.
@@ -20,7 +22,6 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
         FileExistsError: It is there, and ``exist_ok`` is not given.
         OSError: It could not be made.
     """
-    above = path.parent.stat()
     try:
         path.mkdir()
     except FileExistsError:
@@ -29,6 +30,26 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
         raise
     # A share that knows no modes or owners decides by itself who may write.
     with contextlib.suppress(PermissionError, NotImplementedError):
-        path.chmod(stat.S_IMODE(above.st_mode))
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            os.chown(path, above.st_uid, above.st_gid)
+        take_after(path, path.parent)
+
+
+def take_after(path: Path, above: Path) -> None:
+    """Give a folder the mode of the one ``above``; root gives it its owner, too.
+
+    Raises:
+        OSError: It is another user's.
+    """
+    wanted = above.stat()
+    path.chmod(stat.S_IMODE(wanted.st_mode))
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        os.chown(path, wanted.st_uid, wanted.st_gid)
+
+
+def is_narrower(path: Path, above: Path) -> bool:
+    """Whether a folder of ours lets fewer people write than the one above, which it can change."""
+    if not hasattr(os, "geteuid"):
+        return False
+    mine, theirs = path.stat(), above.stat()
+    may_change = os.geteuid() in (0, mine.st_uid)
+    lacks = stat.S_IMODE(theirs.st_mode) & ~stat.S_IMODE(mine.st_mode) & _OTHERS_WRITE
+    return may_change and bool(lacks or (os.geteuid() == 0 and mine.st_uid != theirs.st_uid))

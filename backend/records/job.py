@@ -167,6 +167,11 @@ class Placement:
     def slots(self) -> int:
         return len(self.gpus) or self.processes
 
+    def to_dict(self) -> dict[str, Any]:
+        """As a job file has it."""
+        what = {"gpus": list(self.gpus)} if self.gpus else {"processes": self.processes}
+        return {"node": self.node, **what}
+
 
 @dataclass(frozen=True)
 class JobConfig:
@@ -270,12 +275,7 @@ class JobConfig:
             }
         if self.environment:
             raw["environment"] = dict(self.environment)
-        raw["placement"] = [
-            {"node": p.node, "gpus": list(p.gpus)}
-            if p.gpus
-            else {"node": p.node, "processes": p.processes}
-            for p in self.placement
-        ]
+        raw["placement"] = [one.to_dict() for one in self.placement]
         return raw
 
     def sha256(self) -> str:

@@ -11,8 +11,8 @@ import contextlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from backend.datastore import job_files
@@ -22,8 +22,9 @@ from backend.datastore.share import MOUNTED, Share
 from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError, Cancelled
 from backend.node import words
-from backend.records.job import THIS_COMPUTER, CheckpointPolicy, JobConfig
+from backend.records.job import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
 from backend.records.layout import DataRoot, JobFolder
+from backend.records.preflight import Canary
 from backend.records.state import JobState
 from backend.records.status import RankError
 from backend.services.cluster import ClusterService
@@ -36,16 +37,6 @@ _LOOK_S = 0.2
 _TO_STOP_S = 60.0
 _STEPS = 1
 _RUN = 1
-
-
-@dataclass(frozen=True)
-class Canary:
-    """How the trial ended. A failure has the words, and the traceback, of the rank that failed."""
-
-    passed: bool
-    sentence: str
-    took_s: float
-    traceback: str = ""
 
 
 class CanaryService:
@@ -68,8 +59,11 @@ class CanaryService:
         job_id: str,
         on_state: Callable[[JobState], None] = lambda state: None,
         cancelled: Callable[[], bool] = lambda: False,
+        placement: Sequence[Placement] = (),
     ) -> Canary:
         """Train one batch of a job where it is to run; the job itself is left as it is.
+
+        With a ``placement`` the batch is trained there.
 
         Raises:
             BackendError: It could not be started; nothing is left of it.
@@ -82,6 +76,8 @@ class CanaryService:
             )
         began = time.monotonic()
         file = read_job(self._root.job(job_id))
+        if placement:
+            file = replace(file, config=replace(file.config, placement=tuple(placement)))
         self._sweep(file.config)
         folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
         try:

@@ -23,7 +23,7 @@ from backend.datastore.imports import import_version
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
+from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.files import read_json, replace_json
 from backend.records.job_view import JobView
@@ -123,7 +123,7 @@ class LibraryService:
             listing, hashes = self._hashes(folder)
             if hashlib.sha256(listing).hexdigest() != item.sha256:
                 raise content.changed(f"The {folder.words}", "is not the one that was imported")
-            with _world(f"The {folder.words} cannot be fetched"):
+            with in_words(f"The {folder.words} cannot be fetched"):
                 self._share.bring_content(folder.content, hashes, progress or Progress())
         return folder.content
 
@@ -165,7 +165,7 @@ class LibraryService:
         what = f"The {folder.words}"
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
             raise content.changed(what, "is not the one that was pinned: its files are others")
-        with _world(f"{what} cannot be verified"):
+        with in_words(f"{what} cannot be verified"):
             before = self._share.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
@@ -187,7 +187,7 @@ class LibraryService:
         today = datetime.now(UTC)
         record = {"removed": today.isoformat(timespec="seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
-        with _world(f"The {folder.words} cannot be moved to the trash"):
+        with in_words(f"The {folder.words} cannot be moved to the trash"):
             library_files.move_to_trash(folder, record, place, self._share)
         self._catalogue.forget_item(kind, item.name, item.version)
         return item
@@ -303,7 +303,7 @@ class LibraryService:
             name, version = split_reference(reference)
         except ValueError as error:
             raise BackendError(f"{error}.") from error
-        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
+        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 names = library_files.names(self._root, kind)
@@ -324,12 +324,12 @@ class LibraryService:
 
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """A version's record as it is now."""
-        with _world(f"The record of the {folder.words} cannot be read"):
+        with in_words(f"The record of the {folder.words} cannot be read"):
             self._share.look_at_file(folder.meta)
         return library_files.read_item(folder)
 
     def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
-        with _world(f"The list of files of the {folder.words} cannot be read"):
+        with in_words(f"The list of files of the {folder.words} cannot be read"):
             self._share.look_at_file(folder.manifest)
         return library_files.read_hashes(folder)
 
@@ -354,7 +354,7 @@ class LibraryService:
             self._catalogue.sync_items(kind, fresh, gone)
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
-        with _world(f"The {kind.folder} in {self._root.name} cannot be listed"):
+        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
@@ -362,7 +362,7 @@ class LibraryService:
                 return ()
 
     def _job_ids(self) -> Sequence[str]:
-        with _world(f"The jobs in {self._root.name} cannot be listed"):
+        with in_words(f"The jobs in {self._root.name} cannot be listed"):
             try:
                 self._share.look_at_jobs()
                 return self._jobs.ids()
@@ -430,12 +430,3 @@ class _Bytes:
     def __call__(self, count: int) -> None:
         self._done += count
         self._progress.step(self._done, self._total, self._what)
-
-
-@contextlib.contextmanager
-def _world(what: str) -> Iterator[None]:
-    """Put an error of the file system into words; ``what`` begins the sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise BackendError(f"{what}: {error.strerror or error}.") from error

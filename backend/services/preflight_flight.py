@@ -25,6 +25,7 @@ from backend.cluster.bundle import make_bundle
 from backend.cluster.look import LEAST_PYTHON
 from backend.cluster.shell import Shell, Unreachable
 from backend.datastore.share import MOUNTED, Share
+from backend.datastore.shared_folders import is_narrower
 from backend.errors import BackendError, Cancelled
 from backend.launch.network import common_subnet
 from backend.node.mpi import find_mpirun
@@ -180,6 +181,10 @@ class Flight:
         """What the desktop knows of the nodes; each that can be asked becomes a part."""
         entries = {entry.name: entry for entry in self._cluster.list()}
         bundle = make_bundle().name
+        jobs_are_narrow = False
+        if self._share.is_mounted:
+            with contextlib.suppress(OSError):
+                jobs_are_narrow = is_narrower(self._root.jobs, self._root.path)
         for number, placement in enumerate(self._config.placement):
             name = placement.node
             entry = entries.get(name)
@@ -221,6 +226,7 @@ class Flight:
                 number == 0,
                 self._needed_bytes,
                 needs_mpirun,
+                jobs_are_narrow,
             )
             self._parts[name] = _Part(site, entry)
             yield from _too_many(site, facts.cores)
@@ -383,7 +389,7 @@ class Flight:
         except BackendError as error:
             self._news.put(preflight_words.no_settings(entry.name, error))
             return False
-        if before is not None and _texts(shell, home) != before:
+        if _texts(shell, home) != before:
             self._news.put(preflight_words.settings_renewed(entry.name))
         return True
 
@@ -414,12 +420,15 @@ def _looking_python(entry: NodeEntry) -> str:
     return "python3"
 
 
-def _texts(shell: Shell, home: NodeHome) -> tuple[bytes, bytes] | None:
-    """The SSH settings as they are, None when one of the files is not there."""
-    try:
-        return shell.read(str(home.ssh / "config")), shell.read(str(home.ssh / "known_hosts"))
-    except FileNotFoundError:
-        return None
+def _texts(shell: Shell, home: NodeHome) -> list[bytes]:
+    """The SSH settings as they are; of a file that is not there, nothing."""
+    texts = []
+    for name in ("config", "known_hosts"):
+        try:
+            texts.append(shell.read(str(home.ssh / name)))
+        except FileNotFoundError:
+            texts.append(b"")
+    return texts
 
 
 def _too_many(site: Site, cores: int) -> Iterator[PreflightFinding]:

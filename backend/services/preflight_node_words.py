@@ -6,6 +6,7 @@ where the data root is away nobody can say what an agent writes to it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from backend.node import words
@@ -39,6 +40,9 @@ LEAST_DISK_BYTES = 100_000_000
 SHARED_MEMORY_BYTES = 16 * 2**20
 """Of each rank that is not alone on its node, for Open MPI's ``sm``."""
 LEAST_OPEN_FILES = 256
+_NO_END = 124
+"""The code of what had not ended in its time; see `backend.node.preflight`."""
+_NO_RIGHT = (errno.EACCES, errno.EPERM)
 _ADMINISTRATOR = "Ask its administrator, or run without it."
 
 
@@ -63,7 +67,9 @@ def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
         if works and sees:
             yield from _agent(site, told)
     beside = site.mpirun.rpartition("/")[0] == site.python.rpartition("/")[0]
-    if site.needs_mpirun and not (beside and told.of("imports").get("failed") == "python"):
+    imports = told.of("imports")
+    has_no_python = imports.get("failed") == "python" and imports.get("code") != _NO_END
+    if site.needs_mpirun and not (beside and has_no_python):
         yield from _mpirun(site, told)
     if works and sees:
         yield from _leftovers(site, told)
@@ -113,6 +119,9 @@ def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node, root, facts = site.node, site.data_root, told.facts.get("data_root")
     place = words.place(node)
+    if not root:
+        # That it was not seen there is known, and told by the desktop.
+        return
     if facts is None:
         yield fault(
             DATA_ROOT,
@@ -153,6 +162,15 @@ def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
             f"The data root is full: {place} cannot write one byte to {root}.",
             "Make room there, or empty its trash.",
         )
+    elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"{place} may write to the data root {root}, but not to the folder of its jobs: "
+            f"{printable(facts['why'])}.",
+            "Give that folder the rights of the data root.",
+            Fix.SHARE_JOBS,
+        )
     elif facts["why"]:
         yield fault(
             DATA_ROOT,
@@ -176,7 +194,7 @@ def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node = site.node
     again = f"Set {node} up again."
     found = told.facts.get("imports")
-    if found is None or found.get("code") == 124:
+    if found is None or found.get("code") == _NO_END:
         yield fault(
             HOROVOD,
             node,
@@ -227,7 +245,7 @@ def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
     facts = told.facts.get("agent")
     # No answer is no word about the agent, which a busy node's program may be too slow to give.
-    if facts is not None and facts["code"] != 124 and facts["code"]:
+    if facts is not None and facts["code"] != _NO_END and facts["code"]:
         yield fault(
             AGENT,
             site.node,
@@ -240,7 +258,7 @@ def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
 def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node, place = site.node, words.place(site.node)
     facts = told.facts.get("mpirun")
-    if facts is None or facts["code"] == 124:
+    if facts is None or facts["code"] == _NO_END:
         return
     again = "Set it up again." if node != THIS_COMPUTER else "main.py doctor says how."
     fix = Fix.SET_UP_AGAIN if node != THIS_COMPUTER else Fix.NONE
@@ -307,6 +325,11 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
         return
     known = {gpu["uuid"]: gpu for gpu in facts["gpus"]}
+    free = [
+        uuid
+        for uuid, gpu in known.items()
+        if not (uuid in site.placement.gpus or gpu["lost"] or gpu["processes"])
+    ]
     for uuid in site.placement.gpus:
         gpu = known.get(uuid)
         if gpu is None:
@@ -318,8 +341,12 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
             sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(gpu)}."
         else:
             continue
+        instead = (free.pop(0),) if free else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
-        yield fault(GPUS, node, sentence, remedy, Fix.LEAVE_OUT, gpus=(uuid,))
+        if instead:
+            remedy = f"Take GPU {known[instead[0]]['index']} there, which is free."
+        fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
+        yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
 
 
 def _user_of(gpu: Facts) -> str:

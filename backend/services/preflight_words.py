@@ -55,6 +55,8 @@ class Site:
     leads: bool
     needed_bytes: int = 0
     needs_mpirun: bool = True
+    jobs_are_narrow: bool = False
+    """This computer made the folder of all jobs so that fewer may write there than above it."""
 
 
 @dataclass
@@ -104,7 +106,7 @@ def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
             name,
             f"{name} was taken out of service.",
             "Put it back into service, or run without it.",
-            Fix.LEAVE_OUT,
+            Fix.PUT_INTO_SERVICE,
         )
     if there is None:
         yield fault(NODE, name, f"{name} is not set up.", f"Set {name} up.", Fix.SET_UP_AGAIN)
@@ -211,7 +213,8 @@ def too_many(site: Site, cores: int, slots: int) -> PreflightFinding:
         f"{words.place(site.node)} has {cores} cores, enough for {slots} processes; the job asks "
         f"for {site.placement.processes}.",
         "Give it fewer processes.",
-        Fix.LEAVE_OUT,
+        Fix.FIT_PROCESSES,
+        fitting=slots,
     )
 
 
@@ -231,7 +234,7 @@ def no_settings(node: str, error: BackendError) -> PreflightFinding:
         node,
         f"The SSH settings of mpirun on {node} cannot be brought up to date: {error.sentence}",
         error.remedy,
-        Fix.SET_UP_AGAIN,
+        Fix.INSTALL_CLUSTER_KEY,
     )
 
 

@@ -111,9 +111,9 @@ def open_services(
         share=share,
     )
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place, share=share)
-    jobs = JobService(root, library, nodes, opened, cache, share)
-    library.see_job = jobs.show
     preflight = PreflightService(root, cluster, set_up, share=share)
+    jobs = JobService(root, library, nodes, preflight, opened, cache, share)
+    library.see_job = jobs.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
     services = Services(
         library, jobs, nodes, cluster, set_up, preflight, canary, root, share, opened

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from backend.cli.preflight import preflight
-from backend.records.job import Placement
+from backend.errors import Cancelled
+from backend.progress import Progress
+from backend.records.job import JobConfig, Placement
+from backend.records.state import JobState
 from backend.services import preflight_node_words
 from backend.services import preflight_words as words
-from backend.services.preflight import PreflightService
+from backend.services.preflight import NotFit, PreflightService
 from backend.services.workplace import Services
 from tests.integration.tiny import raw_job
 
@@ -74,3 +77,50 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     assert "FAULT  open files (this-computer): A process on this computer may open" in told
     assert "1 thing keeps this job from starting" in told
     assert "trial" not in told
+
+
+def test_no_run_begins_without_a_look(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    with pytest.raises(NotFit) as refused:
+        services.jobs.start(job.id, placement=(Placement("gpu99", 1),))
+    assert [fault.check for fault in refused.value.found.faults] == [words.NODE]
+    assert refused.value.config.placement == (Placement("gpu99", 1),)
+    view = services.jobs.show(job.id)
+    assert (view.run, view.config.placement) == (0, job.config.placement)
+
+
+def test_a_look_that_was_cancelled_starts_nothing(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    progress = Progress()
+    progress.cancel()
+    with pytest.raises(Cancelled):
+        services.jobs.start(job.id, placement=(Placement("gpu99", 1),), progress=progress)
+    assert services.jobs.show(job.id).run == 0
+
+
+def test_a_job_that_could_not_start_is_not_made(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def insist(config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
+        raise NotFit(services.preflight.run(config), config)
+
+    monkeypatch.setattr(services.preflight, "insist", insist)
+    with pytest.raises(NotFit):
+        services.jobs.create_and_start(raw_job())
+    assert services.jobs.list() == ()
+
+
+def test_a_job_is_made_and_started_at_once(services: Services) -> None:
+    view = services.jobs.create_and_start(raw_job())
+    assert view.run == 1
+    assert services.jobs.wait(view.id).state is JobState.FINISHED
+
+
+def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
+    before = services.preflight.run(many)
+    assert [fault.nodes for fault in before.faults] == [("gpu99",)]
+    without = services.preflight.look_again(job.config, before, ("gpu99",))
+    assert without.passed
+    assert without.nodes == ("this-computer",)

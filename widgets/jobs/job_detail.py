@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import partial
 
-from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QMouseEvent
+from PySide6.QtCore import QStandardPaths, Signal, Slot
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
@@ -14,11 +13,9 @@ from backend.records.job_view import JobView, LogChunk, RunUpdate
 from backend.records.node import NodeReading
 from backend.records.series import RunStart
 from backend.records.state import JobState
-from backend.records.values import job_name_fault
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Banner, Fact, Facts
-from widgets.common.fields import LineEdit
+from widgets.common.cards import Banner, Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label
@@ -28,7 +25,8 @@ from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.failure_tab import FailureTab
-from widgets.jobs.job_list_model import best_words, took_s, where
+from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
+from widgets.jobs.job_name import JobName
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
 from widgets.jobs.ranks_tab import RanksTab, rank_marks
@@ -46,65 +44,12 @@ _TABS = (
 _FAILURE = ("failure", "What happened")
 
 
-class _Name(QStackedWidget):
-    """The job's name; a double click or F2 makes it a field.
-
-    Signals:
-        renamed: The new name.
-    """
-
-    renamed = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._label = Label("", "title", elide="right")
-        self._edit = LineEdit(name="Name of the job")
-        self._edit.editingFinished.connect(self._done)
-        self.addWidget(self._label)
-        self.addWidget(self._edit)
-        self.setFixedHeight(32)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._label.set_tip("Double click to rename", "F2")
-
-    def show_name(self, name: str) -> None:
-        self._label.setText(name)
-
-    def edit(self) -> None:
-        self._edit.setText(self._label.text())
-        self.setCurrentWidget(self._edit)
-        self._edit.selectAll()
-        self._edit.setFocus()
-
-    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
-        self.edit()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.setCurrentWidget(self._label)
-        elif event.key() in (Qt.Key.Key_F2, Qt.Key.Key_Return) and not self._is_editing():
-            self.edit()
-        else:
-            super().keyPressEvent(event)
-
-    def _is_editing(self) -> bool:
-        return self.currentWidget() is self._edit
-
-    @Slot()
-    def _done(self) -> None:
-        if not self._is_editing():
-            return
-        name = self._edit.text().strip()
-        self.setCurrentWidget(self._label)
-        if name != self._label.text() and not job_name_fault(name):
-            self._label.setText(name)
-            self.renamed.emit(name)
-
-
 class JobDetail(QWidget):
     """The right side of the place Jobs.
 
     Signals:
-        start_requested, stop_requested, start_over_requested, clone_requested,
+        start_requested, stop_requested, start_over_requested, start_cancelled,
+        preflight_requested (everything is to be looked at before a start), clone_requested,
         remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
@@ -121,6 +66,8 @@ class JobDetail(QWidget):
     resume_requested = Signal(str, str)
     resume_elsewhere_requested = Signal(str, object)
     start_over_requested = Signal(str)
+    start_cancelled = Signal(str)
+    preflight_requested = Signal(str)
     clone_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
@@ -142,6 +89,7 @@ class JobDetail(QWidget):
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._starts: dict[int, RunStart] = {}
         self._busy = ""
+        self._can_cancel = False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
         self._shows_failure = False
@@ -228,9 +176,16 @@ class JobDetail(QWidget):
     def show_busy(self, job_id: str, sentence: str) -> None:
         """An act is under way ("Starting…"), or is over ("")."""
         if self._is_open(job_id):
-            self._busy = sentence
+            self._busy, self._can_cancel = sentence, False
             if sentence:
                 self._error = ("", "")
+            self._show()
+
+    def show_starting(self, job_id: str, sentence: str) -> None:
+        """A start is under way, which can be cancelled until it has begun; or is over ("")."""
+        self.show_busy(job_id, sentence)
+        if self._is_open(job_id) and sentence:
+            self._can_cancel = True
             self._show()
 
     def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
@@ -289,7 +244,7 @@ class JobDetail(QWidget):
         self._back.clicked.connect(self.back_requested)
         self._back.hide()
         self._ring = RankRing(96)
-        self._name = _Name()
+        self._name = JobName()
         self._name.renamed.connect(lambda name: self.rename_requested.emit(self._id(), name))
         self._badge = StateBadge()
         self._facts = Facts()
@@ -365,8 +320,8 @@ class JobDetail(QWidget):
         self._fit_tabs(view)
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
-        self._badge.set_state(view.state, view.progress, _circumstances(view))
-        self._facts.set_facts(_facts(view))
+        self._badge.set_state(view.state, view.progress, circumstances(view))
+        self._facts.set_facts(facts(view))
         self._fit_act(view)
         self._track.show_progress(view.state, view.progress, view.epochs)
         total = view.total_steps
@@ -379,7 +334,7 @@ class JobDetail(QWidget):
             self._track.show_marks(TrackMarks(kept, runs, failed))
         else:
             self._track.show_marks(TrackMarks())
-        self._caption.setText(self._what_stop_costs(view))
+        self._caption.setText(self._busy or what_stop_costs(view, self._checkpoints))
         self._epochs.setText(formats.plural(view.epochs, "epoch"))
         self._show_banner(view)
         self.curves.show_view(view)
@@ -402,6 +357,8 @@ class JobDetail(QWidget):
         text, icon, kind, able = _act_for(view)
         if self._busy:
             text, able = self._busy, False
+        if self._busy and self._can_cancel:
+            text, icon, kind, able = "Cancel", "x", "plain", True
         self._act.setText(text)
         self._act.set_icon(icon)
         self._act.set_kind("primary" if kind == "primary" else "plain")
@@ -423,22 +380,6 @@ class JobDetail(QWidget):
             bool(sentence or doubt)
             or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
         )
-
-    def _what_stop_costs(self, view: JobView) -> str:
-        newest = max(self._checkpoints, key=lambda c: (c.step, c.run), default=None)
-        there = ""
-        if newest is not None:
-            made = formats.instant(newest.created)
-            now = datetime.now().astimezone()
-            when = formats.ago((now - made).total_seconds()) if made else ""
-            there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
-        if view.state is JobState.STOPPING:
-            return "It finishes the step, saves, then leaves."
-        if view.state.is_live:
-            return f"Stop loses nothing: it saves at the step it stops. {there}".strip()
-        if view.state is JobState.CREATED:
-            return "Not started yet."
-        return there
 
     # -- what happens
 
@@ -467,7 +408,9 @@ class JobDetail(QWidget):
         view = self._view
         if view is None:
             return
-        if view.state.is_live:
+        if self._busy and self._can_cancel:
+            self.start_cancelled.emit(view.id)
+        elif view.state.is_live:
             self.stop_requested.emit(view.id)
         elif view.state in (JobState.CREATED, JobState.QUEUED):
             self.start_requested.emit(view.id)
@@ -501,6 +444,11 @@ class JobDetail(QWidget):
                 and view.state.is_over
                 and view.state is not JobState.FINISHED,
                 self._open_elsewhere,
+            ),
+            (
+                "Check before a start…",
+                not live and not self._busy and view.state is not JobState.FINISHED,
+                lambda: self.preflight_requested.emit(view.id),
             ),
             ("Rename", True, self._name.edit),
             (
@@ -575,45 +523,6 @@ def _act_for(view: JobView) -> tuple[str, str, str, bool]:
     if view.state is JobState.FINISHED:
         return "Export…", "upload-simple", "plain", True
     return "Resume", "play", "primary", True
-
-
-def _circumstances(view: JobView) -> str:
-    """Where, since when, by whom, the how many-th run."""
-    now = datetime.now().astimezone()
-    words = [f"{where(view)}"]
-    started = formats.instant(view.started)
-    if started is not None:
-        by = f" by {view.user}" if view.user else ""
-        words.append(f"started {formats.moment_long(started, now)}{by}")
-    if view.run > 1:
-        words.append(f"run {view.run}")
-    return " · ".join(words)
-
-
-def _facts(view: JobView) -> list[Fact]:
-    now = datetime.now().astimezone()
-    facts = []
-    if view.state.is_live and view.eta_s is not None:
-        ready = now + timedelta(seconds=view.eta_s)
-        facts.append(Fact("Ready at", formats.about(ready, now), "live"))
-        facts.append(Fact("Left", formats.duration(view.eta_s)))
-    elif not view.state.is_live and view.run:
-        facts.append(Fact("Took", formats.duration(took_s(view, now))))
-    if view.run:
-        facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
-        facts.append(Fact("Step", formats.of(view.step, view.total_steps)))
-    name, value = best_words(view)
-    if name:
-        facts.append(Fact(f"Best {name}", value))
-    loss = view.metrics.get("loss")
-    if loss is not None:
-        facts.append(Fact("Loss", formats.metric(loss)))
-    if view.samples_per_second is not None and view.state.is_live:
-        facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
-    if not view.run:
-        facts.append(Fact("Epochs", formats.count(view.epochs)))
-        facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
-    return facts
 
 
 def _home() -> str:

@@ -62,6 +62,7 @@ class JobForm(QWidget):
     Signals:
         check_requested: A `JobDraft`; answer with `show_check`.
         start_requested: A `JobDraft` to create and start.
+        start_cancelled: The start under way is not wanted any more.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: The settings of an old job are wished for; answer with `show_draft`.
         open_requested: A job file is wished for; answer with `show_draft`.
@@ -69,6 +70,7 @@ class JobForm(QWidget):
 
     check_requested = Signal(object)
     start_requested = Signal(object)
+    start_cancelled = Signal()
     save_requested = Signal(object)
     load_requested = Signal()
     open_requested = Signal()
@@ -151,10 +153,10 @@ class JobForm(QWidget):
     def set_busy(self, sentence: str) -> None:
         """A start is under way ("Starting…"), or is not ("")."""
         self._busy = bool(sentence)
+        self._save_button.setText("Cancel" if sentence else "Save draft")
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._busy)
-            if sentence:
-                button.setText(sentence)
+            button.setText(sentence or self._start_text())
 
     def show_error(self, sentence: str) -> None:
         """A start that was refused says why beside the button."""
@@ -379,7 +381,10 @@ class JobForm(QWidget):
 
     @Slot()
     def _save(self) -> None:
-        self.save_requested.emit(self.draft())
+        if self._busy:
+            self.start_cancelled.emit()
+        else:
+            self.save_requested.emit(self.draft())
 
     @Slot()
     def _copy_command(self) -> None:
@@ -400,14 +405,12 @@ class JobForm(QWidget):
         self._verdict.setText(verdict)
         self._foot_verdict.setText(verdict)
         self._foot_verdict.set_tone("bad" if faults else "text")
-        slots = _slots(self._picker.value())
-        text = f"Start on {slots}" if self._may_start else verdict
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._busy)
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
-                button.setText(text)
-        self._save_button.setEnabled(self._may_start)
+                button.setText(self._start_text())
+        self._save_button.setEnabled(self._may_start or self._busy)
         steps = check.steps_per_epoch
         self._figures.set_facts(
             (
@@ -422,6 +425,11 @@ class JobForm(QWidget):
         epochs = self._fields.draft().get("epochs")
         self._rates.show_rates(check.rates, epochs if isinstance(epochs, int) else 0)
         self._command.setText(shlex.join(check.command))
+
+    def _start_text(self) -> str:
+        if not self._may_start:
+            return self._verdict.text()
+        return f"Start on {_slots(self._picker.value())}"
 
     def _show_findings(self, findings: tuple[Finding, ...]) -> None:
         clear(self._findings)

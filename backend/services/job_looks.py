@@ -1,0 +1,254 @@
+"""What is known of jobs: which there are, how far each is, what it has made.
+
+The folder of a job is the truth and the catalogue is an index of it. So every look reads the folder
+first, and tells the catalogue last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.cluster.shell import Unreachable
+from backend.datastore.checkpoint_files import best_value, checkpoint_named, list_checkpoints
+from backend.datastore.job_files import JobFile, read_job, view_of
+from backend.datastore.log_reader import CHUNK_BYTES, read_log
+from backend.datastore.run_state import RunState, RunStateReader
+from backend.datastore.share import MOUNTED, Share
+from backend.errors import BackendError, in_words
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import read_json
+from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.series import HistoryUpdate
+from backend.records.state import JobState
+from backend.records.values import printable
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.datastore.history_cache import HistoryReader
+    from backend.datastore.history_reader import HistoryCursor
+
+LOOK_INTERVAL_S = 0.2
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    """Where a look ended: the history's offset, and who knows when the heartbeat advanced."""
+
+    history: HistoryCursor | None
+    reader: RunStateReader
+
+
+class JobLooks:
+    """Changes nothing. Every call is plain and blocking and may run on any thread."""
+
+    def __init__(
+        self, root: DataRoot, index: Catalogue, cache: Path, share: Share = MOUNTED
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._index = index
+        self._cache = cache
+        self._history_reader: HistoryReader | None = None
+        self._told: dict[str, tuple[int, JobState]] = {}
+
+    def look(self, job_id: str, cursor: object = None) -> RunUpdate:
+        """The job as it is now, and what is new in its history since ``cursor``."""
+        folder = self._folder(job_id)
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
+        found = before.reader.look()
+        file = read_job(folder)
+        with in_words(f"The history of the job {job_id} could not be read"):
+            # Whether there is news at all, the reader has said.
+            with contextlib.suppress(Unreachable):
+                self._share.look_at_history(folder)
+            history, read_to = self._read_history(folder.history, before.history)
+        view = self._tell(self._view(folder, file, found))
+        return RunUpdate(view, history, _Cursor(read_to, before.reader))
+
+    def wait(
+        self,
+        job_id: str,
+        on_update: Callable[[RunUpdate], None] = lambda update: None,
+        until: Callable[[JobView], bool] = lambda view: not view.state.is_live,
+    ) -> JobView:
+        """Look again and again until ``until``; what ends this call does nothing to the run."""
+        cursor: object = None
+        while True:
+            update = self.look(job_id, cursor)
+            cursor = update.cursor
+            on_update(update)
+            if until(update.view):
+                return update.view
+            time.sleep(LOOK_INTERVAL_S)
+
+    def list(self) -> tuple[JobView, ...]:
+        """Every job, newest first. What is over is taken from the catalogue."""
+        known = {view.id: view for view in self._index.jobs()}
+        views = []
+        for job_id in self._ids():
+            view = known.get(job_id)
+            if view is None or self._may_have_changed(view):
+                # One spoiled folder must not hide the other jobs.
+                with contextlib.suppress(BackendError):
+                    view = self.show(job_id)
+            if view is not None:
+                views.append(view)
+        return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
+
+    def show(self, job_id: str) -> JobView:
+        return self._tell(self._at(job_id)[2])
+
+    def history(self, job_id: str) -> HistoryUpdate:
+        """Every step of the job."""
+        return self.look(job_id).history
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        folder = self._fresh_folder(job_id)
+        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
+        return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
+
+    def log(
+        self, job_id: str, rank: int | None, offset: int = 0, limit_bytes: int = CHUNK_BYTES
+    ) -> LogChunk:
+        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end."""
+        folder = self._folder(job_id)
+        if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
+            raise BackendError(
+                f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
+            )
+        path = folder.mpirun_log if rank is None else folder.rank_log(rank)
+        with in_words(f"{self._share.shown(path)} could not be read"):
+            return read_log(path, offset, limit_bytes, self._share)
+
+    def find(self, text: str) -> str:
+        """The id that is meant by an id, the beginning of one, or a job's name."""
+        if self._folder_exists(text):
+            return text
+        ids = self._ids()
+        begins = [job_id for job_id in ids if text and job_id.startswith(text)]
+        if len(begins) == 1:
+            return begins[0]
+        named = [] if begins else [view.id for view in self.list() if view.name == text]
+        if len(named) == 1:
+            return named[0]
+        several = begins or named
+        if several:
+            raise BackendError(
+                f"“{printable(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
+                f"{', …' if len(several) > 5 else ''}.",
+                "Give more of the id.",
+            )
+        raise BackendError(
+            f"There is no job “{printable(text)}”.", "main.py job list shows those there are."
+        )
+
+    def _ids(self) -> tuple[str, ...]:
+        with in_words("The data root could not be read"):
+            try:
+                self._share.look_at_jobs()
+                names = os.listdir(self._root.jobs)
+            except FileNotFoundError:
+                return ()
+        return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
+
+    def _folder_exists(self, job_id: str) -> bool:
+        if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
+            return False
+        folder = self._root.job(job_id)
+        if not folder.meta.is_file():
+            with contextlib.suppress(OSError):
+                self._share.look_at_job(folder)
+        return folder.meta.is_file()
+
+    def _folder(self, job_id: str) -> JobFolder:
+        if not self._folder_exists(job_id):
+            raise BackendError(
+                f"There is no job “{printable(job_id)}”.",
+                "main.py job list shows those there are.",
+            )
+        return self._root.job(job_id)
+
+    def _fresh_folder(self, job_id: str) -> JobFolder:
+        folder = self._folder(job_id)
+        with in_words(f"The job {job_id} could not be read"):
+            self._share.look_at_job(folder)
+        return folder
+
+    def _reader(self, folder: JobFolder) -> RunStateReader:
+        return RunStateReader(folder, share=self._share)
+
+    def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        folder = self._folder(job_id)
+        found = self._reader(folder).look()
+        file = read_job(folder)
+        return folder, file, self._view(folder, file, found)
+
+    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+        status = found.status
+        policy = file.config.checkpoint
+        best = None
+        if status.run:
+            best = best_value(list_checkpoints(folder, policy, self._share), policy)
+        return view_of(file, status, best, found.doubt or " ".join(found.problems))
+
+    def _tell(self, view: JobView) -> JobView:
+        """The catalogue learns what was seen; what merely moves on is not worth a write."""
+        if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+            return view
+        try:
+            self._index.put_job(replace(view, doubt=""))
+        except BackendError as error:
+            # The folder is right without an index of it; what was done stays done, and is told.
+            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
+        self._told[view.id] = (view.run, view.state)
+        return view
+
+    def _may_have_changed(self, known: JobView) -> bool:
+        """Whether the folder may hold something else than the catalogue's row.
+
+        A job that is over stays so until somebody starts it, which claims a run, or annotates it,
+        which replaces a file; both are one look at the folder.
+        """
+        if not known.state.is_over:
+            return True
+        folder = self._root.job(known.id)
+        try:
+            if folder.newest_run() != known.run:
+                return True
+            notes = read_json(folder.notes)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
+            known.name,
+            known.notes,
+            known.tags,
+        )
+
+    def _read_history(
+        self, path: Path, cursor: HistoryCursor | None
+    ) -> tuple[HistoryUpdate, HistoryCursor]:
+        if self._history_reader is None:
+            # Late: listing jobs must not wait for numpy.
+            from backend.datastore.history_cache import HistoryReader
+
+            self._history_reader = HistoryReader(self._cache / "histories")
+        return self._history_reader.read(path, cursor)
+
+    @staticmethod
+    def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+        record = checkpoint_named(found, name)
+        if record is not None:
+            return record
+        raise BackendError(
+            f"The job {job_id} has no checkpoint “{printable(name)}”.",
+            f"There are: {', '.join(record.name for record in found)}." if found else "",
+        )

@@ -1,0 +1,207 @@
+"""The life of a job: it is started, stopped and resumed, and looked at before it starts.
+
+Every act does what can be done only once by a call that only one desktop can win
+(`datastore.job_files`). An act that finds its wish fulfilled already (Stop pressed twice, Start
+pressed on two desktops) returns what is there and is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.cluster.shell import Unreachable
+from backend.datastore import job_files
+from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.datastore.job_files import JobFile
+from backend.datastore.share import MOUNTED, Share
+from backend.errors import BackendError, in_words
+from backend.progress import Progress
+from backend.records.checkpoint import Checkpoint
+from backend.records.job import Placement
+from backend.records.job_view import JobView
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.state import JobState
+from backend.services.job_check import JobChecker
+from backend.services.job_looks import JobLooks
+from backend.services.preflight import PreflightService
+from backend.services.run_start import RunStarter
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+
+
+class JobRuns(JobLooks):
+    """No run begins by another way than through here, so none begins without a look at its nodes.
+
+    Every call is plain and blocking and may run on any thread.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        checker: JobChecker,
+        starter: RunStarter,
+        preflight: PreflightService,
+        index: Catalogue,
+        cache: Path,
+        share: Share = MOUNTED,
+    ) -> None:
+        super().__init__(root, index, cache, share)
+        self._checker = checker
+        self._starter = starter
+        self._preflight = preflight
+
+    def start(
+        self,
+        job_id: str,
+        start_over: bool = False,
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
+    ) -> JobView:
+        """Begin the job at its first step; a live job stays as it is.
+
+        What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
+        With a ``placement`` the job runs there from now on.
+
+        Raises:
+            NotFit: Its nodes cannot run it as they are; nothing was started.
+            Cancelled: By ``progress``, during the look at its nodes.
+            BackendError: It cannot be started for another reason.
+        """
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        if view.run and not start_over:
+            raise BackendError(
+                f"The job {job_id} has run before.",
+                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+            )
+        file = _placed(file, placement)
+        weights = self._weights(file.config.start_from)
+        return self._look_and_run(
+            folder, file, view.run + 1, bool(placement), progress, start_from=weights
+        )
+
+    def resume(
+        self,
+        job_id: str,
+        checkpoint: str = "",
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
+    ) -> JobView:
+        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
+
+        With a ``placement`` the job runs there from now on.
+
+        Raises:
+            See `start`.
+        """
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        if view.state is JobState.FINISHED and not checkpoint:
+            raise BackendError(
+                f"The job {job_id} has done all its {file.config.epochs} epochs.",
+                "Clone it with more epochs and start_from, or start it over.",
+            )
+        record = self._sound_checkpoint(folder, file, checkpoint)
+        file = _placed(file, placement)
+        return self._look_and_run(
+            folder, file, view.run + 1, bool(placement), progress, resume_from=record.path
+        )
+
+    def stop(self, job_id: str) -> JobView:
+        """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
+        folder, _, view = self._at(job_id)
+        if not view.state.is_live:
+            return view
+        with in_words("The wish to stop could not be written"):
+            job_files.ask_to_stop(folder, view.run, self._share)
+        return self.show(job_id)
+
+    def _look_and_run(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        is_moved: bool,
+        progress: Progress | None,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+    ) -> JobView:
+        self._preflight.insist(file.config, file.id, progress)
+        return self._run(
+            folder, file, run, is_moved, resume_from=resume_from, start_from=start_from
+        )
+
+    def _run(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        is_moved: bool,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+    ) -> JobView:
+        """After a look: the job as it is in ``file``, from now on there if it ``is_moved``."""
+        self._checker.placement(file.config)
+        with in_words(f"The job {file.id} could not be started"):
+            # Where somebody else was first there is one run, and it is theirs.
+            began = self._starter.start(
+                folder, file, run, resume_from=resume_from, start_from=start_from
+            )
+            if began and is_moved:
+                job_files.write_placement(folder, file.config, self._share)
+        return self.show(file.id)
+
+    def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
+        """The checkpoint to go on from, verified; the refusal of one offers the one before."""
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        if not found:
+            raise BackendError(
+                f"The job {file.id} has no checkpoint to go on from.", "Start it over."
+            )
+        record = self._named(found, name or "latest", file.id)
+        try:
+            verify(record, share=self._share)
+        except Unreachable:
+            raise
+        except BackendError as error:
+            older = self._newest_sound(found[: found.index(record)])
+            raise BackendError(
+                error.sentence,
+                f"The one before, {older.name}, is sound: "
+                f"main.py job resume {file.id} --checkpoint {older.name}"
+                if older is not None
+                else "There is no older one that is sound; start the job over.",
+            ) from error
+        return record
+
+    def _newest_sound(self, found: Sequence[Checkpoint]) -> Checkpoint | None:
+        for record in reversed(found):
+            try:
+                verify(record, share=self._share)
+            except BackendError:
+                continue
+            return record
+        return None
+
+    def _weights(self, start_from: str) -> str:
+        """The path of weights to start from, verified where their hash is known."""
+        if not start_from:
+            return ""
+        found = self._checker.weights(start_from)
+        if found.record is not None:
+            verify(found.record, share=self._share)
+        return str(found.path)
+
+
+def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:
+    if not placement:
+        return file
+    return replace(file, config=replace(file.config, placement=tuple(placement)))

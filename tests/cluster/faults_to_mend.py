@@ -1,0 +1,98 @@
+"""More that can be wrong with the nodes of a job, all of it such as the program mends by itself."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from backend.cluster.bundle import PACKAGE, make_bundle
+from backend.datastore.shared_folders import make_folder
+from backend.records.cluster import NodeEntry
+from backend.services import preflight_words as words
+from tests.cluster.faults import as_root, bundle, changed_entry, fault, moved, rewritten
+from tests.cluster.ready import ReadyCluster
+
+_CHANGE = "# older"
+
+
+@fault(words.PROGRAM)
+def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
+    """Set up by a Ringmaster before this one, and nothing of it is damaged."""
+    here = bundle(ready, node)
+    old = f"{here.rpartition('/')[0]}/{_name_of_older()}"
+    as_root(
+        ready,
+        node,
+        f"cp -a {here} {old}; echo {shlex.quote(_CHANGE)} >>{old}/backend/node/guard.py",
+    )
+
+    def change(entry: NodeEntry) -> NodeEntry:
+        assert entry.installation is not None
+        return replace(entry, installation=replace(entry.installation, bundle=old))
+
+    ready.stop_agent(node)
+    with changed_entry(ready, node, change):
+        ready.start_agent(node)
+        yield
+        ready.stop_agent(node)
+    ready.revive()
+    as_root(ready, node, f"rm -rf {old}")
+
+
+def _name_of_older() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "backend"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        with (package / "node" / "guard.py").open("a") as file:
+            file.write(f"{_CHANGE}\n")
+        return make_bundle(package).name
+
+
+@fault(words.BETWEEN)
+def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with rewritten(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
+        yield
+
+
+@fault(words.DATA_ROOT)
+def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
+    """It was not mounted when the node was looked at, and is now."""
+
+    def change(entry: NodeEntry) -> NodeEntry:
+        assert entry.facts is not None
+        return replace(entry, facts=replace(entry.facts, data_root=""))
+
+    with changed_entry(ready, node, change):
+        yield
+
+
+@contextmanager
+def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    """What mpirun reads on the head; a look writes it anew, and so finds no fault."""
+    folder = f"{ready.home}/ssh"
+    with (
+        moved(ready, node, f"{folder}/config"),
+        moved(ready, node, f"{folder}/known_hosts"),
+    ):
+        yield
+
+
+@contextmanager
+def jobs_for_their_owner_alone(ready: ReadyCluster) -> Iterator[None]:
+    """The desktop's user made the folder of all jobs so that nobody else may write there."""
+    jobs = ready.cluster.share / "jobs"
+    make_folder(jobs, exist_ok=True)
+    before = jobs.stat()
+    os.chown(jobs, 0, 0)
+    jobs.chmod(0o755)
+    try:
+        yield
+    finally:
+        os.chown(jobs, before.st_uid, before.st_gid)
+        jobs.chmod(before.st_mode & 0o7777)

@@ -1,0 +1,94 @@
+"""Findings as looks before a start make them."""
+
+from __future__ import annotations
+
+from backend.records.job import Placement
+from backend.records.preflight import Canary, Fix, Preflight, PreflightFinding, smaller_placement
+
+PLACEMENT = (
+    Placement("gpu09", gpus=tuple(f"GPU-9{n}" for n in range(8))),
+    Placement("gpu12", gpus=tuple(f"GPU-2{n}" for n in range(8))),
+)
+MPI = PreflightFinding(
+    "Open MPI",
+    False,
+    "Open MPI on gpu12 is 4.1.4 now, and was 5.0.3 when it was set up.",
+    "Set it up again.",
+    ("gpu12",),
+    Fix.SET_UP_AGAIN,
+)
+AGENT = PreflightFinding(
+    "agent", False, "The agent of gpu12 is not running.", "Start it.", ("gpu12",), Fix.START_AGENT
+)
+BUSY = PreflightFinding(
+    "GPUs",
+    False,
+    "GPU 5 of gpu12 is in use by alice: python (pid 51204) and holds 18 GiB.",
+    "Leave it out, choose another GPU, or start when it is free.",
+    ("gpu12",),
+    Fix.LEAVE_OUT,
+    gpus=("GPU-25",),
+)
+ROOT = PreflightFinding(
+    "data root",
+    False,
+    "gpu12 does not see the data root of this computer: a file written here did not appear there "
+    "in /lab/ring.",
+    "Mount the same share on gpu12 at /lab/ring.",
+    ("gpu12",),
+    Fix.LEAVE_OUT,
+)
+FULL = PreflightFinding(
+    "disk",
+    False,
+    "The data root has 0.31 GB left, and the job's checkpoints need about 1.20 GB.",
+    "Make room there, or keep fewer checkpoints.",
+)
+CLOCK = PreflightFinding(
+    "clock",
+    False,
+    "The clock of gpu12 is 10 min ahead of this computer's; times in its logs will look wrong.",
+    "Switch time synchronisation on there: timedatectl set-ntp true",
+    ("gpu12",),
+    is_warning=True,
+)
+PASSED = tuple(
+    PreflightFinding(check, True, f"{check}: in order.")
+    for check in ("SSH", "host key", "Python", "Horovod", "common network", "disk", "home folder")
+)
+SOUND = Canary(
+    True,
+    "16 ranks trained one batch together, and the checkpoint was written and read back.",
+    14.0,
+)
+BROKEN = Canary(
+    False,
+    "Rank 9 on gpu12: CUDA out of memory; it tried to allocate 2.00 GiB.",
+    9.0,
+    'Traceback (most recent call last):\n  File "loop.py", line 88, in step\n'
+    "    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+)
+
+
+def found(*wrong: PreflightFinding, placement: tuple[Placement, ...] = PLACEMENT) -> Preflight:
+    faults = [one for one in wrong if one.blocks]
+    smaller = smaller_placement(placement, faults) if faults else ()
+    findings = (*faults, *(one for one in wrong if not one.blocks), *PASSED)
+    return Preflight(tuple(one.node for one in placement), findings, 6.2, smaller)
+
+
+def many(count: int, name: str = "node-rack3-row7-machine-{:03d}.cluster.example.org") -> Preflight:
+    """As many nodes, each with an old program."""
+    placement = tuple(Placement(name.format(n), 4) for n in range(count))
+    wrong = [
+        PreflightFinding(
+            "program",
+            False,
+            f"{one.node} has another version of Ringmaster than this computer.",
+            f"Set {one.node} up again; that takes some seconds.",
+            (one.node,),
+            Fix.SET_UP_AGAIN,
+        )
+        for one in placement
+    ]
+    return found(*wrong, placement=placement)

@@ -1,0 +1,244 @@
+"""A refused start as a person sees it: everything at once, one button each, and what was mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from backend.records.preflight import Fix, PreflightFinding, placement_after
+from tests.widgets.jobs import preflight_samples as samples
+from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
+from widgets.common import theme
+from widgets.common.look import Look, ThemeChoice
+from widgets.jobs import preflight_words as words
+from widgets.jobs.preflight_dialog import PreflightDialog
+from widgets.jobs.preflight_row import DoneRow
+from widgets.main_window import MainWindow
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def look(qapp: QApplication) -> Iterator[Look]:
+    look = Look(qapp, ThemeChoice.LIGHT)
+    yield look
+    look.deleteLater()
+    qapp.setStyleSheet("")
+    theme.use(theme.LIGHT)
+
+
+@pytest.fixture
+def window(look: Look, qtbot: QtBot) -> MainWindow:
+    window = MainWindow()
+    window.resize(1440, 900)
+    qtbot.addWidget(window)
+    window.show()
+    return window
+
+
+@pytest.fixture
+def dialog(window: MainWindow) -> PreflightDialog:
+    dialog = PreflightDialog(True, window)
+    dialog.show()
+    return dialog
+
+
+def done(dialog: PreflightDialog) -> list[str]:
+    QApplication.processEvents()
+    return [row.sentence for row in dialog.findChildren(DoneRow) if not row.isHidden()]
+
+
+def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
+    dialog: PreflightDialog,
+) -> None:
+    dialog.show_found(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
+    assert dialog._title.text() == "3 things keep this job from starting"
+    assert [row.button.text() for row in dialog._rows.values()] == [
+        "Set up gpu12",
+        "Leave it out",
+        "Leave it out",
+        "",
+    ]
+    assert dialog._passed.text().startswith("SSH · host key · Python")
+    assert dialog._passed_count.text() == "7 passed:"
+    assert not dialog._start.isVisible()
+
+
+def test_m06_a_smaller_set_that_passes_is_one_button(dialog: PreflightDialog, qtbot: QtBot) -> None:
+    dialog.show_found(samples.found(MPI, BUSY), PLACEMENT)
+    assert dialog._smaller.text() == "Start on gpu09 alone, 8 GPUs"
+    with qtbot.waitSignal(dialog.start_on_requested) as wished:
+        qtbot.mouseClick(dialog._smaller, LEFT)
+    assert wished.args == [PLACEMENT[:1]]
+
+
+def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qtbot: QtBot) -> None:
+    dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
+    with qtbot.waitSignal(dialog.fix_requested) as wished:
+        qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    assert wished.args == [MPI]
+    dialog.show_fixing((MPI,), "Horovod…")
+    row = dialog._rows[MPI]
+    assert row._working.text() == "Horovod…"
+    assert not row.button.isVisible()
+    assert not dialog._again.isEnabled(), "a look beside it would find what is half done"
+    assert dialog._rows[AGENT].button.isEnabled()
+    dialog.show_found(samples.found(AGENT), PLACEMENT)
+    assert done(dialog) == ["Open MPI: gpu12 was set up"]
+    assert dialog._title.text() == "1 thing keeps this job from starting"
+    dialog.show_found(samples.found(), PLACEMENT)
+    assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is in order now"]
+    assert dialog._start.isVisible()
+    assert dialog._start.text() == "Start on 16 GPUs"
+
+
+def test_a_row_that_is_being_mended_goes_on_while_another_is_looked_at(
+    dialog: PreflightDialog,
+) -> None:
+    dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
+    dialog.show_fixing((MPI, AGENT))
+    dialog.show_found(samples.found(MPI), PLACEMENT)
+    assert dialog._rows[MPI].is_working
+
+
+def test_what_cannot_be_mended_says_why_and_the_button_is_back(
+    dialog: PreflightDialog, qtbot: QtBot
+) -> None:
+    dialog.show_found(samples.found(AGENT), PLACEMENT)
+    qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
+    dialog.show_fixing((AGENT,))
+    dialog.show_not_mended(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
+    row = dialog._rows[AGENT]
+    assert row._remedy.text() == "The agent of gpu12 does not start. Set gpu12 up again."
+    assert row.button.isVisible()
+    dialog.show_found(samples.found(), PLACEMENT)
+    assert done(dialog) == ["Agent: gpu12 is in order now"], "it was not the program that did it"
+
+
+def test_what_only_goes_with_its_node_is_not_called_mended(
+    dialog: PreflightDialog, qtbot: QtBot
+) -> None:
+    dialog.show_found(samples.found(MPI, ROOT), PLACEMENT)
+    qtbot.mouseClick(dialog._rows[ROOT].button, LEFT)
+    left = placement_after(PLACEMENT, ROOT)
+    dialog.show_found(samples.found(placement=left), left)
+    assert done(dialog) == ["Data root: gpu12 is left out of this job"]
+    assert dialog._start.text() == "Start on 8 GPUs"
+
+
+def test_mend_all_leaves_to_a_person_what_somebody_meant(
+    dialog: PreflightDialog, qtbot: QtBot
+) -> None:
+    out = PreflightFinding(
+        "node", False, "gpu12 was taken out of service.", "", ("gpu12",), Fix.PUT_INTO_SERVICE
+    )
+    dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
+    assert dialog._rows[out].button.text() == "Put into service"
+    assert dialog._mend_all.text() == "Mend all 2"
+    with qtbot.waitSignal(dialog.fix_all_requested) as wished:
+        qtbot.mouseClick(dialog._mend_all, LEFT)
+    assert wished.args == [(MPI, AGENT)]
+
+
+def test_a_hint_stops_nobody(dialog: PreflightDialog, qtbot: QtBot) -> None:
+    dialog.show_found(samples.found(CLOCK), PLACEMENT)
+    assert dialog._title.text() == "Nothing keeps this job from starting"
+    with qtbot.waitSignal(dialog.start_requested):
+        qtbot.mouseClick(dialog._start, LEFT)
+
+
+def test_a_fault_without_a_button_says_what_a_person_can_do(dialog: PreflightDialog) -> None:
+    dialog.show_found(samples.found(FULL), PLACEMENT)
+    row = dialog._rows[FULL]
+    assert not row.button.isVisible()
+    assert row._remedy.text() == "Make room there, or keep fewer checkpoints."
+    assert not dialog._smaller.isVisible()
+
+
+def test_a_look_can_be_cancelled_and_nothing_is_pressed_meanwhile(
+    dialog: PreflightDialog, qtbot: QtBot
+) -> None:
+    dialog.show_found(samples.found(MPI), PLACEMENT)
+    dialog.show_busy("Looking at gpu12")
+    assert not dialog._again.isEnabled()
+    assert not dialog._rows[MPI].button.isEnabled()
+    with qtbot.waitSignal(dialog.cancel_requested):
+        qtbot.mouseClick(dialog._progress._cancel, LEFT)
+    dialog.show_busy("")
+    assert dialog._rows[MPI].button.isEnabled()
+
+
+def test_one_batch_is_tried_where_nothing_blocks_and_the_job_is_there(
+    dialog: PreflightDialog, window: MainWindow, qtbot: QtBot
+) -> None:
+    dialog.show_found(samples.found(MPI), PLACEMENT)
+    assert not dialog._try.isVisible()
+    dialog.show_found(samples.found(), PLACEMENT)
+    with qtbot.waitSignal(dialog.canary_requested):
+        qtbot.mouseClick(dialog._try, LEFT)
+    dialog.show_canary(samples.BROKEN)
+    assert dialog._trial_words.text().startswith("Rank 9 on gpu12: CUDA out of memory")
+    assert "loss.backward()" in dialog._trace.text()
+    assert dialog._title.text() == "One batch of this job could not be trained"
+    dialog.show_found(samples.found(), PLACEMENT)
+    assert not dialog._trial.isVisible(), "it was about what was before"
+    unmade = PreflightDialog(False, window)
+    unmade.show()
+    unmade.show_found(samples.found(), PLACEMENT)
+    assert not unmade._try.isVisible()
+
+
+def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) -> None:
+    dialog.show_found(samples.found(BUSY, CLOCK), PLACEMENT)
+    qtbot.mouseClick(dialog._copy, LEFT)
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0] == "1 thing keeps this job from starting"
+    assert lines[3].startswith("fault  GPUs (gpu12): GPU 5 of gpu12 is in use by alice")
+    assert any(line.startswith("hint   Clock (gpu12)") for line in lines)
+    assert lines[-1].startswith("passed SSH, host key")
+
+
+def test_names_too_long_for_a_button_stay_off_it() -> None:
+    found = samples.many(64)
+    assert {words.button(finding) for finding in found.faults} == {"Set it up"}
+    assert words.circumstances(found).startswith("Checked 8 points on 64 nodes in")
+
+
+@pytest.mark.parametrize("choice", [ThemeChoice.LIGHT, ThemeChoice.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (1000, 640)], ids=["large", "small"])
+def test_pictures_of_every_state(
+    window: MainWindow, look: Look, choice: ThemeChoice, size: tuple[int, int], tmp_path: Path
+) -> None:
+    look.choose(choice)
+    window.resize(*size)
+
+    def take(dialog: PreflightDialog, name: str) -> None:
+        dialog.show()
+        QApplication.processEvents()
+        image = dialog.grab().toImage()
+        assert image.save(str(tmp_path / f"{name}.png"))
+        assert dialog.height() < size[1], f"{name} is higher than the window"
+        across, down = range(0, image.width(), 5), range(0, image.height(), 5)
+        assert len({image.pixel(x, y) for x in across for y in down}) > 8, f"{name} is blank"
+        dialog.reject()
+
+    looking = PreflightDialog(True, window)
+    take(looking, "preflight-looking")
+    refused = PreflightDialog(True, window)
+    refused.show_found(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
+    assert not refused._scroll.verticalScrollBar().isVisible()
+    take(refused, "preflight")
+    many = PreflightDialog(True, window)
+    many.show_found(samples.many(64), PLACEMENT)
+    take(many, "preflight-64")
+    tried = PreflightDialog(True, window)
+    tried.show_found(samples.found(MPI, AGENT, CLOCK), PLACEMENT)
+    tried.show_found(samples.found(CLOCK), PLACEMENT)
+    tried.show_canary(samples.BROKEN)
+    take(tried, "preflight-tried")

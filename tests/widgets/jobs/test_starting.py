@@ -1,0 +1,62 @@
+"""A start under way: what is done stands there, and it can be cancelled until it has begun."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from backend.records.job_view import JobCheck
+from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
+from widgets.jobs.job_detail import JobDetail
+from widgets.jobs.job_form import JobForm
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(CREATED)
+    detail.show_starting("a", "Looking at 2 nodes…")
+    assert detail._act.text() == "Cancel"
+    assert detail._caption.text() == "Looking at 2 nodes…"
+    with qtbot.waitSignal(detail.start_cancelled) as wished:
+        qtbot.mouseClick(detail._act, LEFT)
+    assert wished.args == ["a"]
+    detail.show_starting("a", "")
+    assert detail._act.text() == "Start"
+    detail.show_busy("a", "Stopping…")
+    assert not detail._act.isEnabled()
+
+
+def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot) -> None:
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    able = {}
+    for view in (CREATED, FAILED, LIVE):
+        detail.open_job(view)
+        detail._fill_menu()
+        (act,) = [one for one in detail._menu.actions() if one.text() == "Check before a start…"]
+        able[view.state.value] = act.isEnabled()
+    assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
+    detail.open_job(CREATED)
+    detail._fill_menu()
+    with qtbot.waitSignal(detail.preflight_requested) as wished:
+        next(one for one in detail._menu.actions() if "Check" in one.text()).trigger()
+    assert wished.args == ["a"]
+
+
+def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) -> None:
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show_check(JobCheck(global_batch=16))
+    before = form._start_button.text()
+    form.set_busy("Looking at 2 nodes…")
+    assert form._start_button.text() == "Looking at 2 nodes…"
+    assert form._save_button.text() == "Cancel"
+    with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.save_requested):
+        qtbot.mouseClick(form._save_button, LEFT)
+    form.set_busy("")
+    assert form._start_button.text() == before
+    with qtbot.waitSignal(form.save_requested):
+        qtbot.mouseClick(form._save_button, LEFT)

@@ -1,0 +1,69 @@
+"""What the head of an open job says: where and since when, its figures, what Stop costs now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from backend.records.checkpoint import Checkpoint
+from backend.records.job_view import JobView
+from backend.records.state import JobState
+from widgets.common import formats
+from widgets.common.cards import Fact
+from widgets.jobs.job_list_model import best_words, took_s, where
+
+
+def circumstances(view: JobView) -> str:
+    """Where, since when, by whom, the how many-th run."""
+    now = datetime.now().astimezone()
+    words = [f"{where(view)}"]
+    started = formats.instant(view.started)
+    if started is not None:
+        by = f" by {view.user}" if view.user else ""
+        words.append(f"started {formats.moment_long(started, now)}{by}")
+    if view.run > 1:
+        words.append(f"run {view.run}")
+    return " · ".join(words)
+
+
+def facts(view: JobView) -> list[Fact]:
+    now = datetime.now().astimezone()
+    facts = []
+    if view.state.is_live and view.eta_s is not None:
+        ready = now + timedelta(seconds=view.eta_s)
+        facts.append(Fact("Ready at", formats.about(ready, now), "live"))
+        facts.append(Fact("Left", formats.duration(view.eta_s)))
+    elif not view.state.is_live and view.run:
+        facts.append(Fact("Took", formats.duration(took_s(view, now))))
+    if view.run:
+        facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
+        facts.append(Fact("Step", formats.of(view.step, view.total_steps)))
+    name, value = best_words(view)
+    if name:
+        facts.append(Fact(f"Best {name}", value))
+    loss = view.metrics.get("loss")
+    if loss is not None:
+        facts.append(Fact("Loss", formats.metric(loss)))
+    if view.samples_per_second is not None and view.state.is_live:
+        facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
+    if not view.run:
+        facts.append(Fact("Epochs", formats.count(view.epochs)))
+        facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
+    return facts
+
+
+def what_stop_costs(view: JobView, checkpoints: Sequence[Checkpoint]) -> str:
+    newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
+    there = ""
+    if newest is not None:
+        made = formats.instant(newest.created)
+        now = datetime.now().astimezone()
+        when = formats.ago((now - made).total_seconds()) if made else ""
+        there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
+    if view.state is JobState.STOPPING:
+        return "It finishes the step, saves, then leaves."
+    if view.state.is_live:
+        return f"Stop loses nothing: it saves at the step it stops. {there}".strip()
+    if view.state is JobState.CREATED:
+        return "Not started yet."
+    return there

@@ -1,0 +1,149 @@
+"""How a look before a start is told: headings, buttons, and what was done about a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backend.records.job import THIS_COMPUTER, Placement
+from backend.records.preflight import Canary, Fix, Preflight, PreflightFinding
+from widgets.common import formats
+
+_NAMES_SHOWN = 3
+_NAME_CHARS, _NAMES_CHARS = 18, 60
+"""Longer ones do not fit on a button, and in a sentence."""
+
+_BUTTONS = {
+    Fix.INSTALL_CLUSTER_KEY: "Write keys anew",
+    Fix.START_AGENT: "Start the agent",
+    Fix.END_ORPHANS: "End what is left",
+    Fix.LOOK_AGAIN: "Look at it anew",
+    Fix.SHARE_JOBS: "Let nodes write there",
+    Fix.PUT_INTO_SERVICE: "Put into service",
+    Fix.LEAVE_OUT: "Leave it out",
+}
+_DONE = {
+    Fix.SET_UP_AGAIN: "was set up",
+    Fix.INSTALL_CLUSTER_KEY: "keys and settings were written anew",
+    Fix.START_AGENT: "was started",
+    Fix.END_ORPHANS: "what was left over has ended",
+    Fix.LOOK_AGAIN: "was looked at anew",
+    Fix.SHARE_JOBS: "nodes may write there",
+    Fix.PUT_INTO_SERVICE: "is in service again",
+    Fix.LEAVE_OUT: "is left out of this job",
+    Fix.TAKE_FREE_GPUS: "another GPU is taken",
+    Fix.FIT_PROCESSES: "fewer processes are started",
+}
+_WORKING = {
+    Fix.SET_UP_AGAIN: "Setting up…",
+    Fix.INSTALL_CLUSTER_KEY: "Writing…",
+    Fix.START_AGENT: "Starting…",
+    Fix.END_ORPHANS: "Ending…",
+    Fix.LOOK_AGAIN: "Looking…",
+}
+
+
+def names(nodes: Sequence[str]) -> str:
+    """``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
+    shown = [_place(node) for node in nodes]
+    if len(shown) > _NAMES_SHOWN + 1:
+        rest = len(shown) - _NAMES_SHOWN
+        return f"{', '.join(shown[:_NAMES_SHOWN])} and {formats.count(rest)} more"
+    if len(shown) > 1:
+        return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return "".join(shown)
+
+
+def _place(node: str) -> str:
+    return "this computer" if node == THIS_COMPUTER else node
+
+
+def title(finding: PreflightFinding) -> str:
+    return finding.check[:1].upper() + finding.check[1:]
+
+
+def button(finding: PreflightFinding) -> str:
+    """What the button of a finding says, "" where the program can do nothing."""
+    fix = finding.fix
+    if fix is Fix.SET_UP_AGAIN:
+        where = names(finding.nodes)
+        if len(where) > _NAME_CHARS:
+            where = "it" if len(finding.nodes) == 1 else "them"
+            return f"Set {where} up"
+        return f"Set up {where}"
+    if fix is Fix.TAKE_FREE_GPUS:
+        return "Take a free GPU"
+    if fix is Fix.FIT_PROCESSES:
+        return f"Run {finding.fitting} there"
+    return _BUTTONS.get(fix, "")
+
+
+def working(finding: PreflightFinding) -> str:
+    return _WORKING.get(finding.fix, "Mending…")
+
+
+def outcome(finding: PreflightFinding, was_asked: bool) -> str:
+    """What became of a finding that is no more."""
+    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is in order now"
+
+
+def heading(found: Preflight) -> str:
+    many = len(found.faults)
+    if not many:
+        return "Nothing keeps this job from starting"
+    return (
+        f"{formats.plural(many, 'thing')} {'keeps' if many == 1 else 'keep'} this job from starting"
+    )
+
+
+def circumstances(found: Preflight) -> str:
+    points = len({finding.check for finding in found.findings})
+    where = names(found.nodes)
+    if len(where) > _NAMES_CHARS:
+        where = formats.plural(len(found.nodes), "node")
+    said = (
+        f"Checked {formats.plural(points, 'point')} on {where} "
+        f"in {formats.duration(max(1.0, found.took_s))}."
+    )
+    return said if found.passed else f"{said} All of them are listed; nothing was started."
+
+
+def slots(placement: Sequence[Placement]) -> str:
+    """``16 GPUs``, or ``4 processes``."""
+    gpus = sum(len(one.gpus) for one in placement)
+    if gpus:
+        return formats.plural(gpus, "GPU")
+    return formats.plural(sum(one.processes for one in placement), "process", "processes")
+
+
+def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
+    """``Start on gpu09 alone, 8 GPUs``."""
+    left = [one.node for one in smaller]
+    if set(left) == set(nodes):
+        return f"Start on {slots(smaller)}"
+    if len(left) == 1 and len(left[0]) > _NAME_CHARS:
+        return f"Start on 1 node, {slots(smaller)}"
+    if len(left) == 1:
+        return f"Start on {names(left)} alone, {slots(smaller)}"
+    where = names(left)
+    if len(left) > _NAMES_SHOWN or len(where) > 2 * _NAME_CHARS:
+        where = formats.plural(len(left), "node")
+    return f"Start on {where}, {slots(smaller)}"
+
+
+def report(found: Preflight, canary: Canary | None) -> str:
+    """All of it as text, for a mail to whoever looks after the nodes."""
+    lines = [heading(found), circumstances(found), ""]
+    for finding in (*found.faults, *found.warnings):
+        state = "hint " if finding.is_warning else "fault"
+        where = f" ({names(finding.nodes)})" if finding.nodes else ""
+        lines.append(f"{state}  {title(finding)}{where}: {finding.sentence}")
+        if finding.remedy:
+            lines.append(f"       {finding.remedy}")
+    lines.append(f"passed {', '.join(passed(found))}")
+    if canary is not None:
+        lines += ["", f"trial  {canary.sentence}", canary.traceback]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def passed(found: Preflight) -> list[str]:
+    return list(dict.fromkeys(one.check for one in found.findings if one.ok))
