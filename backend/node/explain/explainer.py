@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backend.node.explain import rules_gpu, rules_network, rules_node
 from backend.node.explain.log_text import LogPart, tidy
-from backend.node.explain.raised import Raised, last_raised, without_ignored
+from backend.node.explain.raised import Frame, Raised, last_raised, without_ignored
 from backend.node.explain.rule import Rule, Weight, Where
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence, Explanation
 
@@ -73,8 +73,9 @@ def explain(
     raised = _in_chain(chain)
     if raised is not None and raised.rule.weight is Weight.CAUSE:
         return _told(raised, _lines_of(chain, parts))
-    if chain and raised is None:
-        return _of_user(chain, parts)
+    frame = chain[-1].of_user if chain else None
+    if raised is None and frame is not None:
+        return _of_user(frame, chain, parts)
     places = ((own, Where.RANK), (mpirun, Where.MPIRUN), (others, Where.RANK))
     best = raised
     for logs, where in places:
@@ -82,7 +83,8 @@ def explain(
         if found is not None and (best is None or _is_before(found, best)):
             best = found
     if best is None:
-        return Explanation(UNKNOWN, evidence=_last_lines(own or mpirun or others))
+        told = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
+        return Explanation(UNKNOWN, evidence=told)
     return _told(best, _lines_of(chain, parts) if best is raised else ())
 
 
@@ -163,13 +165,9 @@ def _told(found: _Found, lines: tuple[Evidence, ...]) -> Explanation:
     return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines)
 
 
-def _of_user(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
-    last = chain[-1]
-    frame = last.of_user
+def _of_user(frame: Frame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
     lines = _lines_of(chain, parts)
-    if frame is None:
-        return Explanation(UNKNOWN, evidence=lines)
-    first = " ".join(last.text.split("\n")[0].split())
+    first = " ".join(chain[-1].text.split("\n")[0].split())
     told = first[:300] + ("…" if len(first) > 300 else "")
     sentence = f"The program's code raised {told}, at {frame.short}, line {frame.line}."
     return Explanation(USER_CODE, sentence, _MEND, lines)

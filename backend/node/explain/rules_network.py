@@ -47,13 +47,28 @@ RULES = (
         "ssh_unreachable",
         message(
             r"ssh: connect to host (?P<host>\S+) port \d+: (?P<why>[^\n]+)"
-            r"|(?:ssh|kex)_exchange_identification: (?P<closed>[^\n]+)"
+            r"|(?:ssh|kex)_exchange_identification: |Connection timed out during banner exchange"
+            r"|Connection to \S+ closed by remote host|Connection (?:reset|closed) by \S+ port \d+"
         ),
         "{host} did not answer SSH ({why}).",
         "Check that the node is on, and that its SSH server runs and is not overrun.",
         _ISSUES + "open-mpi/ompi/issues/6379",
         where=_LAUNCH,
         otherwise="The SSH server of a node dropped the connection.",
+    ),
+    Rule(
+        "ssh_key_file",
+        message(
+            r"Bad owner or permissions on (?P<file>\S+)|UNPROTECTED PRIVATE KEY FILE"
+            r"|Load key [^\n]*: (?:invalid format|error in libcrypto)"
+            r"|Too many authentication failures"
+            r"|no matching (?:host key type|key exchange method|cipher) found"
+        ),
+        "SSH on the node that starts the run does not use its key or settings ({file}).",
+        "Set the node up again: that writes the cluster's key and settings anew.",
+        "https://man.openbsd.org/ssh",
+        where=_LAUNCH,
+        otherwise="SSH on the node that starts the run does not use its key or settings.",
     ),
     Rule(
         "host_name",
@@ -80,11 +95,16 @@ RULES = (
     ),
     Rule(
         "mpi_slots",
-        message(r"not enough slots available in the system to satisfy the (?P<count>\d+)\s+slots"),
+        message(
+            r"not enough slots available in the system to satisfy the (?P<count>\d+)\s+slots"
+            r"|All nodes which are allocated for this job are already filled"
+            r"|requested more processes than the ppr for"
+        ),
         "mpirun has fewer places than the {count} processes that were asked for.",
         "Choose fewer processes, or nodes with more GPUs or cores.",
         _ISSUES + "open-mpi/ompi/issues/3133",
         where=_LAUNCH,
+        otherwise="mpirun has fewer places than processes that were asked for.",
     ),
     Rule(
         "mpi_binding",
@@ -93,6 +113,68 @@ RULES = (
         "Choose fewer processes on this node.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
         where=_LAUNCH,
+    ),
+    Rule(
+        "node_lost",
+        message(
+            r"lost communication with a remote daemon"
+            r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
+        ),
+        "{node} no longer answers: mpirun lost the connection to it.",
+        "Check that the node is on and reached over the network, then resume.",
+        _ISSUES + "open-mpi/ompi/issues/3498",
+        where=_LAUNCH,
+        otherwise="A node no longer answers: mpirun lost the connection to it.",
+    ),
+    Rule(
+        "mpi_daemon",
+        message(
+            r"daemon has unexpectedly failed after launch and before\s+communicating back"
+            r"|daemon \(pid \d+\) died unexpectedly"
+        ),
+        "Open MPI's daemon on another node did not start, or found no way back to mpirun.",
+        _ROUTE + " Each node must have the same Open MPI.",
+        _ISSUES + "easybuilders/easybuild-easyconfigs/issues/18914",
+        where=_LAUNCH,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "mpi_root",
+        message(r"has detected an attempt to run as root"),
+        "mpirun refuses to run as root.",
+        "Start jobs as another user.",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "mpi_version",
+        message(
+            r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)|UNPACK-PAST-END"
+            r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
+        ),
+        "The nodes do not have the same Open MPI.",
+        "Set the nodes up again, so that all have the same.",
+        "https://docs.open-mpi.org/en/v5.0.x/",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_interface",
+        message(
+            r"invalid value was given for (?:btl|oob|ptl)_tcp_if_(?:in|ex)clude"
+            r"|None of the TCP networks specified to be included"
+        ),
+        "A network that MPI was told to use is not there on a node.",
+        "Choose nodes that share a subnet; check their network cards and addresses.",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_component",
+        message(r"A requested component was not found, or was unable to be opened"),
+        "Open MPI lacks a part that it was told to use.",
+        "Set the node up again; remove OMPI_MCA variables from the job's environment.",
+        "https://docs.open-mpi.org/en/v5.0.x/mca.html",
+        where=LINES,
     ),
     Rule(
         "mpi_executable",
@@ -123,6 +205,8 @@ RULES = (
             r"|failed to TCP connect to a peer MPI process(?:.|\n){0,500}?"
             r"connect\(\) to (?P<address>[\w.:\[\]-]+) failed"
             r"|unable to complete a TCP connection\s+to another process"
+            r"|failed to handshake with a connecting peer MPI"
+            r"|Unable to find reachable pairing between local and remote interfaces"
         ),
         "The MPI processes do not reach each other over the network: {address} does not answer.",
         _ROUTE,
@@ -165,6 +249,37 @@ RULES = (
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     ),
     Rule(
+        "nccl_timeout",
+        message(
+            r"Watchdog caught collective operation timeout"
+            r"|Timed out initializing process group"
+        ),
+        "The GPUs waited in vain for a rank that did not take part in a step.",
+        "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
+        _ISSUES + "zai-org/GLM-130B/issues/132",
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "nccl_mismatch",
+        message(
+            r"NCCL WARN [^\n]*(?:Message truncated|Mismatched collective)"
+            r"|Detected mismatch between collectives on ranks"
+        ),
+        "The ranks do not send the same tensors.",
+        "All ranks must build the same model and take the same branch in each step.",
+        _ISSUES + "EchoseChen/SPA-VL-RLHF/issues/2",
+    ),
+    Rule(
+        "horovod_duplicate",
+        message(
+            r"Duplicate tensor name|with the same name as another tensor that is\s+currently being"
+            r"|Gradients were computed more than backward_passes_per_step times"
+        ),
+        "The code gave Horovod a tensor twice before the first was done.",
+        "Call the model's loss once in a step, and give each tensor a name of its own.",
+        "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html",
+    ),
+    Rule(
         "horovod_mismatch",
         message(r"Mismatched [^\n:]{3,60}: (?P<what>[^\n]+)"),
         "The ranks do not agree on a step: {what}",
@@ -182,7 +297,7 @@ RULES = (
     ),
     Rule(
         "horovod_not_built",
-        message(r"Extension horovod\.\w+ has not been built"),
+        message(r"Extension horovod\.\w+ has not been built|No module named '?horovod"),
         "Horovod was installed without support for PyTorch.",
         "Set the node up again.",
         _ISSUES + "horovod/horovod/issues/3877",
@@ -203,9 +318,9 @@ RULES = (
     Rule(
         "nccl",
         message(
-            r"ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage"
-            r"|ncclRemoteError|NCCL failure|ncclCommInitRank failed|ncclAllReduce failed"
-            r"|NCCL WARN (?P<what>[^\n]+)"
+            r"(?:NCCL (?:error|failure|communicator was aborted)|nccl(?:System|Internal"
+            r"|UnhandledCuda|Remote)Error|ncclInvalidUsage|nccl(?:CommInitRank|AllReduce) failed"
+            r"|unhandled (?:system|cuda) error)(?:(?:.|\n){0,400}?Last error:\s*(?P<what>[^\n]+))?"
         ),
         "NCCL says: {what}.",
         "NCCL_DEBUG=INFO in the job's environment makes NCCL say more in the log.",

@@ -15,6 +15,7 @@ RULES = (
             r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus error"
             r"|NCCL WARN [^\n]*(?:posix_fallocate failed|shared memory segment|extend /dev/shm)"
             r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
+            r"|not enough space for \S+\s+\(the shared-memory backing"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
         ),
         "The shared memory of the node (/dev/shm) is full or too small.",
@@ -57,12 +58,25 @@ RULES = (
     ),
     Rule(
         "disk_fault",
-        message(r"\[Errno 5\] Input/output error"),
-        "A disk or share could not be read or written (input/output error).",
+        message(
+            r"\[Errno (?:5|121|103|110|112)\] (?:Input/output error|Remote I/O error"
+            r"|Software caused connection abort|Connection timed out|Host is down)"
+            r"(?:: '(?P<file>[^'\n]+)')?"
+        ),
+        "A disk or share could not be read or written: {file}.",
         "Check the disk and the share of the node, then resume.",
         "https://man7.org/linux/man-pages/man3/errno.3.html",
+        otherwise="A disk or share could not be read or written.",
         where=RANK,
         at_end=True,
+    ),
+    Rule(
+        "file_denied",
+        message(r"PermissionError: \[Errno (?:13|1)\] [^\n:]*: '(?P<file>[^'\n]+)'"),
+        "The user who runs jobs may not use {file}.",
+        "Give the user on the node the rights to it, or write to the job's own folder.",
+        "https://docs.python.org/3/library/exceptions.html#PermissionError",
+        where=(Where.RAISED,),
     ),
     Rule(
         "open_files",
@@ -90,8 +104,8 @@ RULES = (
             r"MemoryError(?:: Unable to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
             r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
             r"|\[Errno 12\] Cannot allocate memory|std::bad_alloc"
-            r"|(?:Out of memory: Kill(?:ed)? process|oom-kill(?:er)?\b|Memory cgroup out of memory)"
-            r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Killed"
+            r"|(?:Out of memory: Kill(?:ed)? process|oom[-_]kill(?:er)?\b|Memory cgroup out of memory)"
+            r"|OOM Killed|Exceeded (?:job|step) memory limit"
         ),
         "The memory of the node is full: {wanted} more was wanted.",
         "Choose a smaller batch size, fewer processes on the node or fewer loader workers.",
@@ -106,6 +120,8 @@ RULES = (
             r"|cannot open shared object file|version `(?P<version>[^']+)' not found)"
             r"|error while loading shared libraries: (?P<library>[^\s:]+)"
             r"|symbol lookup error: [^\n]*undefined symbol"
+            r"|module compiled against (?:API version|ABI version)"
+            r"|A module that was compiled using NumPy 1\.x cannot be run in"
             r"|numpy\.(?:core|_core)\.multiarray failed to import|numpy\.dtype size changed"
         ),
         "A compiled library does not fit the others that are installed.",
@@ -165,6 +181,16 @@ RULES = (
         where=(Where.RAISED,),
     ),
     Rule(
+        "worker_killed",
+        message(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed"),
+        "A worker process of the loader was killed from outside; the log does not say by whom.",
+        "The kernel does this when memory runs out: “dmesg” on the node tells. Use fewer loader "
+        "workers or a smaller batch size.",
+        _ISSUES + "Abe404/root_painter/issues/174",
+        where=RANK,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "worker_gone",
         message(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:exited unexpectedly|is killed)"),
         "A worker process of the loader died.",
@@ -179,7 +205,10 @@ RULES = (
             r"Signal: (?P<signal>Segmentation fault|Bus error|Floating point exception"
             r"|Illegal instruction)|exited on\s+signal (?:11|7|8|4) \((?P<mpi>[^)]+)\)"
             r"|Fatal Python error: (?P<python>Segmentation fault|Bus error)"
-            r"|Caught signal 11 \(Segmentation fault"
+            r"|Caught signal \d+ \((?P<ucx>Segmentation fault|Bus error|Illegal instruction)"
+            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<heap>[^\n]+)"
+            r"|double free or corruption|corrupted (?:size vs|double-linked)"
+            r"|stack smashing detected|LLVM ERROR|^(?P<bare>Segmentation fault|Bus error)\b"
         ),
         "Compiled code crashed ({signal}).",
         "Look for extensions in compiled code in the model and the loader; when there are none, "
