@@ -15,7 +15,7 @@ RULES = (
     Rule(
         "gpu_memory",
         message(
-            r"(?:CUDA out of memory\.?|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+            r"(?:CUDA out of memory\.?|CUDA error: ?out of memory|CUDA_ERROR_OUT_OF_MEMORY"
             r"|cuda runtime error \(2\) ?: out of memory"
             r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
             r"|NCCL WARN Cuda failure (?:\d+ )?'out of memory')"
@@ -94,7 +94,7 @@ RULES = (
     Rule(
         "gpu_fault",
         message(
-            r"(?:CUDA error|cuda runtime error \(\d+\) ?): (?P<what>unspecified launch failure"
+            r"(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?P<what>unspecified launch failure"
             r"|hardware stack error|illegal instruction was encountered)"
             r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
         ),
@@ -183,7 +183,9 @@ RULES = (
     ),
     Rule(
         "cuda",
-        message(r"CUDA error: (?P<what>[^\n]+)|cuda runtime error \(\d+\) ?: (?P<old>[^\n]+)"),
+        message(
+            r"(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?P<what>[^\n]+?)(?: at /\S+)?\s*$"
+        ),
         "CUDA says: {what}.",
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
         "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",

@@ -147,6 +147,30 @@ RULES = (
         where=_LAUNCH,
     ),
     Rule(
+        "mpi_fabric",
+        message(
+            r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
+            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no (?:auxiliary|usable) transport)"
+            r"|No components were able to be opened in the pml framework"
+        ),
+        "MPI could not open the fast network card of a node (InfiniBand or Omni-Path).",
+        "Check the card and its driver on the node, or choose nodes with a working one.",
+        _ISSUES + "open-mpi/ompi/issues/10601",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_init",
+        message(
+            r"MPI_INIT failed for some reason|MPI runtime init failed for some reason"
+            r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
+        ),
+        "MPI could not start in a rank.",
+        "Set the node up again: the MPI library, mpirun and Horovod must be of one installation.",
+        _ISSUES + "open-mpi/ompi/issues/3144",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "mpi_version",
         message(
             r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)|UNPACK-PAST-END"
@@ -332,6 +356,7 @@ RULES = (
         "peer_gone",
         message(
             r"Horovod has been shut down"
+            r"|Horovod detected that one or more processes exited with non-zero status"
             r"|MPI communication peer process has unexpectedly disconnected"
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"
