@@ -84,7 +84,7 @@ RULES = (
     Rule(
         "gpu_lost",
         message(
-            r"GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
+            r"NVRM: RmInitAdapter failed|rm_init_adapter failed|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
             r"|CUDA error: the GPU is lost|Xid \([^)]*\): (?:79|48|74|95)\b"
         ),
         "The GPU was lost while it worked: the computer no longer reaches it.",
@@ -124,6 +124,14 @@ RULES = (
         where=RANK,
     ),
     Rule(
+        "gpu_fork",
+        message(r"Cannot re-initialize CUDA in forked subprocess"),
+        "A worker of the loader used the GPU, which a forked process cannot.",
+        "Keep the loader on the processor: the job itself moves batches to the GPU.",
+        "https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
+        where=RANK,
+    ),
+    Rule(
         "gpu_busy",
         message(r"all CUDA-capable devices are busy or unavailable"),
         "The GPU is taken: it lets one process in at a time, and another one is there.",
@@ -134,8 +142,11 @@ RULES = (
     Rule(
         "gpu_none",
         message(
-            r"no CUDA-capable device is detected|No CUDA GPUs are available"
-            r"|Found no NVIDIA driver on your system|Torch not compiled with CUDA enabled"
+            r"no (?:CUDA|cuda)-capable device is detected|No CUDA (?:GPUs are available|devices\b"
+            r"|GPU detected)|Found no NVIDIA driver on your system|No devices were found"
+            r"|Torch not compiled with CUDA enabled|CUDA driver initialization failed"
+            r"|(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?:initialization error"
+            r"|system not yet initialized)|Unexpected error from cudaGetDeviceCount"
         ),
         "There is no GPU that this program can use.",
         "Check the node: its driver, and whether its PyTorch is one with CUDA.",

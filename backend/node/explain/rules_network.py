@@ -203,7 +203,8 @@ RULES = (
     Rule(
         "mpi_executable",
         message(
-            r"(?:unable to find the specified|could not find an|unable to launch the specified)"
+            r"processes failed to start|help-(?:orte|prte)-odls-\S+ / execve error"
+            r"|(?:unable to find the specified|could not find an|unable to launch the specified)"
             r"\s+(?:executable|application)"
         ),
         "mpirun did not find the program on a node of the job.",
@@ -286,7 +287,7 @@ RULES = (
     Rule(
         "nccl_mismatch",
         message(
-            r"NCCL WARN [^\n]*(?:Message truncated|Mismatched collective)"
+            r"NCCL WARN [^\n]*(?:Message truncated|Mismatched collective|collective mismatch)"
             r"|Detected mismatch between collectives on ranks"
         ),
         "The ranks do not send the same tensors.",

@@ -88,6 +88,16 @@ RULES = (
         at_end=True,
     ),
     Rule(
+        "open_files",
+        message(r"unable to open shared memory object"),
+        "The loader's workers could not hand over a batch: shared memory could not be opened.",
+        "The limit of open files is mostly reached then (ulimit -n): use fewer loader workers, or "
+        "have it raised.",
+        _ISSUES + "pytorch/pytorch/issues/14768",
+        where=(Where.RAISED,),
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "processes",
         message(
             r"Resource temporarily unavailable[^\n]*(?:fork|thread)|can't start new thread"
@@ -154,7 +164,7 @@ RULES = (
         "file_broken",
         message(
             r"PytorchStreamReader failed|unexpected EOF, expected \d+ more bytes"
-            r"|Ran out of input|zipfile\.BadZipFile|cannot identify image file '?(?P<file>[^'\n]+)"
+            r"|Ran out of input|zipfile\.BadZipFile|cannot identify image file(?: u?'(?P<file>[^'\n]+))?"
             r"|image file is truncated|invalid load key"
         ),
         "A file is damaged or of another kind than expected: {file}.",
