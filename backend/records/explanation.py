@@ -21,6 +21,11 @@ class Evidence:
     line: int
     text: str
 
+    @property
+    def place(self) -> str:
+        """ "rank-3.log:214", or the file alone."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Evidence:
         return cls(str(raw.get("file", "")), int(raw.get("line", 0)), str(raw.get("text", "")))

@@ -31,7 +31,8 @@ _MEND = (
 _HARMLESS = re.compile(
     r"NCCL INFO"
     r"|(?:^|\W)\w*Warning: |^\s*warnings\.warn\("
-    r"|\b(?:DEBUG|INFO|WARN|WARNING)\b(?=\s*[|:\]-])(?<!NCCL WARN)(?!:? (?:Open MPI|One or more|REMOTE))"
+    r"|\b(?:DEBUG|INFO|WARN|WARNING)\b(?=\s*[|:\]-])(?<!NCCL WARN)"
+    r"(?!:? (?:Open MPI|One or more|REMOTE))"
     r"|Warning: Permanently added|, retrying\b|skipping batch|attempting to recover"
 )
 

@@ -31,7 +31,8 @@ _PREFIX = re.compile(
     r")"
 )
 _STAMP = re.compile(
-    r"^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*\]?(?: \[[^\]]*\])* (?=Traceback|  File|    |\w+Error)"
+    r"^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*\]?(?: \[[^\]]*\])* "
+    r"(?=Traceback|  File|    |\w+Error)"
 )
 
 

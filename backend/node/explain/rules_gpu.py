@@ -84,7 +84,8 @@ RULES = (
     Rule(
         "gpu_lost",
         message(
-            r"NVRM: RmInitAdapter failed|rm_init_adapter failed|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
+            r"NVRM: RmInitAdapter failed|rm_init_adapter failed"
+            r"|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
             r"|CUDA error: the GPU is lost|Xid \([^)]*\): (?:79|48|74|95)\b"
         ),
         "The GPU was lost while it worked: the computer no longer reaches it.",

@@ -150,7 +150,7 @@ RULES = (
         "mpi_fabric",
         message(
             r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
-            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no (?:auxiliary|usable) transport)"
+            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no usable transport)"
             r"|No components were able to be opened in the pml framework"
         ),
         "MPI could not open the fast network card of a node (InfiniBand or Omni-Path).",

@@ -114,7 +114,7 @@ RULES = (
             r"MemoryError(?:: Unable to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
             r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
             r"|\[Errno 12\] Cannot allocate memory|std::bad_alloc"
-            r"|(?:Out of memory: Kill(?:ed)? process|oom[-_]kill(?:er)?\b|Memory cgroup out of memory)"
+            r"|Out of memory: Kill(?:ed)? process|oom[-_]kill(?:er)?\b|Memory cgroup out of memory"
             r"|OOM Killed|Exceeded (?:job|step) memory limit"
         ),
         "The memory of the node is full: {wanted} more was wanted.",
@@ -164,7 +164,8 @@ RULES = (
         "file_broken",
         message(
             r"PytorchStreamReader failed|unexpected EOF, expected \d+ more bytes"
-            r"|Ran out of input|zipfile\.BadZipFile|cannot identify image file(?: u?'(?P<file>[^'\n]+))?"
+            r"|Ran out of input|zipfile\.BadZipFile"
+            r"|cannot identify image file(?: u?'(?P<file>[^'\n]+))?"
             r"|image file is truncated|invalid load key"
         ),
         "A file is damaged or of another kind than expected: {file}.",
