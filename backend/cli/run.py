@@ -361,6 +361,11 @@ def _cause(view: JobView) -> str:
     return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"
 
 
+def _evidence(view: JobView) -> str:
+    lines = view.error.evidence if view.error is not None else ()
+    return "\n".join(f"{line.place}: {line.text}" if line.file else line.text for line in lines)
+
+
 def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     view = services.jobs.show(services.jobs.find(arguments.id))
     if as_json:
@@ -373,6 +378,7 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
             ("Name", view.name),
             ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
             ("Cause", _cause(view)),
+            ("Way out", view.error.remedy if view.error else ""),
             ("Message", view.message),
             ("Run", str(view.run) if view.run else ""),
             ("Epoch", f"{view.epoch} of {view.epochs}"),
@@ -397,6 +403,7 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
             ("Started", _moment(view.started)),
             ("Ended", _moment(view.ended)),
             ("Folder", services.share.shown(services.data_root.job(view.id).path)),
+            ("Proof", _evidence(view)),
             ("Traceback", view.error.traceback if view.error else ""),
         ]
     )

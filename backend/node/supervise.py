@@ -21,6 +21,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from backend.node import far_sweep, identity, linux, mpi, sweep, traces, words
+from backend.node.explain.log_text import read_logs, read_parts
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
@@ -43,6 +44,8 @@ _START_LIMIT_S = 100.0
 _TO_FIRST_STEP_S = 0.6
 """Rank 0 writes twice a second: a status that still says SETUP after this is true."""
 _WRITE_LIMIT_S = 600.0
+_LOGS_READ = 8
+"""Logs of ranks that are read for a cause, 320 KiB of each at most."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,11 +128,23 @@ class Supervisor:
                 gave_up=self._gave_up,
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
+                logs=read_logs(self._folder, self._telling(launch), self._logs_before),
+                mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
             ),
             leftovers,
             launch,
             status,
         )
+
+    def _telling(self, launch: Launch) -> Sequence[int]:
+        """The ranks whose logs may say why the run failed: those that failed first, or not at all.
+
+        A run that ended as it should has none, and its logs are not read.
+        """
+        done = {one.rank for one in self._exits if one.outcome in ("finished", "interrupted")}
+        failed = [one.rank for one in self._exits if one.error and not one.secondary]
+        silent = [plan.rank for plan in launch.ranks if plan.rank not in done]
+        return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
 
     # mpirun's beginning.
 

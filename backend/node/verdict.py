@@ -8,10 +8,13 @@ that is not the echo of another one is the one that people are told.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from backend.node import words
+from backend.node.explain.explainer import Failure, explain
+from backend.node.explain.log_text import LogPart
+from backend.records.explanation import UNKNOWN, USER_CODE, Explanation
 from backend.records.launch import RankPlan
 from backend.records.state import JobState
 from backend.records.status import RankError, RankExit, RunExit
@@ -50,11 +53,17 @@ class Found:
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
+    logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
+    """What ranks wrote in this run, that of the first failing one at least."""
+    mpirun_log: Sequence[LogPart] = ()
 
 
 def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
     """The exit record of a run."""
     state, message, error = _judge(found)
+    if state is JobState.ERROR and error is not None:
+        error = explained(error, found)
+        message = _named(error)
     return RunExit(
         found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
     )
@@ -72,6 +81,47 @@ def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
     if found.stop_was_wished and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, error), error
     return JobState.ERROR, _named(error), error
+
+
+def explained(error: RankError, found: Found) -> RankError:
+    """The failure with what the logs say about it; its own sentence yields to a surer one only."""
+    record = next((one for one in found.exits if one.error is error), None)
+    raised = record is not None and record.outcome == "error"
+    if not found.logs and not found.mpirun_log:
+        return error
+    if raised and not error.traceback:
+        # A sentence of this program about something that it found itself.
+        return error
+    told = explain(
+        Failure(error.rank, error.traceback if raised else "", has_record=raised),
+        found.logs,
+        found.mpirun_log,
+    )
+    if told.cause == UNKNOWN:
+        sentence = error.sentence
+        if record is not None and record.outcome == "exit":
+            sentence = f"{sentence.rstrip('.')}, and its log does not say why."
+        return replace(error, sentence=sentence, cause=UNKNOWN, evidence=told.evidence)
+    if record is not None and record.outcome == "stalled":
+        # A rank that stands still has not ended of what its log says last.
+        return replace(error, evidence=told.evidence)
+    sentence = error.sentence if _says_all(error, record, told) else told.sentence
+    return replace(
+        error, sentence=sentence, cause=told.cause, remedy=told.remedy, evidence=told.evidence
+    )
+
+
+def _says_all(error: RankError, record: RankExit | None, told: Explanation) -> bool:
+    """Whether the sentence of the exit records is better than the one from the logs."""
+    if told.cause == USER_CODE:
+        return record is None or record.outcome != "exit"
+    if record is None:
+        return not re.search(r"before any rank|vanished without a word", error.sentence)
+    if record.outcome == "error":
+        # The rank quotes its exception where it does not know it; its own words are better.
+        first = told.evidence[-1].text.partition(": ")[2][:60] if told.evidence else ""
+        return not first or first not in error.sentence
+    return record.outcome == "signal" and told.cause in ("killed", "crash")
 
 
 def _named(error: RankError) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from backend.records.explanation import Evidence
 from backend.records.state import JobState
 
 STATUS_SCHEMA = 1
@@ -17,12 +18,19 @@ STATUS_SCHEMA = 1
 
 @dataclass(frozen=True)
 class RankError:
-    """The first failure of a run. ``sentence`` is for people; the traceback is one click away."""
+    """The first failure of a run. ``sentence`` is for people; the traceback is one click away.
+
+    ``cause`` names what the logs prove (see `records.explanation`), "" when nobody asked them;
+    ``evidence`` are the lines that prove it, or the last ones when nothing does.
+    """
 
     sentence: str
     rank: int | None = None
     node: str = ""
     traceback: str = ""
+    cause: str = ""
+    remedy: str = ""
+    evidence: tuple[Evidence, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -34,6 +42,9 @@ class RankError:
             rank=None if raw.get("rank") is None else int(raw["rank"]),
             node=str(raw.get("node", "")),
             traceback=str(raw.get("traceback", "")),
+            cause=str(raw.get("cause", "")),
+            remedy=str(raw.get("remedy", "")),
+            evidence=tuple(Evidence.from_dict(one) for one in raw.get("evidence", ())),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.node.dump import place_in_words, threads
+from backend.node.explain.log_text import LogPart
 from backend.node.outcome import EndedBy, Seen, rank_exit
 from backend.node.verdict import Found, run_exit
 from backend.records.beat import Phase
@@ -207,3 +209,70 @@ def test_code_of_the_user_elsewhere_is_found_and_libraries_are_not_blamed() -> N
 def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
     threads(text)
     place_in_words(DUMP[: len(text)] + text, ("/models/m/src", ""))
+
+
+# What the logs add to it.
+
+
+def judged(exit: RankExit, log: str) -> RankError:
+    parts = (LogPart.of("rank-1.log", log),)
+    error = judge(exit, logs={1: parts}).error
+    assert error is not None
+    return error
+
+
+def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
+    left = ended(1, "exit", "Rank 1 on gpu2 left with exit code 1 in training.")
+    record = judge(
+        left,
+        logs={1: (LogPart.of("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
+    )
+    assert record.message == "Rank 1 on gpu2: The GPU's memory is full."
+    assert record.error is not None
+    assert (record.error.cause, record.error.evidence[0].place) == ("gpu_memory", "rank-1.log:2")
+    assert "batch size" in record.error.remedy
+    assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+
+
+def test_a_code_whose_reason_no_rule_knows_is_said_to_be_unknown_with_the_last_lines() -> None:
+    error = judged(ended(1, "exit", "Rank 1 on gpu2 left with exit code 7 in training."), "a\nb\n")
+    assert error.sentence == (
+        "Rank 1 on gpu2 left with exit code 7 in training, and its log does not say why."
+    )
+    assert (error.cause, error.remedy) == ("unknown", "")
+    assert [line.text for line in error.evidence] == ["a", "b"]
+
+
+def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
+    trace = 'Traceback:\n  File "/m/model.py", line 3, in f\n'
+    trace += "torch.OutOfMemoryError: CUDA out of memory."
+    own = replace(
+        ended(1, "error", "The GPU's memory is full. Try batch_size = 8 instead of 16."),
+        error=RankError(
+            "The GPU's memory is full. Try batch_size = 8 instead of 16.", 1, "gpu2", trace
+        ),
+    )
+    error = judged(own, trace)
+    assert error.sentence == "The GPU's memory is full. Try batch_size = 8 instead of 16."
+    assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
+
+
+def test_an_exception_that_was_only_quoted_is_explained() -> None:
+    text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    trace = f'Traceback:\n  File "/m/model.py", line 3, in f\n{text}'
+    raised = replace(
+        ended(1, "error", f"{text}, in the model's step."),
+        error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
+    )
+    assert judged(raised, trace).sentence == (
+        "The installed PyTorch has no code for this kind of GPU."
+    )
+
+
+def test_a_rank_that_stands_still_has_not_ended_of_what_its_log_says() -> None:
+    still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
+    error = judged(still, "RuntimeError: CUDA out of memory.\n")
+    assert (error.sentence, error.cause) == (
+        "Rank 1 on gpu2 made no progress for 60 s in training.",
+        "",
+    )

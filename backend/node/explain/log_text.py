@@ -1,0 +1,102 @@
+"""Logs as rules read them: the beginning and the end of what one run wrote, never more.
+
+A log of a run may have any size. What ended a run stands at its end, and what went wrong at the
+start stands at its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.records.layout import JobFolder
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 256 * 1024
+_COUNTED_BYTES = 256 * 1024 * 1024
+"""Line numbers are counted in files up to this size: 0.1 s on a disk, 2 s over a slow share."""
+_BLOCK_BYTES = 1024 * 1024
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
+_PREFIX = re.compile(
+    r"^(?:"
+    r"\[\d+,\d+\]<std(?:out|err)>:\s?"  # mpirun --tag-output of Open MPI 4
+    r"|\[[\w-]+@\d+,\d+(?:\]<std\w+>|\]<\w+>)?:\s?"  # … of Open MPI 5
+    r"|(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:\s?"  # horovodrun
+    r"|\[rank[ =]?\d+\]:?\s"  # torchrun
+    r")"
+)
+_STAMP = re.compile(
+    r"^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*\]?(?: \[[^\]]*\])* "
+    r"(?=Traceback|  File|    |\w+Error)"
+)
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """Lines that follow each other in ``file``; ``first_line`` counts from 1, 0 is unknown."""
+
+    file: str
+    lines: tuple[str, ...]
+    first_line: int = 1
+
+    @classmethod
+    def of(cls, file: str, text: str, first_line: int = 1) -> LogPart:
+        return cls(file, tuple(tidy(line) for line in text.split("\n")), first_line)
+
+    def number(self, index: int) -> int:
+        """The number of ``lines[index]`` in the file, 0 when it is not known."""
+        return self.first_line + index if self.first_line else 0
+
+
+def tidy(line: str) -> str:
+    """A line without colours, without what a progress bar wrote before, without its writer."""
+    line = _ANSI.sub("", line.rstrip("\r"))
+    if "\r" in line:
+        line = line.rpartition("\r")[2]
+    return _STAMP.sub("", _PREFIX.sub("", line))
+
+
+def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
+    """The beginning and the end of a log from byte ``begin`` on; nothing when it is not there."""
+    with suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = min(begin, size)
+        if size - begin <= HEAD_BYTES + TAIL_BYTES:
+            spans = [(begin, size)]
+        else:
+            spans = [(begin, begin + HEAD_BYTES), (size - TAIL_BYTES, size)]
+        parts = []
+        newlines = position = 0
+        for start, end in spans:
+            if size <= _COUNTED_BYTES:
+                newlines += _newlines(file.fileno(), position, start)
+            text = os.pread(file.fileno(), end - start, start)
+            number = newlines + 1 if size <= _COUNTED_BYTES else 0
+            parts.append(LogPart.of(path.name, text.decode("utf-8", "replace"), number))
+            newlines += text.count(b"\n")
+            position = end
+        return tuple(parts)
+    return ()
+
+
+def read_logs(
+    folder: JobFolder, ranks: Iterable[int], begins: dict[int, int]
+) -> dict[int, tuple[LogPart, ...]]:
+    """The logs of some ranks, from where the run began in each."""
+    return {rank: read_parts(folder.rank_log(rank), begins.get(rank, 0)) for rank in ranks}
+
+
+def _newlines(descriptor: int, start: int, end: int) -> int:
+    count = 0
+    while start < end:
+        block = os.pread(descriptor, min(_BLOCK_BYTES, end - start), start)
+        if not block:
+            break
+        count += block.count(b"\n")
+        start += len(block)
+    return count

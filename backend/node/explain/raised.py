@@ -1,0 +1,155 @@
+"""The exception that ended a program, as its log shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_HEADER = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_RAISED = re.compile(
+    r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault))"
+    r"(?: \(see above for traceback\))?(?P<rest>:.*)?$"
+)
+_AFTER_FRAMES = re.compile(r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?P<rest>:.*)?$")
+_JOINT = re.compile(
+    r"^(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):?$"
+)
+_IGNORED = re.compile(r"^.*Exception ignored in\b")
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
+    r"|^<|^$|backend[/\\](?:training|node|records|errors)"
+)
+_LAST_LINES = 12
+"""So much may a program still say after the exception that ends it; more, and it was caught."""
+_MESSAGE_LINES = 8
+
+
+@dataclass(frozen=True)
+class Frame:
+    file: str
+    line: int
+    index: int
+
+    @property
+    def short(self) -> str:
+        return re.split(r"[/\\]", self.file)[-1]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """``index`` is that of the line with the type; ``text`` is "Type: message"."""
+
+    kind: str
+    text: str
+    index: int
+    end: int
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def of_user(self) -> Frame | None:
+        """The innermost frame that is in no library."""
+        return next((one for one in reversed(self.frames) if not _LIBRARY.search(one.file)), None)
+
+
+def without_ignored(lines: Sequence[str]) -> list[str]:
+    """The lines, with those about exceptions that Python ignored made empty."""
+    kept = list(lines)
+    index = 0
+    while index < len(kept):
+        if not _IGNORED.match(kept[index]):
+            index += 1
+            continue
+        end = index
+        while end + 1 < len(kept) and not _RAISED.match(kept[end]):
+            end += 1
+            if end - index > 60 or (kept[end] and not _belongs(kept[end])):
+                break
+        for blank in range(index, end + 1):
+            kept[blank] = ""
+        index = end + 1
+    return kept
+
+
+def _belongs(line: str) -> bool:
+    return line.startswith((" ", "\t", _HEADER)) or bool(_RAISED.match(line))
+
+
+def last_raised(lines: Sequence[str], must_be_last: bool = True) -> tuple[Raised, ...]:
+    """The exception that ended the program and those that led to it, first things first.
+
+    Empty when there is none, or when so much was written after it that it cannot have been the
+    end (``must_be_last``).
+    """
+    found = _backward(lines, len(lines) - 1, _LAST_LINES if must_be_last else len(lines))
+    if found is None:
+        return ()
+    chain = [found]
+    while len(chain) < 10:
+        before = _first_frame(chain[0]) - 1
+        while before >= 0 and (not lines[before].strip() or lines[before].startswith(_HEADER)):
+            before -= 1
+        if before < 0 or not _JOINT.match(lines[before].strip()):
+            break
+        earlier = _backward(lines, before - 1, 3)
+        if earlier is None:
+            break
+        chain.insert(0, earlier)
+    return tuple(chain)
+
+
+def _first_frame(raised: Raised) -> int:
+    return raised.frames[0].index if raised.frames else raised.index
+
+
+def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
+    written = 0
+    for index in range(start, -1, -1):
+        line = lines[index]
+        if not line.strip() or _JOINT.match(line.strip()):
+            continue
+        made = _at(lines, index, start)
+        if made is not None:
+            later = sum(1 for one in lines[made.end : start + 1] if one.strip())
+            return made if later <= slack else None
+        written += 1
+        if written > slack + _MESSAGE_LINES + 120:
+            return None
+    return None
+
+
+def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
+    """The exception whose type stands in this line."""
+    line = lines[index]
+    match = _RAISED.match(line)
+    frames = _frames_before(lines, index)
+    if match is None and frames and frames[-1].index >= index - 4:
+        match = _AFTER_FRAMES.match(line)
+    if match is None:
+        return None
+    end = index + 1
+    while end <= last and end - index < _MESSAGE_LINES and _goes_on(lines[end]):
+        end += 1
+    text = "\n".join(lines[index:end])
+    return Raised(match["kind"].rpartition(".")[2], text, index, end, frames)
+
+
+def _goes_on(line: str) -> bool:
+    """Whether it can be a further line of an exception's message."""
+    return bool(line.strip()) and not line.startswith(_HEADER) and not _FRAME.match(line)
+
+
+def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
+    frames: list[Frame] = []
+    position = index - 1
+    while position >= 0:
+        line = lines[position]
+        match = _FRAME.match(line)
+        if match is not None:
+            frames.append(Frame(match["file"], int(match["line"]), position))
+        elif line.startswith(_HEADER) or not line.startswith((" ", "\t")):
+            break
+        position -= 1
+    return tuple(reversed(frames))

@@ -1,0 +1,370 @@
+"""Messages of Open MPI, SSH, NCCL and Horovod about ranks that do not find each other."""
+
+from __future__ import annotations
+
+from backend.node.explain.rule import ANYWHERE, LINES, RANK, Rule, Weight, Where, message
+
+_ISSUES = "https://github.com/"
+_LAUNCH = (Where.MPIRUN,)
+_ROUTE = (
+    "Check that a firewall lets the nodes of the job talk to each other on all ports, and that "
+    "they share a subnet."
+)
+
+RULES = (
+    Rule(
+        "ssh_key_changed",
+        message(
+            r"REMOTE HOST IDENTIFICATION HAS CHANGED"
+            r"(?:(?:.|\n){0,1500}?host key for (?P<host>\S+) has changed)?"
+        ),
+        "The SSH host key of {host} is another one than was accepted.",
+        "Find out why; when the node was reinstalled, remove it and add it again.",
+        _ISSUES + "kftsehk/phy-clusters/issues/29",
+        where=_LAUNCH,
+        otherwise="The SSH host key of a node is another one than was accepted.",
+    ),
+    Rule(
+        "ssh_key_unknown",
+        message(r"Host key verification failed"),
+        "The SSH host key of a node was never accepted on the node that starts the run.",
+        "Set the nodes up again: that tells every node the keys of the others.",
+        _ISSUES + "microsoft/VirtualClient/pull/752",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "ssh_denied",
+        message(
+            r"(?:(?P<host>[\w.@-]+): )?Permission denied \((?:publickey|password|gssapi)[^)]*\)"
+        ),
+        "{host} does not let the cluster's key in.",
+        "Set the node up again: that gives it the cluster's key.",
+        _ISSUES + "horovod/horovod/issues/467",
+        where=_LAUNCH,
+        otherwise="A node does not let the cluster's key in.",
+    ),
+    Rule(
+        "ssh_unreachable",
+        message(
+            r"ssh: connect to host (?P<host>\S+) port \d+: (?P<why>[^\n]+)"
+            r"|(?:ssh|kex)_exchange_identification: |Connection timed out during banner exchange"
+            r"|Connection to \S+ closed by remote host|Connection (?:reset|closed) by \S+ port \d+"
+        ),
+        "{host} did not answer SSH ({why}).",
+        "Check that the node is on, and that its SSH server runs and is not overrun.",
+        _ISSUES + "open-mpi/ompi/issues/6379",
+        where=_LAUNCH,
+        otherwise="The SSH server of a node dropped the connection.",
+    ),
+    Rule(
+        "ssh_key_file",
+        message(
+            r"Bad owner or permissions on (?P<file>\S+)|UNPROTECTED PRIVATE KEY FILE"
+            r"|Load key [^\n]*: (?:invalid format|error in libcrypto)"
+            r"|Too many authentication failures"
+            r"|no matching (?:host key type|key exchange method|cipher) found"
+        ),
+        "SSH on the node that starts the run does not use its key or settings ({file}).",
+        "Set the node up again: that writes the cluster's key and settings anew.",
+        "https://man.openbsd.org/ssh",
+        where=_LAUNCH,
+        otherwise="SSH on the node that starts the run does not use its key or settings.",
+    ),
+    Rule(
+        "host_name",
+        message(
+            r"(?:ssh: )?Could not resolve hostname (?P<host>[^\s:]+)"
+            r"|getaddrinfo[^\n]*: Name or service not known"
+        ),
+        "The name {host} leads to no address.",
+        "Add the node by its address, or mend the name on the nodes.",
+        "https://man.openbsd.org/ssh",
+        where=ANYWHERE,
+        otherwise="The name of a node leads to no address.",
+    ),
+    Rule(
+        "mpi_missing",
+        message(
+            r"(?:orted|prted|prterun): (?:command )?not found"
+            r"|(?:orted|prted): No such file or directory"
+        ),
+        "Open MPI was not found on a node of the job.",
+        "Set the node up again.",
+        _ISSUES + "horovod/horovod/issues/760",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "mpi_slots",
+        message(
+            r"not enough slots available in the system to satisfy the (?P<count>\d+)\s+slots"
+            r"|All nodes which are allocated for this job are already filled"
+            r"|requested more processes than the ppr for"
+        ),
+        "mpirun has fewer places than the {count} processes that were asked for.",
+        "Choose fewer processes, or nodes with more GPUs or cores.",
+        _ISSUES + "open-mpi/ompi/issues/3133",
+        where=_LAUNCH,
+        otherwise="mpirun has fewer places than processes that were asked for.",
+    ),
+    Rule(
+        "mpi_binding",
+        message(r"A request was made to bind to that would (?:require|result in) binding more"),
+        "mpirun could not give each process cores of its own: there are more processes than cores.",
+        "Choose fewer processes on this node.",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "node_lost",
+        message(
+            r"lost communication with a remote daemon"
+            r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
+        ),
+        "{node} no longer answers: mpirun lost the connection to it.",
+        "Check that the node is on and reached over the network, then resume.",
+        _ISSUES + "open-mpi/ompi/issues/3498",
+        where=_LAUNCH,
+        otherwise="A node no longer answers: mpirun lost the connection to it.",
+    ),
+    Rule(
+        "mpi_daemon",
+        message(
+            r"daemon has unexpectedly failed after launch and before\s+communicating back"
+            r"|daemon \(pid \d+\) died unexpectedly"
+        ),
+        "Open MPI's daemon on another node did not start, or found no way back to mpirun.",
+        _ROUTE + " Each node must have the same Open MPI.",
+        _ISSUES + "easybuilders/easybuild-easyconfigs/issues/18914",
+        where=_LAUNCH,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "mpi_root",
+        message(r"has detected an attempt to run as root"),
+        "mpirun refuses to run as root.",
+        "Start jobs as another user.",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "mpi_fabric",
+        message(
+            r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
+            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no usable transport)"
+            r"|No components were able to be opened in the pml framework"
+        ),
+        "MPI could not open the fast network card of a node (InfiniBand or Omni-Path).",
+        "Check the card and its driver on the node, or choose nodes with a working one.",
+        _ISSUES + "open-mpi/ompi/issues/10601",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_init",
+        message(
+            r"MPI_INIT failed for some reason|MPI runtime init failed for some reason"
+            r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
+        ),
+        "MPI could not start in a rank.",
+        "Set the node up again: the MPI library, mpirun and Horovod must be of one installation.",
+        _ISSUES + "open-mpi/ompi/issues/3144",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "mpi_version",
+        message(
+            r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)|UNPACK-PAST-END"
+            r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
+        ),
+        "The nodes do not have the same Open MPI.",
+        "Set the nodes up again, so that all have the same.",
+        "https://docs.open-mpi.org/en/v5.0.x/",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_interface",
+        message(
+            r"invalid value was given for (?:btl|oob|ptl)_tcp_if_(?:in|ex)clude"
+            r"|None of the TCP networks specified to be included"
+        ),
+        "A network that MPI was told to use is not there on a node.",
+        "Choose nodes that share a subnet; check their network cards and addresses.",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_component",
+        message(r"A requested component was not found, or was unable to be opened"),
+        "Open MPI lacks a part that it was told to use.",
+        "Set the node up again; remove OMPI_MCA variables from the job's environment.",
+        "https://docs.open-mpi.org/en/v5.0.x/mca.html",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_executable",
+        message(
+            r"processes failed to start|help-(?:orte|prte)-odls-\S+ / execve error"
+            r"|(?:unable to find the specified|could not find an|unable to launch the specified)"
+            r"\s+(?:executable|application)"
+        ),
+        "mpirun did not find the program on a node of the job.",
+        "Set the node up again.",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        where=_LAUNCH,
+    ),
+    Rule(
+        "mpi_folder",
+        message(
+            r"A call to mkdir was unable to create the desired directory:"
+            r"\s+Directory: (?P<folder>[^\n]+)(?:\s+Error:\s+(?P<why>[^\n]+))?"
+        ),
+        "Open MPI could not make its folder {folder}.",
+        "Make room in this place, or set TMPDIR on the node to a folder that can be written.",
+        _ISSUES + "open-mpi/ompi/issues/7528",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_tcp",
+        message(
+            r"btl_tcp_endpoint[^\n]*connect\(\) to (?P<old>\S+) failed"
+            r"|failed to TCP connect to a peer MPI process(?:.|\n){0,500}?"
+            r"connect\(\) to (?P<address>[\w.:\[\]-]+) failed"
+            r"|unable to complete a TCP connection\s+to another process"
+            r"|failed to handshake with a connecting peer MPI"
+            r"|Unable to find reachable pairing between local and remote interfaces"
+        ),
+        "The MPI processes do not reach each other over the network: {address} does not answer.",
+        _ROUTE,
+        _ISSUES + "open-mpi/ompi/issues/4963",
+        where=LINES,
+        otherwise="The MPI processes of the nodes do not reach each other over the network.",
+    ),
+    Rule(
+        "mpi_no_path",
+        message(
+            r"At least one pair of MPI processes are unable to reach each other for\s+MPI"
+            r"|PML add procs failed"
+        ),
+        "The MPI processes found no network over which they reach each other.",
+        _ROUTE,
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
+        where=LINES,
+    ),
+    Rule(
+        "nccl_connect",
+        message(
+            r"WARN (?:[\w/]+ ?: )?(?:Call to connect|Connect to (?P<address>\S+?)(?:<\d+>)?)"
+            r" (?:failed|returned \d+\((?!Success))"
+            r"|WARN Bootstrap ?: no socket interface found"
+            r"|WARN (?:Call to bind|Net : Call to bind) failed"
+        ),
+        "NCCL could not connect to {address}.",
+        _ROUTE + " NCCL_SOCKET_IFNAME in the job's environment names the network card to use.",
+        _ISSUES + "NVIDIA/nccl/issues/975",
+        otherwise="NCCL could not connect the GPUs of the nodes.",
+    ),
+    Rule(
+        "nccl_infiniband",
+        message(
+            r"NCCL WARN (?:NET/IB ?: )?(?:Got (?:completion|async event)|Call to ibv_\w+ failed)"
+        ),
+        "NCCL's InfiniBand connection broke.",
+        "Resume; when it happens again, NCCL_IB_DISABLE=1 in the job's environment goes without "
+        "InfiniBand.",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    ),
+    Rule(
+        "nccl_timeout",
+        message(
+            r"Watchdog caught collective operation timeout"
+            r"|Timed out initializing process group"
+        ),
+        "The GPUs waited in vain for a rank that did not take part in a step.",
+        "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
+        _ISSUES + "zai-org/GLM-130B/issues/132",
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "nccl_mismatch",
+        message(
+            r"NCCL WARN [^\n]*(?:Message truncated|Mismatched collective|collective mismatch)"
+            r"|Detected mismatch between collectives on ranks"
+        ),
+        "The ranks do not send the same tensors.",
+        "All ranks must build the same model and take the same branch in each step.",
+        _ISSUES + "EchoseChen/SPA-VL-RLHF/issues/2",
+    ),
+    Rule(
+        "horovod_duplicate",
+        message(
+            r"Duplicate tensor name|with the same name as another tensor that is\s+currently being"
+            r"|Gradients were computed more than backward_passes_per_step times"
+        ),
+        "The code gave Horovod a tensor twice before the first was done.",
+        "Call the model's loss once in a step, and give each tensor a name of its own.",
+        "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html",
+    ),
+    Rule(
+        "horovod_mismatch",
+        message(r"Mismatched [^\n:]{3,60}: (?P<what>[^\n]+)"),
+        "The ranks do not agree on a step: {what}",
+        "All ranks must build the same model and take the same branch in each step.",
+        _ISSUES + "horovod/horovod/issues/398",
+    ),
+    Rule(
+        "horovod_not_started",
+        message(r"Horovod has not been initialized"),
+        "The code used Horovod before it was started.",
+        "The job starts Horovod itself: use it in the model's and the loader's functions, not "
+        "when they are imported.",
+        _ISSUES + "aws-samples/mask-rcnn-tensorflow/issues/19",
+        where=RANK,
+    ),
+    Rule(
+        "horovod_not_built",
+        message(r"Extension horovod\.\w+ has not been built|No module named '?horovod"),
+        "Horovod was installed without support for PyTorch.",
+        "Set the node up again.",
+        _ISSUES + "horovod/horovod/issues/3877",
+        where=RANK,
+    ),
+    Rule(
+        "horovod_stall",
+        message(
+            r"(?:tensors were submitted to be reduced, gathered or broadcasted by subset of ranks"
+            r"(?:(?:.|\n){0,1500}?\[missing ranks: (?P<ranks>[\d, ]+)\])?)|Stalled ops:"
+        ),
+        "The other ranks waited for rank {ranks}, which did not take part in a step.",
+        "Look at the log of that rank: it hangs, or took another branch in the model.",
+        _ISSUES + "horovod/horovod/issues/403",
+        weight=Weight.VAGUE,
+        otherwise="Some ranks waited for others that did not take part in a step.",
+    ),
+    Rule(
+        "nccl",
+        message(
+            r"(?:NCCL (?:error|failure|communicator was aborted)|nccl(?:System|Internal"
+            r"|UnhandledCuda|Remote)Error|ncclInvalidUsage|nccl(?:CommInitRank|AllReduce) failed"
+            r"|unhandled (?:system|cuda) error)(?:(?:.|\n){0,400}?Last error:\s*(?P<what>[^\n]+))?"
+        ),
+        "NCCL says: {what}.",
+        "NCCL_DEBUG=INFO in the job's environment makes NCCL say more in the log.",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        weight=Weight.VAGUE,
+        otherwise="NCCL could not do its part of a step.",
+    ),
+    Rule(
+        "peer_gone",
+        message(
+            r"Horovod has been shut down"
+            r"|Horovod detected that one or more processes exited with non-zero status"
+            r"|MPI communication peer process has unexpectedly disconnected"
+            r"|(?:Connection closed by peer|Connection reset by peer)"
+            r"|NCCL WARN [^\n]*Connection closed by remote peer"
+        ),
+        "Another rank had gone already; this log only says so.",
+        "Look at the log of the rank that ended first.",
+        _ISSUES + "horovod/horovod/issues/2975",
+        weight=Weight.ECHO,
+    ),
+)
