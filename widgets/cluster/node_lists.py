@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Finding, GpuProcess, NodeReading
+from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading
 from widgets.common import formats
 from widgets.common.cards import Card, Rule
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import S2
+from widgets.common.theme import S2, Role, Tone
 
 _MOST_LINES = 12
 
@@ -20,23 +20,45 @@ class FindingsCard(Card):
     def __init__(self) -> None:
         self.rows = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self.rows, gap=S2)
-        self._shown: tuple[Finding, ...] | None = None
+        self._health: tuple[tuple[str, str], ...] = ()
+        self._found: tuple[Finding, ...] = ()
         self.hide()
 
+    def show_health(self, health: tuple[HealthFinding, ...]) -> None:
+        """What the readings say, all the time."""
+        told = tuple((one.sentence, one.remedy) for one in health)
+        if told != self._health:
+            self._health = told
+            self._fill()
+
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Hidden while there are none: nobody has looked yet."""
-        self.setVisible(bool(findings))
-        if findings == self._shown:
-            return
-        self._shown = findings
+        """What a check found when it was asked for."""
+        if findings != self._found:
+            self._found = findings
+            self._fill()
+
+    def forget(self) -> None:
+        """Another node: nobody has looked at that one yet."""
+        self._health, self._found = (), ()
+        self._fill()
+
+    def _fill(self) -> None:
+        self.setVisible(bool(self._health or self._found))
         clear(self.rows)
-        for finding in sorted(findings, key=lambda f: f.ok):
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
-            sentence = Label(finding.sentence, "body", "text2" if finding.ok else "text", wrap=True)
-            words = col(sentence, gap=2)
-            if finding.remedy:
-                words.addWidget(Label(finding.remedy, "mono", "text2", wrap=True, selectable=True))
-            self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+        for sentence, remedy in self._health:
+            self._add("warning-fill", "warn", sentence, remedy, "body")
+        for finding in sorted(self._found, key=lambda f: f.ok):
+            icon = "check-circle-fill" if finding.ok else "x-circle-fill"
+            tone: Tone = "good" if finding.ok else "bad"
+            self._add(icon, tone, finding.sentence, finding.remedy, "mono")
+
+    def _add(self, icon: str, tone: Tone, sentence: str, remedy: str, role: Role) -> None:
+        words = col(
+            Label(sentence, "body", "text2" if tone == "good" else "text", wrap=True), gap=2
+        )
+        if remedy:
+            words.addWidget(Label(remedy, role, "text2", wrap=True, selectable=True))
+        self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
 
 
 class ProcessesCard(Card):
