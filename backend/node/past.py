@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from backend.records.health import Health
 from backend.records.layout import NodeFolder
-from backend.records.node import NodeReading
+from backend.records.node import HealthFinding, NodeReading, words_by_gpu
 from backend.records.node_past import names_line, past_line, uuids_of
 
 EVERY_S = 20.0
@@ -19,13 +20,18 @@ class Past:
     """Gathers readings into lines. `line` belongs to the thread that reads, `append` may hang."""
 
     def __init__(
-        self, folder: NodeFolder, every_s: float = EVERY_S, limit_bytes: int = LIMIT_BYTES
+        self,
+        folder: NodeFolder,
+        every_s: float = EVERY_S,
+        limit_bytes: int = LIMIT_BYTES,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._every_s = every_s
         self._limit_bytes = limit_bytes
+        self._clock = clock
         self._health = Health()
-        self._unwell: dict[str, str] = {}
+        self._unwell: dict[str, HealthFinding] = {}
         self._next_s: float | None = None
         self._named: tuple[str, ...] | None = None
 
@@ -33,14 +39,12 @@ class Past:
         """A line when one is due; what is not well in between is in the next one."""
         now_s = time.monotonic()
         self._health = self._health.after(reading, now_s)
-        for finding in reversed(self._health.findings):
-            if finding.gpu_uuid:
-                self._unwell[finding.gpu_uuid] = finding.words
+        self._unwell.update((finding.key, finding) for finding in self._health.findings)
         if self._next_s is not None and now_s < self._next_s:
             return None
         self._next_s = now_s + self._every_s
         unwell, self._unwell = self._unwell, {}
-        return past_line(reading, time.time(), unwell)
+        return past_line(reading, self._clock(), words_by_gpu(unwell.values()))
 
     def append(self, line: bytes, reading: NodeReading) -> None:
         """Keep a line.

@@ -233,6 +233,16 @@ def worst(findings: Iterable[HealthFinding]) -> HealthFinding | None:
     return next(bad, next(iter(found), None))
 
 
+def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
+    """All that is wrong with each GPU, by its UUID."""
+    found: dict[str, str] = {}
+    for finding in findings:
+        if finding.gpu_uuid:
+            before = found.get(finding.gpu_uuid)
+            found[finding.gpu_uuid] = f"{before}, {finding.words}" if before else finding.words
+    return found
+
+
 class Presence(Enum):
     """Whether a node can be used at all; how well it is stands in its findings."""
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeState, Presence
+from backend.records.node import Finding, NodeState, Presence, words_by_gpu
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NodeHistory, Past
 from widgets.cluster.node_page import NodePage
@@ -217,8 +217,7 @@ class NodesPage(QWidget):
         if seen is None or seen[0] != reading.heartbeat:
             self._beats[state.name] = (reading.heartbeat, now)
             if state.presence is not Presence.OFFLINE:
-                unwell = {one.gpu_uuid: one.words for one in reversed(state.health)}
-                self._history(state.name).append(reading, now, unwell)
+                self._history(state.name).append(reading, now, words_by_gpu(state.health))
 
     def _settle(self) -> None:
         """Show what is known; rows that are as before are not painted again."""
