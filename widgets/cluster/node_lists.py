@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from backend.records.job_view import JobView
 from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading
 from widgets.common import formats
+from widgets.common.buttons import Button
 from widgets.common.cards import Card, Rule
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import S2, Role, Tone
+from widgets.common.theme import S1, S2, Role, Tone
 
 _MOST_LINES = 12
 
@@ -59,6 +65,42 @@ class FindingsCard(Card):
         if remedy:
             words.addWidget(Label(remedy, role, "text2", wrap=True, selectable=True))
         self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+
+
+class JobsCard(Card):
+    """The jobs that run on a node, each with the way off it.
+
+    Signals:
+        pressed: Id of the job that is to leave.
+    """
+
+    pressed = Signal(str)
+
+    def __init__(self) -> None:
+        self._rows = col(gap=S2)
+        super().__init__(Label("Jobs here", "strong"), self._rows, gap=S2)
+        self._shown: tuple[tuple[str, str], ...] = ()
+        self.hide()
+
+    def show_jobs(self, views: Iterable[JobView], node: str) -> None:
+        """Those that are alive on this node, the oldest first."""
+        live = [view for view in views if view.state.is_live and node in view.nodes]
+        live.sort(key=lambda view: view.started)
+        told = tuple((view.id, view.name) for view in live)
+        self.setVisible(bool(told))
+        if (*told, ("", node)) == self._shown:
+            return
+        self._shown = (*told, ("", node))
+        clear(self._rows)
+        for job_id, name in told:
+            move = Button(
+                f"Move it off {node}…",
+                icon="arrow-right",
+                tip="It stops after a checkpoint; then you choose where it goes on",
+            )
+            move.setAccessibleName(f"Move {name} off {node}")
+            move.clicked.connect(partial(self.pressed.emit, job_id))
+            self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
 
 
 class ProcessesCard(Card):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -13,8 +12,9 @@ from backend.records.job_view import JobView
 from backend.records.node import Finding, NodeReading, NodeState, Presence
 from widgets.cluster.gpu_card import GpuCard, Meter
 from widgets.cluster.history_card import HistoryCard
+from widgets.cluster.node_facts import facts_of
 from widgets.cluster.node_history import NodeHistory
-from widgets.cluster.node_lists import FindingsCard, ProcessesCard
+from widgets.cluster.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.cluster.node_row import (
     Condition,
     condition_of,
@@ -23,7 +23,7 @@ from widgets.cluster.node_row import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Banner, EmptyState, Fact, Facts, PageHeader, Scroll
+from widgets.common.cards import Banner, EmptyState, Facts, PageHeader, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
@@ -44,6 +44,7 @@ class NodePage(QWidget):
         remove_requested: Forget it; the person was asked.
         add_requested: Another node is to be added (carries no name).
         look_requested: Try once more to reach it.
+        move_off_requested: Id of a job, and the node that it is to leave.
     """
 
     back_requested = Signal()
@@ -53,6 +54,7 @@ class NodePage(QWidget):
     remove_requested = Signal(str)
     add_requested = Signal()
     look_requested = Signal(str)
+    move_off_requested = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -85,8 +87,12 @@ class NodePage(QWidget):
         self._findings_card = FindingsCard()
         self._findings = self._findings_card.rows
         self._processes_card = ProcessesCard()
+        self._jobs_card = JobsCard()
+        self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
         self._side = QWidget()
-        self._side.setLayout(col(self._findings_card, self._processes_card, STRETCH, gap=S3))
+        self._side.setLayout(
+            col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
+        )
         self._lower = QGridLayout()
         self._lower.setSpacing(S3)
         content = QWidget()
@@ -137,9 +143,10 @@ class NodePage(QWidget):
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
-        self._facts.set_facts(_facts(state, beat))
+        self._facts.set_facts(facts_of(state, beat))
         self._show_trouble(condition, reason)
         self._findings_card.show_health(state.health)
+        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
         here = condition is not Condition.OFFLINE and condition is not Condition.NEW
         reading = state.reading
         self._meters.setVisible(here and reading is not None and not reading.gpus)
@@ -349,55 +356,3 @@ class NodePage(QWidget):
         self._lower.setColumnStretch(0, 1)
         self._side.setMinimumWidth(_SIDE_W if beside else 0)
         self._side.setMaximumWidth(_SIDE_W if beside else _ANY_W)
-
-
-def _facts(state: NodeState, beat: str) -> list[Fact]:
-    """What stands under the head, the most asked-for first: the last ones go when room is short."""
-    entry, reading = state.entry, state.reading
-    known = entry.facts if entry is not None else None
-    found: list[Fact] = []
-    if entry is not None:
-        found.append(Fact("Address", entry.address.host))
-    elif reading is not None:
-        found.append(Fact("Name", reading.host))
-    names = (
-        [g.name for g in reading.gpus] if reading is not None else list(known.gpus if known else ())
-    )
-    if names:
-        each = [f"{n} × {name}" if n > 1 else name for name, n in Counter(names).items()]
-        found.append(Fact("GPUs", ", ".join(each)))
-    away = state.presence is Presence.OFFLINE
-    if reading is not None and not away:
-        found += _live_facts(reading, any(one.key == "disk" for one in state.health))
-    elif reading is not None or known is not None:
-        cores = reading.cpu.cores if reading is not None else known.cores if known else 0
-        total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
-        found.append(Fact("Processor", formats.plural(cores, "core")))
-        found.append(Fact("Memory", formats.memory(total)))
-    driver = reading.driver if reading is not None else known.driver if known else ""
-    if driver:
-        found.append(Fact("Driver", driver))
-    if entry is not None and entry.installation is not None:
-        found.append(Fact("Open MPI", entry.installation.mpi_version))
-    if known is not None:
-        found.append(Fact("System", known.system))
-    if reading is not None and not away:
-        found.append(Fact("Up", formats.rough(reading.uptime_s)))
-    if beat:
-        found.append(Fact("Heartbeat", beat))
-    return found
-
-
-def _live_facts(reading: NodeReading, little: bool) -> list[Fact]:
-    cpu, total, free = reading.cpu, reading.memory_total_bytes, reading.disk_free_bytes
-    use = formats.percent(None if cpu.use_percent is None else cpu.use_percent / 100)
-    share = formats.percent(reading.memory_used_bytes / total) if total else formats.NONE
-    left = "does not answer" if free is None else f"{formats.disk(free)} free"
-    found = [
-        Fact("Processor", f"{use} of {formats.plural(cpu.cores, 'core')}", tip=cpu.model),
-        Fact("Memory", f"{share} of {formats.memory(total)}"),
-        Fact("Data root", left, "warn" if little or free is None else "text", reading.disk_path),
-    ]
-    if reading.network_bytes_per_s is not None:
-        found.append(Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
-    return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]
