@@ -34,7 +34,7 @@ from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
-from backend.records.node import Finding, NodeState, Presence
+from backend.records.node import Finding, NodeState
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.text import literal
@@ -307,6 +307,7 @@ class Program(QObject):
         self._node_controller.listed.connect(self._show_nodes)
         self._node_controller.told.connect(self.window.toast.tell)
         side_bar.node_opened.connect(self._open_node)
+        self.nodes.move_off_requested.connect(self._job_controller.move_off)
         first = self.jobs.first_start
         first.dataset_requested.connect(
             partial(self.library[Kind.DATASET].import_requested.emit, "")
@@ -387,13 +388,10 @@ class Program(QObject):
         self._node_names = tuple(state.name for state in states)
         self.window.side_bar.show_nodes(states)
         self.window.side_bar.set_count("nodes", len(states))
-        readings = tuple(
-            state.reading
-            for state in states
-            if state.presence is Presence.ONLINE and state.reading is not None
-        )
-        self._job_controller.show_readings(readings)
-        self.jobs.first_start.show_reading(readings[0])
+        self._job_controller.show_nodes(states)
+        here = states[0].reading
+        if here is not None:
+            self.jobs.first_start.show_reading(here)
 
     # Bugs.
 

@@ -17,10 +17,12 @@ from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.checkpoint import Checkpoint
 from backend.records.job import Placement, parse_placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
-from backend.records.node import NodeReading
+from backend.records.node import NodeState
+from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft
@@ -73,6 +75,9 @@ class JobController(QObject):
         self._export: Progress | None = None
         self._saving: Progress | None = None
         self._check_number = 0
+        self._moving: dict[str, str] = {}
+        poller.updated.connect(lambda update: self._move_on(update.view))
+        poller.listed.connect(self._look_at_moving)
         detail = page.detail
         page.opened.connect(self._open)
         page.new_requested.connect(self.new_job)
@@ -116,6 +121,8 @@ class JobController(QObject):
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
+        # Whoever asks for something else meanwhile does not move it any more.
+        self._moving.pop(job_id, None)
         self._page.detail.show_busy(job_id, "Stopping…")
         self._runner.run(
             f"job {job_id}",
@@ -151,6 +158,7 @@ class JobController(QObject):
         act: Callable[..., JobView],
         placement: tuple[Placement, ...] = NO_PLACE,
     ) -> StartWish:
+        self._moving.pop(job_id, None)
         return StartWish(
             job_id,
             lambda other, progress: act(job_id, placement=other or placement, progress=progress),
@@ -159,12 +167,51 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
+    @Slot(str, str)
+    def move_off(self, job_id: str, node: str) -> None:
+        """Stop a job; when its checkpoint is written, ask where it goes on without this node."""
+        self.stop(job_id)
+        self._moving[job_id] = node
+        self.jobs_wished.emit()
+        self._page.open_job(job_id)
+
+    @Slot(object)
+    def _look_at_moving(self, views: tuple[JobView, ...]) -> None:
+        for view in views if self._moving else ():
+            self._move_on(view)
+
+    def _move_on(self, view: JobView) -> None:
+        if view.id not in self._moving or not view.state.is_over:
+            return
+        node = self._moving.pop(view.id)
+        if view.state is JobState.FINISHED:
+            self.told.emit(f"{view.name} has finished; there is nothing to move.")
+            return
+
+        def ask(found: tuple[Checkpoint, ...]) -> None:
+            detail = self._page.detail
+            detail.show_checkpoints(view.id, found)
+            if not found:
+                sentence = f"{view.name} left {node} and has no checkpoint to go on from."
+                detail.show_error(view.id, sentence, "Start it over on other nodes.")
+            elif self._page.open_id == view.id:
+                detail.open_elsewhere(node)
+
+        self._runner.run(
+            f"read {view.id}",
+            partial(self._jobs.checkpoints, view.id),
+            ask,
+            partial(self._refused, view.id),
+        )
+
     def _acted(self, view: JobView) -> None:
+        self._move_on(view)
         self._page.detail.show_busy(view.id, "")
         self._page.show_view(view)
         self._poller.know(view)
 
     def _refused(self, job_id: str, error: BackendError) -> None:
+        self._moving.pop(job_id, None)
         self._page.detail.show_busy(job_id, "")
         self._page.detail.show_error(job_id, str(error), error.remedy)
 
@@ -219,10 +266,10 @@ class JobController(QObject):
         raw[kind.value] = reference.partition("@")[0]
         self._form.show_draft(JobDraft(raw))
 
-    def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
-        """What the nodes offer that are there."""
-        self._form.show_nodes(readings)
-        self._page.detail.show_readings(readings)
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """What the nodes offer, and why some offer nothing."""
+        self._form.show_nodes(states)
+        self._page.detail.show_nodes(states)
 
     def open_job_file(self, path: Path) -> None:
         """A job file was chosen or dropped."""

@@ -24,15 +24,18 @@ from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.records.health import Health
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeReading, NodeState, Presence
+from backend.records.node import NodeReading, NodeState, Presence
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
+from widgets.cluster.node_history import past_of
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.set_up_dialog import SetUpDialog
 
 _NEWS_INTERVAL_MS = 150
 _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron waits for this contact."""
+
+_PAST_EVERY_S = 120.0
 
 T = TypeVar("T")
 
@@ -68,6 +71,7 @@ class NodeController(QObject):
         self._looking: set[str] = set()
         self._woken: dict[str, float] = {}
         self._health: dict[str, Health] = {}
+        self._past_read: dict[str, float] = {}
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
         self._set_up_dialog: SetUpDialog | None = None
@@ -85,6 +89,7 @@ class NodeController(QObject):
         page.set_up_requested.connect(self.set_up)
         page.service_requested.connect(self._set_in_service)
         page.remove_requested.connect(self._remove)
+        page.past_requested.connect(self._read_past)
 
     def start(self) -> None:
         self.look()
@@ -153,6 +158,20 @@ class NodeController(QObject):
         states = tuple(self._judged(state) for state in (here, *self._far))
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
+        # What the window saw itself is kept for some minutes only.
+        opened = self._page.open_name
+        if opened and time.monotonic() > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
+            self._read_past(opened)
+
+    @Slot(str)
+    def _read_past(self, name: str) -> None:
+        self._past_read[name] = time.monotonic()
+        self._runner.run(
+            f"past {name}",
+            lambda: past_of(self._services.nodes.past(name)),
+            partial(self._page.show_past, name),
+            lambda _error: None,
+        )
 
     def _judged(self, state: NodeState) -> NodeState:
         """With what its readings so far say about its health."""
@@ -160,8 +179,7 @@ class NodeController(QObject):
             return state
         health = self._health.get(state.name, Health()).after(state.reading, time.monotonic())
         self._health[state.name] = health
-        found = (Finding(f.key, False, f.sentence, f.remedy) for f in health.findings)
-        return replace(state, findings=(*state.findings, *found))
+        return replace(state, health=health.findings)
 
     @Slot(str)
     def _check(self, name: str) -> None:

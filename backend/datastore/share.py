@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from backend.datastore import content, shared_folders, staging
 from backend.progress import Progress
 from backend.records.files import replace_bytes, replace_json
-from backend.records.layout import JobFolder
+from backend.records.layout import JobFolder, NodeFolder
 from backend.records.library import FileEntry, Kind
 
 OnBytes = Callable[[int], None]
@@ -60,6 +60,9 @@ class Share(Protocol):
 
     def look_at_nodes(self) -> None:
         """Every node's entry and what its agent wrote last."""
+
+    def look_at_past(self, folder: NodeFolder) -> None:
+        """What a node's agent kept of the last hours."""
 
     # Reading what is large, where it is.
 
@@ -155,6 +158,9 @@ class Mounted:
         pass
 
     def look_at_nodes(self) -> None:
+        pass
+
+    def look_at_past(self, folder: NodeFolder) -> None:
         pass
 
     def size(self, path: Path) -> int:

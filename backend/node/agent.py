@@ -26,10 +26,12 @@ from backend.errors import BackendError
 from backend.node import identity, linux
 from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
+from backend.node.past import Past
 from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
 from backend.records.files import read_json, replace_bytes, replace_json
 from backend.records.layout import DataRoot, NodeFolder
+from backend.records.node import NodeReading
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -78,6 +80,7 @@ class Agent:
         self._interval_s = interval_s
         self._probe = Probe(name, root.path, interval_s)
         self._runs = RunWatch(root, name)
+        self._past = Past(folder)
         self._share = Bounded(_WRITE_LIMIT_S)
         self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
@@ -101,19 +104,23 @@ class Agent:
 
     def beat(self) -> bool:
         """Read and write once; False when it could not be written now."""
-        raw = self._probe.read().to_dict()
+        reading = self._probe.read()
+        line = self._past.line(reading)
         try:
-            self._share.call(lambda: self._write(raw))
+            self._share.call(lambda: self._write(reading, line))
         except OSError:  # away, full, or hanging: a later one gets there
             return False
         return True
 
-    def _write(self, raw: dict[str, Any]) -> None:
+    def _write(self, reading: NodeReading, line: bytes | None) -> None:
         if self._beats_before is None:
             self._beats_before = self._first_contact()
+        raw: dict[str, Any] = reading.to_dict()
         raw["heartbeat"] += self._beats_before
         # Compact, because only then Python's own fast encoder is used.
         replace_bytes(self._folder.status, json.dumps(raw, allow_nan=False).encode())
+        if line is not None:
+            self._past.append(line, reading)
 
     def _first_contact(self) -> int:
         """Say who writes here from now on; returns the heartbeat to go on from."""

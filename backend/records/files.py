@@ -44,6 +44,21 @@ def replace_json(path: Path, value: Any, mode: int = FILE_MODE) -> None:
     replace_bytes(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode(), mode)
 
 
+def open_at_once(path: Path) -> int:
+    """A descriptor to read from.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no plain file.
+    """
+    # Anybody may write into a node's folder, and opening a FIFO hangs until somebody fills it.
+    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAIT)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path.name} is no plain file")
+    return descriptor
+
+
 def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
     """Read a JSON object written by `replace_json`.
 
@@ -51,12 +66,7 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
         OSError: The file cannot be read.
         ValueError: It is no plain file, no JSON object, or larger than ``limit_bytes``.
     """
-    # Anybody may write into a node's folder, and opening a FIFO hangs until somebody fills it.
-    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAIT)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueError(f"{path.name} is no plain file")
-    with os.fdopen(descriptor, "rb") as file:
+    with os.fdopen(open_at_once(path), "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise ValueError(f"{path.name} is larger than {limit_bytes} bytes")

@@ -12,40 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from backend.records.node import Gpu, NodeReading
+from backend.records.node import BAD, WARN, Gpu, HealthFinding, NodeReading
 
-WARN = "warn"
-BAD = "bad"
 MISSED_BEATS = 3
 """So many make a node's agent count as gone."""
 CALM_READINGS = 5
 """So many readings in a row without it end what is either so or not."""
-
-
-@dataclass(frozen=True)
-class HealthFinding:
-    """One thing that is not well.
-
-    ``key`` names the kind and the GPU and stays the same while it lasts. ``since_s`` is the
-    reader's monotonic time at which it began. ``gpu`` is an index; it and ``gpu_uuid`` are None
-    and "" for what concerns the whole node.
-    """
-
-    key: str
-    severity: str
-    words: str
-    remedy: str
-    since_s: float
-    gpu: int | None = None
-    gpu_uuid: str = ""
-    calm_readings: int = 0
-
-    @property
-    def sentence(self) -> str:
-        """``words`` and which GPU they are about."""
-        if self.gpu is None:
-            return f"{self.words}."
-        return f"GPU {self.gpu}: {self.words[:1].lower()}{self.words[1:]}."
 
 
 @dataclass(frozen=True)
@@ -79,15 +51,6 @@ class Health:
     limits: Limits = field(default_factory=Limits)
     heartbeat: int | None = None
     """Of the last reading that was judged."""
-
-    @property
-    def worst(self) -> HealthFinding | None:
-        """The first bad finding, else the first one; None when all is well."""
-        bad = (finding for finding in self.findings if finding.severity == BAD)
-        return next(bad, next(iter(self.findings), None))
-
-    def of_gpu(self, gpu: Gpu) -> tuple[HealthFinding, ...]:
-        return tuple(one for one in self.findings if (one.gpu, one.gpu_uuid) == _place(gpu))
 
     def after(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
         """The health after one more look.
@@ -193,7 +156,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     yield _Sign(
         f"{key} lost",
         BAD if gpu.lost else "",
-        "Lost: it answers no more",
+        "answers no more",
         "Restart the node; if it happens again, the GPU, its slot or its power has a fault.",
         gpu,
         lingers=True,
@@ -203,23 +166,23 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     yield _Sign(
         f"{key} memory errors",
         None if gpu.ecc_uncorrected is None else BAD if gpu.ecc_uncorrected else "",
-        f"{gpu.ecc_uncorrected} memory error{'' if gpu.ecc_uncorrected == 1 else 's'} "
-        "that could not be corrected",
-        "Results may be wrong. Restart the node; if it happens again, have the GPU replaced.",
+        f"has {gpu.ecc_uncorrected} memory error{'' if gpu.ecc_uncorrected == 1 else 's'}",
+        "What could not be corrected may make results wrong. Restart the node; if it happens "
+        "again, have the GPU replaced.",
         gpu,
     )
     repair = (gpu.repair_failed, gpu.repair_pending)
     yield _Sign(
         f"{key} memory repair",
         None if repair == (None, None) else BAD if repair[0] else WARN if repair[1] else "",
-        "Bad memory can no longer be left out" if repair[0] else "Bad memory is still in use",
+        "can leave out no more bad memory" if repair[0] else "still uses bad memory",
         "Have the GPU replaced." if repair[0] else "Restart the node; then it is left out.",
         gpu,
     )
     yield _Sign(
         f"{key} clock",
         WARN if any("thermal" in reason.lower() for reason in gpu.clock_event_reasons) else "",
-        "Clock lowered: heat",
+        "slowed by heat",
         "Look after fans, dust and the temperature of the room.",
         gpu,
         lingers=True,
@@ -229,7 +192,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
         _severity(
             gpu.temperature_c, held.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
         ),
-        f"{gpu.temperature_c} °C is hot",
+        f"runs hot, {gpu.temperature_c} °C",
         "Look after fans, dust and the temperature of the room.",
         gpu,
     )
@@ -237,7 +200,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     yield _Sign(
         f"{key} memory",
         _severity(share, held.get(f"{key} memory"), limits.full_gpu_memory_percent),
-        f"Memory is {share or 0:.0f} % full",
+        f"has {share or 0:.0f} % of its memory in use",
         "A smaller batch needs less; see who else uses this GPU.",
         gpu,
     )

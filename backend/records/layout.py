@@ -21,6 +21,7 @@ jobs/<id>/checkpoints/                rank 0
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node
+nodes/<name>/past.jsonl               the agent of the node (appends); earlier.jsonl: the one before
 ====================================  ============================================================
 
 Standard library only and Python 3.9: the nodes import this.
@@ -224,6 +225,14 @@ class NodeFolder:
     @property
     def status(self) -> Path:
         return self.path / "status.json"
+
+    @property
+    def past(self) -> Path:
+        return self.path / "past.jsonl"
+
+    @property
+    def earlier(self) -> Path:
+        return self.path / "earlier.jsonl"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -191,6 +191,58 @@ class Finding:
     remedy: str = ""
 
 
+WARN = "warn"
+BAD = "bad"
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """One thing that is not well, as `records.health` judges it.
+
+    ``key`` names the kind and the GPU and stays the same while it lasts. ``since_s`` is the
+    reader's monotonic time at which it began. ``gpu`` is an index; it and ``gpu_uuid`` are None
+    and "" for what concerns the whole node. Of a GPU, ``words`` are what is said after its name.
+    """
+
+    key: str
+    severity: str
+    words: str
+    remedy: str
+    since_s: float
+    gpu: int | None = None
+    gpu_uuid: str = ""
+    calm_readings: int = 0
+
+    @property
+    def headline(self) -> str:
+        """``words`` and which GPU they are about: "GPU 3 slowed by heat"."""
+        return self.words if self.gpu is None else f"GPU {self.gpu} {self.words}"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.headline}."
+
+    def is_about(self, gpu: Gpu) -> bool:
+        return (self.gpu, self.gpu_uuid) == (gpu.index, gpu.uuid)
+
+
+def worst(findings: Iterable[HealthFinding]) -> HealthFinding | None:
+    """The first bad finding, else the first one; None when all is well."""
+    found = tuple(findings)
+    bad = (finding for finding in found if finding.severity == BAD)
+    return next(bad, next(iter(found), None))
+
+
+def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
+    """All that is wrong with each GPU, by its UUID."""
+    found: dict[str, str] = {}
+    for finding in findings:
+        if finding.gpu_uuid:
+            before = found.get(finding.gpu_uuid)
+            found[finding.gpu_uuid] = f"{before}, {finding.words}" if before else finding.words
+    return found
+
+
 class Presence(Enum):
     """Whether a node can be used at all; how well it is stands in its findings."""
 
@@ -203,10 +255,12 @@ class Presence(Enum):
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as people see it. Findings come when asked for.
+    """A node as people see it.
 
-    ``reading`` is the last one seen, None when there never was one. ``message`` says why a node is
-    not online ("no news since 14:02"). ``entry`` is None for this computer, which nobody added.
+    ``findings`` come when a check is asked for; ``health`` is what its readings so far say, and
+    the only judge of whether it is unwell. ``reading`` is the last one seen, None when there never
+    was one. ``message`` says why a node is not online ("no news since 14:02"). ``entry`` is None
+    for this computer, which nobody added.
     """
 
     name: str
@@ -215,6 +269,11 @@ class NodeState:
     findings: tuple[Finding, ...] = ()
     entry: NodeEntry | None = None
     message: str = ""
+    health: tuple[HealthFinding, ...] = ()
+
+    def of_gpu(self, gpu: Gpu) -> HealthFinding | None:
+        """The worst that is known of one GPU, None when it is well."""
+        return worst(one for one in self.health if one.is_about(gpu))
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints."""

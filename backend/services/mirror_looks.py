@@ -29,6 +29,7 @@ from backend.records.layout import (
     AttemptFolder,
     DataRoot,
     JobFolder,
+    NodeFolder,
 )
 from backend.records.library import Kind
 
@@ -81,8 +82,15 @@ class MirrorLooks:
         self._look(lambda files: self._pull_job(files, folder))
 
     def look_at_history(self, folder: JobFolder) -> None:
+        self._look_appended(folder.history)
+
+    def look_at_past(self, folder: NodeFolder) -> None:
+        for path in (folder.past, folder.earlier):
+            self._look_appended(path)
+
+    def _look_appended(self, path: Path) -> None:
         # Piece by piece: a look at another job may come in between.
-        while not self._look(lambda files: self._pull_appended(files, folder.history)):
+        while not self._look(lambda files: self._pull_appended(files, path)):
             pass
 
     def look_at_library(self, kind: Kind) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.cluster.shell import Unreachable
+from backend.datastore.node_past import PastReader
 from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
@@ -31,9 +32,11 @@ from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.records.node_past import PastReading
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
 
+PAST_S = 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
 
@@ -60,6 +63,8 @@ class NodeService:
         self._reading = threading.Lock()
         self._watch = StatusWatch(root)
         self._watching = threading.Lock()
+        self._past = PastReader(root)
+        self._reading_past = threading.Lock()
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
@@ -90,6 +95,23 @@ class NodeService:
                 ):
                     return tuple(_state(entry, news[entry.name]) for entry in entries)
                 time.sleep(_SETTLE_S)
+
+    def past(self, name: str) -> tuple[PastReading, ...]:
+        """What the node's agent kept of the last day, oldest first, by this computer's clock.
+
+        Nothing of this computer: it has no agent.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        if name == THIS_COMPUTER:
+            return ()
+        facts = self._cluster.entry(name).facts
+        ahead_s = facts.clock_offset_s if facts is not None else None
+        with contextlib.suppress(Unreachable):
+            self._share.look_at_past(self._root.node(name))
+        with self._reading_past:
+            return self._past.look(name, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Whether the node can train: two ranks add up a number there, too.

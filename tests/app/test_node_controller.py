@@ -138,5 +138,5 @@ def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
         here = reading("this-computer", count=1)
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
         controller._take_here(replace(here, heartbeat=beat, gpus=gpus))
-    hot = [any("hot" in one.sentence for one in states[0].findings) for states in told]
+    hot = [any("hot" in one.sentence for one in states[0].health) for states in told]
     assert hot == [False, True, True, True, False]

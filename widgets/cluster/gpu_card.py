@@ -9,8 +9,8 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.node import Gpu
-from widgets.cluster.node_row import gpu_cell, unwell_reason, upper_first
+from backend.records.node import Gpu, HealthFinding
+from widgets.cluster.node_row import gpu_cell, upper_first
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, row
@@ -119,10 +119,12 @@ class GpuCard(Card):
             margins=(14, 9, 14, 9),
         )
 
-    def show_gpu(self, gpu: Gpu, use: Floats, jobs: Mapping[str, str]) -> None:
-        """A new reading, and the use in percent lately, newest last."""
-        reason = unwell_reason(gpu)
-        cell = gpu_cell(gpu, jobs)
+    def show_gpu(
+        self, gpu: Gpu, use: Floats, jobs: Mapping[str, str], finding: HealthFinding | None = None
+    ) -> None:
+        """A new reading, the use in percent lately, newest last, and what is not well."""
+        reason = finding.words if finding is not None else ""
+        cell = gpu_cell(gpu, jobs, reason)
         self.set_edge("warn" if reason else "")
         self._name.setText(f"GPU {gpu.index} · {gpu.name}")
         self._name.set_tone("warn" if reason else "text")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Finding, GpuProcess, NodeReading
+from backend.records.job_view import JobView
+from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading
 from widgets.common import formats
+from widgets.common.buttons import Button
 from widgets.common.cards import Card, Rule
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import S2
+from widgets.common.theme import S1, S2, Role, Tone
 
 _MOST_LINES = 12
 
@@ -20,23 +26,81 @@ class FindingsCard(Card):
     def __init__(self) -> None:
         self.rows = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self.rows, gap=S2)
-        self._shown: tuple[Finding, ...] | None = None
+        self._health: tuple[tuple[str, str], ...] = ()
+        self._found: tuple[Finding, ...] = ()
         self.hide()
 
+    def show_health(self, health: tuple[HealthFinding, ...]) -> None:
+        """What the readings say, all the time."""
+        told = tuple((one.sentence, one.remedy) for one in health)
+        if told != self._health:
+            self._health = told
+            self._fill()
+
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Hidden while there are none: nobody has looked yet."""
-        self.setVisible(bool(findings))
-        if findings == self._shown:
-            return
-        self._shown = findings
+        """What a check found when it was asked for."""
+        if findings != self._found:
+            self._found = findings
+            self._fill()
+
+    def forget(self) -> None:
+        """Another node: nobody has looked at that one yet."""
+        self._health, self._found = (), ()
+        self._fill()
+
+    def _fill(self) -> None:
+        self.setVisible(bool(self._health or self._found))
         clear(self.rows)
-        for finding in sorted(findings, key=lambda f: f.ok):
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
-            sentence = Label(finding.sentence, "body", "text2" if finding.ok else "text", wrap=True)
-            words = col(sentence, gap=2)
-            if finding.remedy:
-                words.addWidget(Label(finding.remedy, "mono", "text2", wrap=True, selectable=True))
-            self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+        for sentence, remedy in self._health:
+            self._add("warning-fill", "warn", sentence, remedy, "body")
+        for finding in sorted(self._found, key=lambda f: f.ok):
+            icon = "check-circle-fill" if finding.ok else "x-circle-fill"
+            tone: Tone = "good" if finding.ok else "bad"
+            self._add(icon, tone, finding.sentence, finding.remedy, "mono")
+
+    def _add(self, icon: str, tone: Tone, sentence: str, remedy: str, role: Role) -> None:
+        words = col(
+            Label(sentence, "body", "text2" if tone == "good" else "text", wrap=True), gap=2
+        )
+        if remedy:
+            words.addWidget(Label(remedy, role, "text2", wrap=True, selectable=True))
+        self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+
+
+class JobsCard(Card):
+    """The jobs that run on a node, each with the way off it.
+
+    Signals:
+        pressed: Id of the job that is to leave.
+    """
+
+    pressed = Signal(str)
+
+    def __init__(self) -> None:
+        self._rows = col(gap=S2)
+        super().__init__(Label("Jobs here", "strong"), self._rows, gap=S2)
+        self._shown: tuple[tuple[str, str], ...] = ()
+        self.hide()
+
+    def show_jobs(self, views: Iterable[JobView], node: str) -> None:
+        """Those that are alive on this node, the oldest first."""
+        live = [view for view in views if view.state.is_live and node in view.nodes]
+        live.sort(key=lambda view: view.started)
+        told = tuple((view.id, view.name) for view in live)
+        self.setVisible(bool(told))
+        if (*told, ("", node)) == self._shown:
+            return
+        self._shown = (*told, ("", node))
+        clear(self._rows)
+        for job_id, name in told:
+            move = Button(
+                f"Move it off {node}…",
+                icon="arrow-right",
+                tip="It stops after a checkpoint; then you choose where it goes on",
+            )
+            move.setAccessibleName(f"Move {name} off {node}")
+            move.clicked.connect(partial(self.pressed.emit, job_id))
+            self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
 
 
 class ProcessesCard(Card):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Mapping
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
+from backend.records.job_view import JobView
 from backend.records.node import Finding, NodeReading, NodeState, Presence
 from widgets.cluster.gpu_card import GpuCard, Meter
-from widgets.cluster.node_history import HistoryCard, NodeHistory
-from widgets.cluster.node_lists import FindingsCard, ProcessesCard
+from widgets.cluster.history_card import HistoryCard
+from widgets.cluster.node_facts import facts_of
+from widgets.cluster.node_history import NodeHistory
+from widgets.cluster.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.cluster.node_row import (
-    LITTLE_DISK_BYTES,
     Condition,
     condition_of,
     node_title,
@@ -23,12 +23,13 @@ from widgets.cluster.node_row import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Banner, EmptyState, Fact, Facts, PageHeader, Scroll
+from widgets.common.cards import Banner, EmptyState, Facts, PageHeader, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 
 _NARROW_BELOW_W = 1000
+_METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
 
 
@@ -43,6 +44,7 @@ class NodePage(QWidget):
         remove_requested: Forget it; the person was asked.
         add_requested: Another node is to be added (carries no name).
         look_requested: Try once more to reach it.
+        move_off_requested: Id of a job, and the node that it is to leave.
     """
 
     back_requested = Signal()
@@ -52,6 +54,7 @@ class NodePage(QWidget):
     remove_requested = Signal(str)
     add_requested = Signal()
     look_requested = Signal(str)
+    move_off_requested = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -84,8 +87,12 @@ class NodePage(QWidget):
         self._findings_card = FindingsCard()
         self._findings = self._findings_card.rows
         self._processes_card = ProcessesCard()
+        self._jobs_card = JobsCard()
+        self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
         self._side = QWidget()
-        self._side.setLayout(col(self._findings_card, self._processes_card, STRETCH, gap=S3))
+        self._side.setLayout(
+            col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
+        )
         self._lower = QGridLayout()
         self._lower.setSpacing(S3)
         content = QWidget()
@@ -113,17 +120,11 @@ class NodePage(QWidget):
         """Name of the node that is shown, "" before there is one."""
         return self._state.name if self._state is not None else ""
 
-    def show_reading(self, reading: NodeReading) -> None:
-        """A new reading of this computer while it is the only node."""
-        self._history.append(reading, time.time())
-        state = NodeState(reading.name, Presence.ONLINE, reading)
-        self.show_node(state, self._history, self._jobs)
-
     def show_node(
         self,
         state: NodeState,
         history: NodeHistory,
-        jobs: Mapping[str, str] | None = None,
+        jobs: tuple[JobView, ...] = (),
         *,
         beat: str = "",
     ) -> None:
@@ -131,29 +132,33 @@ class NodePage(QWidget):
 
         Args:
             history: Its last readings, this one included.
-            jobs: Names of jobs by their id.
+            jobs: All there are; their names stand at the GPUs they hold.
             beat: How long ago its beat advanced, in words.
         """
         if state.name != self.node:
             self._begin(state)
         self._state, self._history = state, history
-        self._jobs = jobs if jobs is not None else {}
+        self._jobs = {view.id: view.name for view in jobs}
         self._empty.hide()
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
-        self._facts.set_facts(_facts(state, beat))
+        self._facts.set_facts(facts_of(state, beat))
         self._show_trouble(condition, reason)
-        if state.findings:
-            self._findings_card.show_findings(state.findings)
+        self._findings_card.show_health(state.health)
+        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
         here = condition is not Condition.OFFLINE and condition is not Condition.NEW
         reading = state.reading
         self._meters.setVisible(here and reading is not None and not reading.gpus)
         self._show_gpus(reading if here else None)
-        seen = bool(len(history.times())) and reading is not None
-        self._history_card.setVisible(seen and reading is not None and bool(reading.gpus))
-        if reading is not None and seen:
-            self._history_card.show_history(history, reading)
+        times = history.times()
+        # Without GPUs the meters tell of the last minutes; the card is for what was before.
+        told = bool(reading.gpus) if reading is not None else False
+        told = told or (len(times) > 1 and times[-1] - times[0] > _METERS_S)
+        seen = bool(len(times)) and reading is not None and told
+        self._history_card.setVisible(seen)
+        if seen:
+            self._history_card.show_history(history, state, jobs)
         if reading is not None and here:
             self._show_meters(reading)
 
@@ -162,6 +167,10 @@ class NodePage(QWidget):
         self._check_button.setEnabled(True)
         self._check_button.setText("Check")
         self._findings_card.show_findings(findings)
+
+    def show_past(self) -> None:
+        """The history of the node goes farther back than before."""
+        self._history_card.show_past()
 
     def show_error(self, sentence: str) -> None:
         """The check itself could not be made."""
@@ -243,7 +252,7 @@ class NodePage(QWidget):
     def _begin(self, state: NodeState) -> None:
         """Another node than before: nothing of the old one stays."""
         self._removal.hide()
-        self._findings_card.show_findings(())
+        self._findings_card.forget()
         self._check_button.setEnabled(True)
         self._check_button.setText("Check")
         for meter in (self._processor, self._memory, self._disk):
@@ -318,7 +327,8 @@ class NodePage(QWidget):
             self._place()
         for gpu in gpus:
             use = self._history.series(gpu.uuid, "use")
-            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs)
+            finding = self._state.of_gpu(gpu) if self._state is not None else None
+            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding)
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
         self._no_gpu.setVisible(bool(message))
@@ -346,56 +356,3 @@ class NodePage(QWidget):
         self._lower.setColumnStretch(0, 1)
         self._side.setMinimumWidth(_SIDE_W if beside else 0)
         self._side.setMaximumWidth(_SIDE_W if beside else _ANY_W)
-
-
-def _facts(state: NodeState, beat: str) -> list[Fact]:
-    """What stands under the head, the most asked-for first: the last ones go when room is short."""
-    entry, reading = state.entry, state.reading
-    known = entry.facts if entry is not None else None
-    found: list[Fact] = []
-    if entry is not None:
-        found.append(Fact("Address", entry.address.host))
-    elif reading is not None:
-        found.append(Fact("Name", reading.host))
-    names = (
-        [g.name for g in reading.gpus] if reading is not None else list(known.gpus if known else ())
-    )
-    if names:
-        each = [f"{n} × {name}" if n > 1 else name for name, n in Counter(names).items()]
-        found.append(Fact("GPUs", ", ".join(each)))
-    away = state.presence is Presence.OFFLINE
-    if reading is not None and not away:
-        found += _live_facts(reading)
-    elif reading is not None or known is not None:
-        cores = reading.cpu.cores if reading is not None else known.cores if known else 0
-        total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
-        found.append(Fact("Processor", formats.plural(cores, "core")))
-        found.append(Fact("Memory", formats.memory(total)))
-    driver = reading.driver if reading is not None else known.driver if known else ""
-    if driver:
-        found.append(Fact("Driver", driver))
-    if entry is not None and entry.installation is not None:
-        found.append(Fact("Open MPI", entry.installation.mpi_version))
-    if known is not None:
-        found.append(Fact("System", known.system))
-    if reading is not None and not away:
-        found.append(Fact("Up", formats.rough(reading.uptime_s)))
-    if beat:
-        found.append(Fact("Heartbeat", beat))
-    return found
-
-
-def _live_facts(reading: NodeReading) -> list[Fact]:
-    cpu, total, free = reading.cpu, reading.memory_total_bytes, reading.disk_free_bytes
-    use = formats.percent(None if cpu.use_percent is None else cpu.use_percent / 100)
-    share = formats.percent(reading.memory_used_bytes / total) if total else formats.NONE
-    little = free is None or free < LITTLE_DISK_BYTES
-    left = "does not answer" if free is None else f"{formats.disk(free)} free"
-    found = [
-        Fact("Processor", f"{use} of {formats.plural(cpu.cores, 'core')}", tip=cpu.model),
-        Fact("Memory", f"{share} of {formats.memory(total)}"),
-        Fact("Data root", left, "warn" if little else "text", reading.disk_path),
-    ]
-    if reading.network_bytes_per_s is not None:
-        found.append(Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
-    return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]

@@ -12,13 +12,11 @@ from enum import Enum
 
 from backend.records.cluster import SetUp, StepState
 from backend.records.job import THIS_COMPUTER
-from backend.records.node import Gpu, NodeReading, NodeState, Presence
+from backend.records.node import Gpu, NodeReading, NodeState, Presence, worst
 from widgets.common import formats
 from widgets.common.state_badge import FAMILY_TONES, GpuUse
 from widgets.common.theme import Family, Tone
 
-HOT_C = 87
-LITTLE_DISK_BYTES = 1_000_000_000
 _FRESH_BEAT_S = 5.0
 
 
@@ -49,39 +47,6 @@ class Condition(Enum):
     @property
     def tone(self) -> Tone:
         return "text" if self is Condition.WELL else FAMILY_TONES[self.family]
-
-
-@dataclass(frozen=True)
-class Health:
-    """What the side bar and the page say about a node."""
-
-    well: bool
-    sentence: str
-
-
-def unwell_reason(gpu: Gpu) -> str:
-    """What is wrong with a GPU, to be said after its name ("slowed by heat"), or ""."""
-    if gpu.ecc_uncorrected:
-        return f"has {formats.plural(gpu.ecc_uncorrected, 'memory error')}"
-    if any("thermal" in reason.lower() for reason in gpu.clock_event_reasons):
-        return "slowed by heat"
-    if gpu.temperature_c is not None and gpu.temperature_c >= HOT_C:
-        return f"runs hot, {formats.celsius(gpu.temperature_c)}"
-    return ""
-
-
-def health(reading: NodeReading) -> Health:
-    """The worst thing about a node in one sentence, or that it is well."""
-    for gpu in reading.gpus:
-        reason = unwell_reason(gpu)
-        if reason:
-            return Health(False, f"GPU {gpu.index} {reason}")
-    free = reading.disk_free_bytes
-    if free is not None and free < LITTLE_DISK_BYTES:
-        return Health(False, f"{formats.disk(free)} left for the data root")
-    if reading.memory_used_bytes > 0.97 * reading.memory_total_bytes:
-        return Health(False, "memory is full")
-    return Health(True, "is ready")
 
 
 def node_title(name: str) -> str:
@@ -174,13 +139,10 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.OUT_OF_SERVICE, state.message
     if state.presence is Presence.NEW:
         return Condition.NEW, state.message
-    found = health(state.reading) if state.reading is not None else Health(True, "is ready")
-    if not found.well:
-        return Condition.UNWELL, found.sentence
-    failing = next((finding for finding in state.findings if not finding.ok), None)
-    if failing is not None:
-        return Condition.UNWELL, failing.sentence
-    return Condition.WELL, found.sentence
+    found = worst(state.health)
+    if found is not None:
+        return Condition.UNWELL, found.headline
+    return Condition.WELL, "is ready"
 
 
 def node_row(
@@ -231,11 +193,16 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
         count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
         use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
         return tuple(GpuCell(index, use) for index in range(count))
-    return tuple(gpu_cell(gpu, jobs) for gpu in reading.gpus)
+    return tuple(gpu_cell(gpu, jobs, _reason(state, gpu)) for gpu in reading.gpus)
 
 
-def gpu_cell(gpu: Gpu, jobs: Mapping[str, str]) -> GpuCell:
-    """A GPU as a cell; `jobs` are names of jobs by their id."""
+def _reason(state: NodeState, gpu: Gpu) -> str:
+    found = state.of_gpu(gpu)
+    return found.words if found is not None else ""
+
+
+def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
+    """A GPU as a cell; `jobs` are names of jobs by their id, `unwell` says what is wrong."""
     ours = next((p.run_tag for p in gpu.processes if p.run_tag), "")
     other = next((p.user or "somebody" for p in gpu.processes), "")
     return GpuCell(
@@ -245,7 +212,7 @@ def gpu_cell(gpu: Gpu, jobs: Mapping[str, str]) -> GpuCell:
         gpu.use_percent,
         gpu.temperature_c,
         formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
-        unwell_reason(gpu),
+        unwell,
     )
 
 

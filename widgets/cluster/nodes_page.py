@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeState, Presence
+from backend.records.node import Finding, NodeState, Presence, words_by_gpu
 from widgets.cluster.attention import AttentionCards, attentions
-from widgets.cluster.node_history import NodeHistory
+from widgets.cluster.node_history import NodeHistory, Past
 from widgets.cluster.node_page import NodePage
 from widgets.cluster.node_row import NodeRow, counts_sentence, node_row
 from widgets.cluster.rack import Rack, RackHead
@@ -39,6 +39,8 @@ class NodesPage(QWidget):
         set_up_requested: Set it up, or again, or show its set-up that runs.
         service_requested: Out of service (False), or back (True).
         remove_requested: Forget it; the person was asked.
+        move_off_requested: Id of a job, and the node that it is to leave.
+        past_requested: It is looked at; answer with `show_past`, again and again.
         opened: It is shown by itself now; "" for the rack.
     """
 
@@ -48,6 +50,8 @@ class NodesPage(QWidget):
     set_up_requested = Signal(str)
     service_requested = Signal(str, bool)
     remove_requested = Signal(str)
+    move_off_requested = Signal(str, str)
+    past_requested = Signal(str)
     opened = Signal(str)
 
     def __init__(
@@ -137,6 +141,13 @@ class NodesPage(QWidget):
         if self.detail.node == name:
             self.detail.show_findings(findings)
 
+    def show_past(self, name: str, past: Past) -> None:
+        """What a node's agent kept of the last hours."""
+        if name in self._states and self._history(name).put_past(past):
+            self._settle()
+            if self.detail.node == name:
+                self.detail.show_past()
+
     def show_error(self, name: str, sentence: str) -> None:
         """A check could not be made."""
         if self.detail.node == name:
@@ -148,6 +159,7 @@ class NodesPage(QWidget):
         if name in self._states and len(self._states) > 1:
             self._open = name
             self._settle()
+            self.past_requested.emit(name)
             self.opened.emit(name)
 
     @Slot()
@@ -195,6 +207,10 @@ class NodesPage(QWidget):
         detail.set_up_requested.connect(self.set_up_requested)
         detail.service_requested.connect(self.service_requested)
         detail.remove_requested.connect(self.remove_requested)
+        detail.move_off_requested.connect(self.move_off_requested)
+
+    def _history(self, name: str) -> NodeHistory:
+        return self._histories.setdefault(name, NodeHistory())
 
     def _take_beat(self, state: NodeState, now: float) -> None:
         reading = state.reading
@@ -204,8 +220,7 @@ class NodesPage(QWidget):
         if seen is None or seen[0] != reading.heartbeat:
             self._beats[state.name] = (reading.heartbeat, now)
             if state.presence is not Presence.OFFLINE:
-                history = self._histories.setdefault(state.name, NodeHistory())
-                history.append(reading, now)
+                self._history(state.name).append(reading, now, words_by_gpu(state.health))
 
     def _settle(self) -> None:
         """Show what is known; rows that are as before are not painted again."""
@@ -224,7 +239,7 @@ class NodesPage(QWidget):
             self._open = ""
         alone = len(self._states) <= 1
         self.detail.set_alone(alone)
-        self._show_detail(names, alone)
+        self._show_detail(alone)
         if not alone:
             self._show_overview(now)
         by_itself = alone or bool(self._open)
@@ -235,15 +250,14 @@ class NodesPage(QWidget):
         seen = self._beats.get(name)
         return None if seen is None else now - seen[1]
 
-    def _show_detail(self, names: Mapping[str, str], alone: bool) -> None:
+    def _show_detail(self, alone: bool) -> None:
         wanted = next(iter(self._states), "") if alone else self._open
         state = self._states.get(wanted)
         if state is None:
             return
-        history = self._histories.get(wanted) or NodeHistory()
         beat = next((r.beat for r in self._rows if r.name == wanted), "")
         ago = beat if beat in ("now", formats.NONE, "") else f"{beat} ago"
-        self.detail.show_node(state, history, names, beat="" if alone else ago)
+        self.detail.show_node(state, self._history(wanted), self._jobs, beat="" if alone else ago)
 
     def _show_overview(self, now: float) -> None:
         rows = self._rows

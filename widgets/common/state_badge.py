@@ -279,6 +279,9 @@ def paint_gpu_cell(
         tall = 0.0 if chosen else rect.height() * min(max(share, 0.0), 1.0)
         level = QRectF(rect.left(), rect.bottom() - tall, rect.width(), tall)
         painter.fillRect(level, t.q("live"))
+        if not chosen and not tall:
+            painter.setPen(QPen(t.q("live"), 1))
+            painter.drawRoundedRect(edge, radius, radius)
     painter.restore()
 
 

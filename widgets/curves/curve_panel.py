@@ -98,10 +98,12 @@ class CurvePanel(QWidget):
     Signals:
         x_range_changed: A person zoomed or panned: the new ends, for other plots of the page.
         fitted: A person wants everything in view again.
+        redrawn: What is in view, or where, may be other than before.
     """
 
     x_range_changed = Signal(float, float)
     fitted = Signal()
+    redrawn = Signal()
 
     def __init__(
         self,
@@ -319,6 +321,11 @@ class CurvePanel(QWidget):
         low, high = self._box.viewRange()[0]
         return float(low), float(high)
 
+    def stretch_px(self) -> tuple[float, float]:
+        """Where the stretch in view begins and ends, in pixels from the widget's left edge."""
+        rect, left = self._frame().rect, self._plot.x()
+        return left + rect.left(), left + rect.right()
+
     def y_range(self) -> tuple[float, float]:
         """The values in view; logarithms when y is logarithmic."""
         low, high = self._box.viewRange()[1]
@@ -502,6 +509,7 @@ class CurvePanel(QWidget):
                 self._draw(key, curve)
         self._put_ticks()
         self._overlay.update()
+        self.redrawn.emit()
 
     def _cut(self, curve: _Curve, x0: float, x1: float, width: int) -> None:
         curve.x, curve.y = curve.data.columns(self._axis, x0, x1, width, smoothed=True)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
-from backend.records.node import NodeReading, NodeState, Presence
+from backend.records.node import NodeState
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
@@ -266,10 +266,6 @@ class SideBar(QWidget):
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
         for rule in self._rules:
             rule.setVisible(not self._narrow or bool(views))
-
-    def show_reading(self, reading: NodeReading) -> None:
-        """This computer while it is the only node."""
-        self.show_nodes((NodeState(reading.name, Presence.ONLINE, reading),))
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """All nodes, in the order they keep."""

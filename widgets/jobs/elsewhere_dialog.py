@@ -8,16 +8,15 @@ from typing import Any
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QWidget
 
-from backend.records.node import NodeReading
+from backend.records.node import NodeState
 from widgets.common.buttons import Button
-from widgets.common.cards import Scroll
 from widgets.common.formats import plural
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
 from widgets.jobs.placement_picker import PlacementPicker
 
-_WIDTH, _NODES_H = 620, 280
+_WIDTH, _NODES_H = 720, 280
 
 
 class ElsewhereDialog(QDialog):
@@ -33,21 +32,21 @@ class ElsewhereDialog(QDialog):
         self,
         job_name: str,
         placement: Sequence[Mapping[str, Any]],
-        readings: tuple[NodeReading, ...],
+        states: tuple[NodeState, ...],
+        without: str = "",
         parent: QWidget | None = None,
     ) -> None:
+        """The dialog.
+
+        Args:
+            placement: Where it ran.
+            without: The node that it is to leave; it is not chosen.
+        """
         super().__init__(parent)
         self.setWindowTitle("Resume on other nodes")
         self.setObjectName("dialog")
         self.setFixedWidth(_WIDTH)
-        self._picker = PlacementPicker()
-        self._picker.show_nodes(readings)
-        self._picker.put(placement)
-        self._picker.changed.connect(self._fit)
-        holder = QWidget()
-        holder.setLayout(col(self._picker, STRETCH, gap=0))
-        nodes = Scroll(holder)
-        nodes.setFixedHeight(_NODES_H)
+        self._picker = PlacementPicker(_NODES_H)
         self._resume = Button("Resume", kind="primary", icon="play")
         self._resume.setDefault(True)
         self._resume.clicked.connect(self._wish)
@@ -58,21 +57,28 @@ class ElsewhereDialog(QDialog):
                 Label("Resume on other nodes", "title"),
                 Label(
                     f"{job_name} goes on from its newest checkpoint, at the same epoch and sample. "
-                    "From now on it runs where you choose.",
+                    "From now on it runs where you choose"
+                    + (f"; {without} is left out." if without else "."),
                     "body",
                     "text2",
                     wrap=True,
                 ),
-                nodes,
+                self._picker,
                 row(STRETCH, close, self._resume, gap=S2),
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
         )
+        # In its place first: a widget that joins a dressed one gets the fonts it began with.
+        self._picker.show_nodes(states)
+        self._picker.put([one for one in placement if one.get("node") != without])
+        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), without)
+        self._picker.changed.connect(self._fit)
         self._fit()
+        self._resume.setFocus()
 
-    def show_nodes(self, readings: tuple[NodeReading, ...]) -> None:
-        self._picker.show_nodes(readings)
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._picker.show_nodes(states)
         self._fit()
 
     @Slot()

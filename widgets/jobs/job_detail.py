@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView, LogChunk, RunUpdate
-from backend.records.node import NodeReading
+from backend.records.node import NodeState
 from backend.records.series import RunStart
 from backend.records.state import JobState
 from widgets.common import formats
@@ -95,7 +95,7 @@ class JobDetail(QWidget):
         self._shows_failure = False
         self._dialog: ExportDialog | None = None
         self._elsewhere: ElsewhereDialog | None = None
-        self._readings: tuple[NodeReading, ...] = ()
+        self._nodes: tuple[NodeState, ...] = ()
         self._make_header()
         self._make_tabs()
         self.setLayout(
@@ -443,7 +443,7 @@ class JobDetail(QWidget):
                 bool(self._checkpoints)
                 and view.state.is_over
                 and view.state is not JobState.FINISHED,
-                self._open_elsewhere,
+                self.open_elsewhere,
             ),
             (
                 "Check before a start…",
@@ -467,19 +467,19 @@ class JobDetail(QWidget):
         )
         trash.setEnabled(not live)
 
-    def show_readings(self, readings: tuple[NodeReading, ...]) -> None:
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """The nodes on which a job can go on."""
-        self._readings = readings
+        self._nodes = states
         if self._elsewhere is not None:
-            self._elsewhere.show_nodes(readings)
+            self._elsewhere.show_nodes(states)
 
-    @Slot()
-    def _open_elsewhere(self) -> None:
+    def open_elsewhere(self, without: str = "") -> None:
+        """Ask where the job goes on, a node left out."""
         view = self._view
-        if view is None:
+        if view is None or self._elsewhere is not None:
             return
         placement = view.config.to_dict()["placement"]
-        dialog = ElsewhereDialog(view.name, placement, self._readings, self)
+        dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
         dialog.resume_requested.connect(partial(self.resume_elsewhere_requested.emit, view.id))
         dialog.finished.connect(self._forget_elsewhere)
         self._elsewhere = dialog

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QWidget
 from backend.records.job import LR_SCALINGS, OPTIMIZERS, SCHEDULES, STRATEGIES, Setting
 from backend.records.job_view import JobCheck
 from backend.records.library import Kind, LibraryItem
-from backend.records.node import Finding, NodeReading
+from backend.records.node import Finding, NodeState
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Fact, Facts, Frame, PageHeader, Rule, Scroll
@@ -128,8 +128,8 @@ class JobForm(QWidget):
         self._fields.set_options("validation_loader", same + _options(loaders))
         self._changed()
 
-    def show_nodes(self, readings: tuple[NodeReading, ...]) -> None:
-        self._picker.show_nodes(readings)
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._picker.show_nodes(states)
 
     def show_draft(self, draft: JobDraft) -> None:
         """Fill the form from a job file. What it has no field for is kept and handed back."""

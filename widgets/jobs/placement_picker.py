@@ -1,160 +1,41 @@
-"""Where a job runs: a row per node, with a cell per GPU or a number of processes.
-
-Neighbouring GPUs held by one owner are one bar with his name and memory, so that who is there
-reads without a tool tip. A GPU of somebody else's is off limits.
-"""
+"""Where a job runs: a row per node, with a cell per GPU or a number of processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QWidget
 
-from backend.records.job import THIS_COMPUTER
-from backend.records.node import Gpu, NodeReading
-from widgets.common import formats, icons, theme
+from backend.records.node import NodeState, Presence, words_by_gpu, worst
+from widgets.cluster.node_names import fitted, without_domain
+from widgets.cluster.node_row import node_title
+from widgets.common import formats
+from widgets.common.buttons import Button, Switch
+from widgets.common.cards import Scroll
 from widgets.common.fields import SpinBox
-from widgets.common.layout import clear, col, row
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
-from widgets.common.state_badge import paint_gpu_cell
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.legend import legend_key
+from widgets.common.paint import text_width
 from widgets.common.text import Label
-from widgets.common.theme import R_CELL, S1, S3
+from widgets.common.theme import S1, S2, S3, Role, Tone
+from widgets.jobs.gpu_cells import GpuCells
+from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why_away
 
-_CELL_H, _CELL_GAP, _CELL_MOST = 28, 3, 96
+_NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
+_FIGURE_W, _STEPPER_W = 96, 88
+_MANY_NODES, _ROWS_MOST_H = 16, 360
 
 
-def node_title(name: str) -> str:
-    return "This computer" if name == THIS_COMPUTER else name
+class _Name(Label):
+    """The name of a node; a click takes all its free GPUs."""
 
+    pressed = Signal()
 
-class GpuCells(QWidget):
-    """The GPUs of one node. A click or Space takes one, arrows move, dragging takes several.
-
-    Signals:
-        changed: The chosen GPUs are others now.
-    """
-
-    changed = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._gpus: tuple[Gpu, ...] = ()
-        self._chosen: set[str] = set()
-        self._at = 0
-        self._taking: bool | None = None
-        self.setFixedHeight(_CELL_H)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("GPUs")
-
-    def chosen(self) -> tuple[str, ...]:
-        """UUIDs in the order of the GPUs' numbers."""
-        return tuple(gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen)
-
-    def choose(self, uuids: Sequence[str]) -> None:
-        self._chosen = set(uuids)
-        self._told()
-
-    def show_gpus(self, gpus: tuple[Gpu, ...]) -> None:
-        """A new reading; a GPU that somebody took meanwhile is no longer chosen."""
-        self._gpus = gpus
-        lost = {gpu.uuid for gpu in gpus if owner(gpu)} & self._chosen
-        self._chosen -= lost
-        self.update()
-        if lost:
-            self._told()
-
-    def sizeHint(self) -> QSize:
-        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _CELL_H)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        index = self._index_at(event.position().x())
-        if index is not None and not owner(self._gpus[index]):
-            self._taking = self._gpus[index].uuid not in self._chosen
-            self._take(index)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        index = self._index_at(event.position().x())
-        if self._taking is not None and index is not None:
-            self._take(index)
-
-    def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
-        self._taking = None
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
-        key = Qt.Key(event.key())
-        if key in steps and self._gpus:
-            self._at = (self._at + steps[key]) % len(self._gpus)
-            self.update()
-        elif key == Qt.Key.Key_Space and self._gpus and not owner(self._gpus[self._at]):
-            self._taking = self._gpus[self._at].uuid not in self._chosen
-            self._take(self._at)
-            self._taking = None
-        else:
-            super().keyPressEvent(event)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for first, last in _neighbours(self._gpus):
-            gpu = self._gpus[first]
-            if owner(gpu):
-                bar = self._cell(first).united(self._cell(last))
-                ours = any(process.run_tag for process in gpu.processes)
-                paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0)
-                used = sum(g.memory_used_bytes or 0 for g in self._gpus[first : last + 1])
-                text = f"{owner(gpu)} · {formats.memory(used)}"
-                tone = "live" if ours else "text"
-                room = bar.adjusted(8, 0, -8, 0)
-                if not ours:
-                    width = min(room.width(), float(text_width(text, "small_strong")))
-                    plate = QRectF(bar.left() + 4, bar.top() + 5, width + 8, bar.height() - 10)
-                    fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
-                paint_text(painter, room, text, "small_strong", tone)
-                continue
-            for index in range(first, last + 1):
-                self._paint_free(painter, index)
-        if self.hasFocus() and self._gpus:
-            paint_focus(painter, self._cell(self._at), R_CELL)
-
-    def _paint_free(self, painter: QPainter, index: int) -> None:
-        cell = self._cell(index)
-        gpu = self._gpus[index]
-        if gpu.uuid in self._chosen:
-            paint_gpu_cell(painter, cell, "chosen", radius=R_CELL)
-            side = 14.0
-            tick = QRectF(cell.center().x() - side / 2, cell.center().y() - side / 2, side, side)
-            icons.paint_icon(painter, tick, "check", "on_ink")
-        else:
-            paint_gpu_cell(painter, cell, "free", radius=R_CELL)
-            paint_text(painter, cell, str(gpu.index), "tiny", "text3", center=True)
-
-    def _cell(self, index: int) -> QRectF:
-        count = max(1, len(self._gpus))
-        width = min(_CELL_MOST, (self.width() - (count - 1) * _CELL_GAP) / count)
-        return QRectF(index * (width + _CELL_GAP), 0, width, self.height())
-
-    def _index_at(self, x: float) -> int | None:
-        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, 1.0)), None)
-
-    def _take(self, index: int) -> None:
-        gpu = self._gpus[index]
-        self._at = index
-        if owner(gpu):
-            return
-        before = set(self._chosen)
-        (self._chosen.add if self._taking else self._chosen.discard)(gpu.uuid)
-        if self._chosen != before:
-            self._told()
-
-    def _told(self) -> None:
-        self.setAccessibleDescription(". ".join(_sentence(gpu, self._chosen) for gpu in self._gpus))
-        self.update()
-        self.changed.emit()
+    def mousePressEvent(self, _event: QMouseEvent) -> None:
+        self.pressed.emit()
 
 
 class _NodeRow(QWidget):
@@ -162,51 +43,110 @@ class _NodeRow(QWidget):
 
     changed = Signal()
 
-    def __init__(self, reading: NodeReading, parent: QWidget | None = None) -> None:
+    def __init__(self, state: NodeState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.node = reading.name
-        self._cells = GpuCells()
-        self._processes = SpinBox(0, most=4096, name=f"Processes on {node_title(reading.name)}")
-        self._processes.setFixedWidth(88)
-        self._figures = Label("", "small", "text3")
-        name = Label(node_title(reading.name), "medium", elide="right")
-        name.setFixedWidth(112)
+        self.node = state.name
+        self._title = node_title(state.name)
+        self._state = state
+        self._name = _Name(self._title, "medium", elide="right")
+        self.cells = GpuCells(self._title)
+        self.stepper = SpinBox(0, most=4096, name=f"Processes on {self._title}")
+        self.stepper.setFixedWidth(_STEPPER_W)
         self._words = Label("processes", "body", "text2")
-        processes = row(self._processes, self._words, (self._cells, 1), self._figures, gap=S3)
-        self.setLayout(row(name, (processes, 1), gap=S1))
-        self._processes.valueChanged.connect(self._changed)
-        self._cells.changed.connect(self._changed)
-        self.show_reading(reading)
+        self._figure = Label("", "small", "text3", elide="right", align="right")
+        self._figure.setFixedWidth(_FIGURE_W)
+        middle = row(self.stepper, self._words, (self.cells, 1), gap=S3)
+        self._rest = QWidget()
+        self.setLayout(row(self._name, (middle, 1), (self._rest, 0), self._figure, gap=S2))
+        self._name.pressed.connect(self.cells.take_all)
+        self.stepper.valueChanged.connect(self._changed)
+        self.cells.changed.connect(self._changed)
+        self.show_state(state)
 
-    def show_reading(self, reading: NodeReading) -> None:
-        has_gpus = bool(reading.gpus)
-        self._cells.setVisible(has_gpus)
-        self._cells.show_gpus(reading.gpus)
-        memory = formats.memory(reading.memory_total_bytes)
-        cores = formats.plural(reading.cpu.cores, "core")
-        free = sum(not owner(gpu) for gpu in reading.gpus)
-        self._figures.setText(f"{free} free" if has_gpus else f"{cores}, {memory} memory")
+    def show_state(self, state: NodeState) -> None:
+        self._state = state
+        gpus = state.reading.gpus if state.reading is not None else ()
+        self.cells.show_gpus(gpus, words_by_gpu(state.health) if is_there(state) else None)
+        if not is_there(state):
+            self.cells.show_away(why_away(state), is_offline=state.presence is Presence.OFFLINE)
+        takes = bool(gpus) and is_there(state)
+        cursor = Qt.CursorShape.PointingHandCursor if takes else Qt.CursorShape.ArrowCursor
+        self._name.setCursor(cursor)
+        self._settle()
+
+    def set_name(self, shown: str, width: int) -> None:
+        self._name.setFixedWidth(width)
+        self._name.setText(shown)
+        free = "click to choose its free GPUs" if free_gpus(self._state) else ""
+        self._name.set_tip(", ".join(part for part in (self._title, free) if part))
+
+    @property
+    def state(self) -> NodeState:
+        return self._state
+
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody who looks for free GPUs wants to see it."""
+        reading = self._state.reading
+        is_processor = reading is not None and not reading.gpus and is_there(self._state)
+        return bool(free_gpus(self._state)) or is_processor or self.value() is not None
 
     def value(self) -> dict[str, Any] | None:
         """The placement on this node, None when nothing is to run here."""
-        gpus = self._cells.chosen()
+        gpus = self.cells.chosen()
         if gpus:
             return {"node": self.node, "gpus": list(gpus)}
-        processes = self._processes.value()
+        processes = self.stepper.value()
         return {"node": self.node, "processes": processes} if processes else None
 
     def put(self, placement: Mapping[str, Any] | None) -> None:
         placement = placement or {}
         blocked = self.blockSignals(True)
-        self._processes.setValue(int(placement.get("processes", 0) or 0))
-        self._cells.choose(tuple(placement.get("gpus", ())))
+        self.stepper.setValue(int(placement.get("processes", 0) or 0))
+        self.cells.choose(tuple(placement.get("gpus", ())))
         self.blockSignals(blocked)
-        self._words.setText("process" if self._processes.value() == 1 else "processes")
+        self._settle()
+
+    def _settle(self) -> None:
+        count = self.stepper.value()
+        reading = self._state.reading
+        there = is_there(self._state)
+        has_gpus = reading is not None and bool(reading.gpus)
+        # GPUs are what one wants of a node that has them; processes only where a job file says so.
+        steps = (there and not has_gpus) or count > 0
+        self.stepper.setVisible(steps)
+        self._words.setVisible(steps)
+        self._words.setText("process" if count == 1 else "processes")
+        self.cells.setVisible(has_gpus or not there)
+        self._rest.setVisible(not self.cells.isVisibleTo(self))
+        self.stepper.setEnabled(not self.cells.chosen())
+        text, role, tone = self._figures()
+        self._figure.setText(text)
+        self._figure.set_tone(tone)
+        self._figure.set_role(role)
+        found = worst(self._state.health) if there else None
+        self._name.set_tone("warn" if found is not None else "text" if there else "text3")
+        self._figure.set_tip(found.sentence if found is not None else "")
+
+    def _figures(self) -> tuple[str, Role, Tone]:
+        chosen = len(self.cells.chosen()) or self.stepper.value()
+        reading = self._state.reading
+        if chosen:
+            tone: Tone = "text" if is_there(self._state) else "bad"
+            return f"{formats.count(chosen)} chosen", "small_strong", tone
+        if not is_there(self._state) or reading is None:
+            return formats.NONE, "small", "text3"
+        found = worst(self._state.health)
+        if found is not None:
+            return found.words, "small", "warn"
+        if not reading.gpus:
+            return formats.plural(reading.cpu.cores, "core"), "small", "text3"
+        free = len(free_gpus(self._state))
+        return (f"{free} free" if free else "busy"), "small", "text3"
 
     @Slot()
     def _changed(self) -> None:
-        self._words.setText("process" if self._processes.value() == 1 else "processes")
-        self._processes.setEnabled(not self._cells.chosen())
+        self._settle()
         self.changed.emit()
 
 
@@ -219,37 +159,67 @@ class PlacementPicker(QWidget):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, rows_most_h: int = _ROWS_MOST_H, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[str, _NodeRow] = {}
         self._strangers: list[Mapping[str, Any]] = []
-        self._column = col(gap=S3)
+        self._wanted = 0
+        self._without = ""
+        self._rows_most_h = rows_most_h
+        self._name_w = 0
+        self._column = col(gap=S2)
+        self._holder = QWidget()
+        self._holder.setLayout(self._column)
+        self._holder.installEventFilter(self)
+        self._scroll = Scroll(self._holder)
         self._error = Label("", "tiny", "bad", wrap=True)
         self._error.hide()
-        self.setLayout(col(self._column, self._error, gap=S1))
+        self._free_only = Switch("Free only")
+        self._free_only.setChecked(True)
+        self._free_only.toggled.connect(self._settle)
+        self._free_only.hide()
+        self._choose = Button("", kind="quiet", icon="magic-wand")
+        self._choose.clicked.connect(self._choose_for_me)
+        self._keys = QWidget()
+        self._keys.setLayout(
+            row(
+                legend_key("chosen", "chosen"),
+                legend_key("free", "free"),
+                legend_key("ours", "Ringmaster job", share=0.0),
+                legend_key("other", "somebody else"),
+                gap=S3,
+            )
+        )
+        self._foot = QWidget()
+        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S3))
+        self.setLayout(col(self._scroll, self._foot, self._error, gap=S1))
+        self._settle()
 
-    def show_nodes(self, readings: tuple[NodeReading, ...]) -> None:
-        """New readings. Rows stay where they are; a node that is new comes last.
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """News. Rows stay where they are; a node that is new comes last.
 
         What was chosen on a node that went away stays chosen: the check says that it is away, and
         a job never becomes smaller by itself.
         """
-        if set(self._rows) - {reading.name for reading in readings}:
+        if set(self._rows) - {state.name for state in states}:
             self._strangers = self.value()
             clear(self._column)
             self._rows.clear()
-        for reading in readings:
-            if reading.name in self._rows:
-                self._rows[reading.name].show_reading(reading)
+        for state in states:
+            if state.name in self._rows:
+                self._rows[state.name].show_state(state)
                 continue
-            made = _NodeRow(reading)
-            made.changed.connect(self.changed)
-            self._rows[reading.name] = made
+            made = _NodeRow(state)
+            made.changed.connect(self._changed)
+            made.cells.step_wished.connect(self._step)
+            self._rows[state.name] = made
             self._column.addWidget(made)
-            found = next((p for p in self._strangers if p.get("node") == reading.name), None)
+            found = next((p for p in self._strangers if p.get("node") == state.name), None)
             if found is not None:
                 self._strangers.remove(found)
                 made.put(found)
+            self._name_w = 0
+        self._settle()
 
     def value(self) -> list[Mapping[str, Any]]:
         """The job file's ``placement``, nodes that are not known here included."""
@@ -257,35 +227,87 @@ class PlacementPicker(QWidget):
         return [*(placement for placement in chosen if placement), *self._strangers]
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
-        by_node = {str(p.get("node")): p for p in placements if isinstance(p, Mapping)}
-        for name, node_row in self._rows.items():
-            node_row.put(by_node.pop(name, None))
-        # Nodes not heard of yet keep their place in the file; the check says what is wrong.
-        self._strangers = list(by_node.values())
+        self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
+        self._put(placements)
+
+    def want(self, count: int, without: str = "") -> None:
+        """How many GPUs it is for, and the node from which the program takes none by itself."""
+        self._wanted, self._without = count, without
+        self._settle()
 
     def set_error(self, sentence: str) -> None:
         self._error.setText(sentence)
         self._error.setVisible(bool(sentence))
 
+    @Slot(int)
+    def _step(self, by: int) -> None:
+        """From the cells of one node to those of the next."""
+        rows = [one.cells for one in self._rows.values() if one.cells.isVisibleTo(self)]
+        at = next((n for n, cells in enumerate(rows) if cells is self.sender()), 0)
+        wanted = rows[min(max(at + by, 0), len(rows) - 1)]
+        wanted.setFocus(Qt.FocusReason.TabFocusReason)
+        self._scroll.ensureWidgetVisible(wanted, 0, S2)
 
-def owner(gpu: Gpu) -> str:
-    """Who is on this GPU, "" when it is free."""
-    return next((process.user or "somebody" for process in gpu.processes), "")
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
+            self._fit()
+        return bool(super().eventFilter(watched, event))
 
+    def _put(self, placements: Sequence[Mapping[str, Any]]) -> None:
+        by_node = {str(p.get("node")): p for p in placements if isinstance(p, Mapping)}
+        for name, node_row in self._rows.items():
+            node_row.put(by_node.pop(name, None))
+        # Nodes not heard of yet keep their place in the file; the check says what is wrong.
+        self._strangers = list(by_node.values())
+        self._settle()
 
-def _neighbours(gpus: tuple[Gpu, ...]) -> list[tuple[int, int]]:
-    """Runs of GPUs with one owner, as (first, last)."""
-    runs: list[tuple[int, int]] = []
-    for index, gpu in enumerate(gpus):
-        if runs and owner(gpus[runs[-1][0]]) == owner(gpu):
-            runs[-1] = (runs[-1][0], index)
-        else:
-            runs.append((index, index))
-    return runs
+    def _states(self) -> list[NodeState]:
+        return [one.state for name, one in self._rows.items() if name != self._without]
 
+    def _offer(self) -> int:
+        """How many the program would choose."""
+        sound = [len(sound_gpus(state)) for state in self._states()]
+        return min(self._wanted, sum(sound)) if self._wanted else sum(sound)
 
-def _sentence(gpu: Gpu, chosen: set[str]) -> str:
-    if owner(gpu):
-        held = formats.memory(gpu.memory_used_bytes)
-        return f"GPU {gpu.index}, in use by {owner(gpu)}, {held}"
-    return f"GPU {gpu.index}, {'chosen' if gpu.uuid in chosen else 'free'}"
+    @Slot()
+    def _choose_for_me(self) -> None:
+        chosen = choose(self._states(), self._offer())
+        self._put([{"node": name, "gpus": list(uuids)} for name, uuids in chosen.items()])
+        self.changed.emit()
+
+    @Slot()
+    def _changed(self) -> None:
+        self._settle()
+        self.changed.emit()
+
+    @Slot()
+    def _settle(self) -> None:
+        rows = tuple(self._rows.values())
+        many = len(rows) > _MANY_NODES
+        self._free_only.setVisible(many)
+        for one in rows:
+            hidden = many and self._free_only.isChecked() and not one.has_room
+            # A row does not vanish under the hand that just emptied it.
+            one.setVisible(not hidden or one.isAncestorOf(self.focusWidget() or self))
+        readings = [one.state.reading for one in rows]
+        has_gpus = any(reading is not None and reading.gpus for reading in readings)
+        offer = self._offer()
+        self._keys.setVisible(has_gpus)
+        self._choose.setVisible(bool(offer))
+        self._choose.setText(f"Choose {formats.count(offer)} for me")
+        self._choose.set_tip("Nodes that are free as a whole first, never a GPU that is unwell")
+        self._foot.setVisible(has_gpus or many)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as the rows are, up to a bound; names as wide as the longest, up to a share."""
+        rows = tuple(self._rows.values())
+        titles = [node_title(one.node) for one in rows]
+        longest = max((text_width(t, "medium") for t in without_domain(titles)), default=0)
+        most = min(_NAME_MOST_W, int(self.width() * _NAME_SHARE))
+        width = max(_NAME_LEAST_W, min(longest + S1, most))
+        if width != self._name_w:
+            self._name_w = width
+            for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
+                one.set_name(shown, width)
+        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), self._rows_most_h))

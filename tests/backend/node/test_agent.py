@@ -110,7 +110,8 @@ def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
     assert (found.name, found.disk_path) == ("gpu1", str(root.path))
     assert found.cpu.use_percent is not None
     assert end(agent) == ""
-    assert sorted(path.name for path in folder.path.iterdir()) == ["info.json", "status.json"]
+    names = ["info.json", "past.jsonl", "status.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == names
 
 
 def test_the_heartbeat_goes_on_from_where_the_last_agent_left_it(
@@ -232,7 +233,8 @@ def test_a_full_disk_is_waited_for(root: DataRoot, folder: NodeFolder) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert folder.status.read_bytes() == before
-    assert sorted(path.name for path in folder.path.iterdir()) == ["info.json", "status.json"]
+    names = ["info.json", "past.jsonl", "status.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == names
     assert agent.beat()
     assert reading(folder).heartbeat == 3
 

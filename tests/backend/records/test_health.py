@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.health import BAD, CALM_READINGS, WARN, Health, Threshold
-from backend.records.node import Cpu, Gpu, NodeReading
+from backend.records.health import CALM_READINGS, Health, Threshold
+from backend.records.node import BAD, WARN, Cpu, Gpu, NodeReading, NodeState, Presence, worst
 
 GIB = 2**30
 GPU = Gpu(0, "GPU-a", "H100", 8 * GIB, 80 * GIB, temperature_c=60, ecc_uncorrected=0)
@@ -52,7 +52,7 @@ def look() -> Look:
 
 def test_a_node_that_is_well_has_no_finding(look: Look) -> None:
     assert look.at().findings == ()
-    assert look.health.worst is None
+    assert worst(look.health.findings) is None
 
 
 def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(look: Look) -> None:
@@ -76,11 +76,12 @@ def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(look: Look) -> 
 def test_a_finding_says_what_where_since_when_and_what_to_do(look: Look) -> None:
     look.gpu(temperature_c=88)
     (found,) = look.gpu(temperature_c=96).findings
-    assert (found.sentence, found.severity) == ("GPU 0: 96 °C is hot.", BAD)
+    assert (found.sentence, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
     assert (found.gpu, found.gpu_uuid, found.since_s) == (0, "GPU-a", 102.0)
     assert found.remedy
-    assert look.health.of_gpu(GPU) == (found,)
-    assert look.health.of_gpu(replace(GPU, index=1)) == ()
+    state = NodeState("gpu1", Presence.ONLINE, health=look.health.findings)
+    assert state.of_gpu(GPU) == found
+    assert state.of_gpu(replace(GPU, index=1)) is None
 
 
 @given(st.lists(st.integers(70, 100), max_size=40))
@@ -126,7 +127,7 @@ def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: lis
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
 def test_s13_a_clock_lowered_for_heat_is_told(look: Look, reason: str) -> None:
     (found,) = look.gpu(clock_event_reasons=("idle", reason)).findings
-    assert (found.severity, found.words) == (WARN, "Clock lowered: heat")
+    assert (found.severity, found.words) == (WARN, "slowed by heat")
     assert look.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
     for _ in range(CALM_READINGS - 1):
         look.gpu()
@@ -136,8 +137,8 @@ def test_s13_a_clock_lowered_for_heat_is_told(look: Look, reason: str) -> None:
 def test_room_on_the_disk_counts_downwards(look: Look) -> None:
     said = []
     for gigabytes in (3.0, 2.0, 2.9, 0.5, 0.9, 1.1, 3.0):
-        worst = look.at(disk_free_bytes=int(gigabytes * 1e9)).worst
-        said.append(worst and worst.severity)
+        found = worst(look.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
+        said.append(found and found.severity)
     assert said == [None, WARN, WARN, BAD, BAD, WARN, None]
     assert look.at(disk_free_bytes=10**8).findings[0].sentence == "0.1 GB left for the data root."
 
@@ -156,10 +157,7 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
     look: Look,
 ) -> None:
     (found,) = look.gpu(ecc_uncorrected=1).findings
-    assert (found.severity, found.sentence) == (
-        BAD,
-        "GPU 0: 1 memory error that could not be corrected.",
-    )
+    assert (found.severity, found.sentence) == (BAD, "GPU 0 has 1 memory error.")
     assert "2 memory errors" in look.gpu(ecc_uncorrected=2).findings[0].words
     assert look.gpu(ecc_uncorrected=0).findings == ()
 
@@ -223,5 +221,6 @@ def test_a_reading_that_is_looked_at_again_counts_once(look: Look) -> None:
 
 def test_the_worst_is_the_first_bad_one(look: Look) -> None:
     look.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
-    assert look.health.worst is not None
-    assert look.health.worst.key == "gpu GPU-a memory errors"
+    found = worst(look.health.findings)
+    assert found is not None
+    assert found.key == "gpu GPU-a memory errors"

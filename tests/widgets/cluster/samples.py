@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.health import Health
 from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
 
 GIB = 1 << 30
@@ -89,6 +90,12 @@ def state(name: str, kind: str = "free", count: int = 8) -> NodeState:
     return NodeState(name, Presence.ONLINE, reading(name, kind, count), entry=entry(name))
 
 
+def judged(node: NodeState) -> NodeState:
+    """With what its one reading says of its health."""
+    assert node.reading is not None
+    return replace(node, health=Health().after(node.reading, 0.0).findings)
+
+
 def hot(node: NodeState, index: int = 3) -> NodeState:
     """The same node with a GPU that is slowed by heat."""
     assert node.reading is not None
@@ -100,7 +107,7 @@ def hot(node: NodeState, index: int = 3) -> NodeState:
         sm_clock_mhz=1060,
         clock_event_reasons=("hardware thermal slowdown",),
     )
-    return replace(node, reading=replace(node.reading, gpus=tuple(cards)))
+    return judged(replace(node, reading=replace(node.reading, gpus=tuple(cards))))
 
 
 def gone(node: NodeState, message: str = "no news since 03:12, no route to host") -> NodeState:

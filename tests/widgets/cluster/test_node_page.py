@@ -5,10 +5,20 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading
+from backend.records.node import (
+    Cpu,
+    Finding,
+    Gpu,
+    GpuProcess,
+    NodeReading,
+    NodeState,
+    Presence,
+)
+from tests.widgets.cluster import samples
+from widgets.cluster.node_history import NodeHistory
 from widgets.cluster.node_page import NodePage
-from widgets.cluster.node_row import health
 
+NOON = 1_700_000_000.0
 READING = NodeReading(
     "this-computer",
     "lab-7",
@@ -33,38 +43,46 @@ def page(qtbot):
     return page
 
 
+def show(page, reading):
+    state = samples.judged(NodeState(reading.name, Presence.ONLINE, reading))
+    history = NodeHistory()
+    history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
+    page.show_node(state, history)
+
+
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
-    page.show_reading(replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
+    show(page, replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
     assert page._no_gpu.text() == "CPU only: no NVIDIA driver was found."
     assert page._no_gpu.isVisible()
 
 
 def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
-    page.show_reading(replace(READING, gpus=(hot,)))
+    show(page, replace(READING, gpus=(hot,)))
     assert page._gpu_cards["GPU-a"].property("edge") == "warn"
-    assert health(replace(READING, gpus=(hot,))).sentence == "GPU 0 slowed by heat"
+    assert page._header.sentence.text() == "Unwell: GPU 0 slowed by heat"
+    assert page._gpu_cards["GPU-a"]._who.text() == "Slowed by heat"
 
 
 def test_who_is_on_a_gpu_is_named(page):
     used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
-    page.show_reading(replace(READING, gpus=(used,)))
+    show(page, replace(READING, gpus=(used,)))
     assert page._gpu_cards["GPU-a"]._who.text() == "in use by alice"
     assert page._processes_card.isVisible()
 
 
 def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):
-    page.show_reading(replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
+    show(page, replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
     assert page._gpu_cards["GPU-a"]._heat.text() == "–"
 
 
 def test_a_disk_that_does_not_answer_is_said(page):
-    page.show_reading(replace(READING, disk_total_bytes=None, disk_free_bytes=None))
+    show(page, replace(READING, disk_total_bytes=None, disk_free_bytes=None))
     assert page._disk._words.text() == "/d does not answer"
 
 
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
-    page.show_reading(READING)
+    show(page, READING)
     with qtbot.waitSignal(page.check_requested) as wished:
         qtbot.mouseClick(page._check_button, Qt.MouseButton.LeftButton)
     assert wished.args == ["this-computer"]
@@ -75,6 +93,13 @@ def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     assert page._check_button.isEnabled()
 
 
-def test_little_disk_makes_a_node_unwell():
-    assert health(READING).well
-    assert not health(replace(READING, disk_free_bytes=10**8)).well
+def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):
+    show(page, replace(READING, disk_free_bytes=10**8))
+    assert page._header.sentence.text() == "Unwell: 0.1 GB left for the data root"
+    page.show_findings((Finding("a", True, "fine"),))
+    show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
+    sentences = [
+        page._findings.itemAt(n).layout().itemAt(1).layout().itemAt(0).widget().text()
+        for n in range(page._findings.count())
+    ]
+    assert sentences == ["0.1 GB left for the data root.", "fine"]

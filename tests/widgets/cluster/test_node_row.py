@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.node import Finding, GpuProcess, NodeState, Presence
+from backend.records.node import GpuProcess, NodeState, Presence
 from tests.widgets.cluster import samples
 from widgets.cluster.node_names import fitted, without_domain
 from widgets.cluster.node_row import Condition, counts_sentence, node_row
@@ -41,15 +41,21 @@ def test_heat_makes_a_node_unwell_and_stands_under_its_name():
 def test_a_gpu_with_memory_errors_is_not_offered_as_free():
     state = samples.state("gpu02")
     cards = (replace(state.reading.gpus[0], ecc_uncorrected=2), *state.reading.gpus[1:])
-    row = node_row(replace(state, reading=replace(state.reading, gpus=cards)))
+    state = samples.judged(replace(state, reading=replace(state.reading, gpus=cards)))
+    row = node_row(state)
     assert row.line == "GPU 0 has 2 memory errors"
     assert row.free_gpus == 7
 
 
-def test_what_a_check_found_makes_a_node_unwell_too():
-    found = (Finding("a", True, "fine"), Finding("mpi", False, "mpirun is missing"))
-    row = node_row(replace(samples.state("gpu02"), findings=found))
-    assert (row.condition, row.line) == (Condition.UNWELL, "Mpirun is missing")
+def test_what_is_unwell_is_said_by_the_findings_alone_and_no_row_has_limits_of_its_own():
+    state = samples.hot(samples.state("gpu02"))
+    row = node_row(replace(state, health=()))
+    assert (row.condition, row.line) == (Condition.WELL, "8 free")
+    assert not any(cell.unwell for cell in row.gpus)
+    cooled = replace(samples.state("gpu02"), health=state.health)
+    row = node_row(cooled)
+    assert (row.condition, row.line) == (Condition.UNWELL, "GPU 3 slowed by heat")
+    assert [cell.unwell for cell in row.gpus[2:5]] == ["", "slowed by heat", ""]
 
 
 def test_an_offline_node_keeps_its_cells_and_shows_no_stale_figure():

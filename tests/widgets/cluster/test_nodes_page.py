@@ -8,8 +8,11 @@ from PySide6.QtCore import Qt
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.job import THIS_COMPUTER
 from backend.records.node import Finding, NodeState, Presence
+from backend.records.node_past import PastReading
+from backend.records.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.cluster.node_history import past_of
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.rack import DIMMED_ROLE
 from widgets.common.buttons import Button
@@ -48,6 +51,10 @@ def button(widget, text):
 
 
 def press(qtbot, widget, text):
+    # A button that has just joined a layout is shown with the next events.
+    qtbot.waitUntil(
+        lambda: text in [b.text() for b in widget.findChildren(Button) if b.isVisible()]
+    )
     qtbot.mouseClick(button(widget, text), Qt.MouseButton.LeftButton)
 
 
@@ -271,3 +278,26 @@ def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
     qtbot.waitUntil(lambda: bar.maximum() > 0)
     qtbot.keyClick(page.rack, Qt.Key.Key_End)
     assert bar.value() > bar.maximum() / 2
+
+
+def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    placed = replace(LIVE.config.placement[0], node="gpu07")
+    view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
+    page.show_jobs((view, replace(view, id="x", name="over", state=JobState.FINISHED)))
+    press(qtbot, page, "Show node")
+    with qtbot.waitSignal(page.move_off_requested) as wished:
+        press(qtbot, page, "Move it off gpu07…")
+    assert wished.args == [view.id, "gpu07"]
+    page.open_node("gpu01")
+    assert not page.detail._jobs_card.isVisible()
+
+
+def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    with qtbot.waitSignal(page.past_requested) as wished:
+        page.open_node("gpu07")
+    assert wished.args == ["gpu07"]
+    page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    assert page.detail._history_card._title.text().startswith("Since ")
+    page.show_past("gone", past_of([]))

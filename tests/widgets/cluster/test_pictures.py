@@ -125,7 +125,8 @@ def _later(state, beat, heat):
         )
         for gpu in state.reading.gpus
     )
-    return replace(state, reading=replace(state.reading, heartbeat=beat, gpus=cards))
+    now = replace(state, reading=replace(state.reading, heartbeat=beat, gpus=cards))
+    return samples.judged(now)
 
 
 @pytest.mark.parametrize(

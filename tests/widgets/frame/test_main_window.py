@@ -7,7 +7,8 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Cpu, NodeReading
+from backend.records.node import Cpu, NodeReading, NodeState, Presence
+from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.frame.places import PLACES
@@ -72,9 +73,10 @@ def test_when_nothing_runs_it_says_so(window):
 
 
 def test_an_unwell_node_is_one_sentence(window):
-    window.side_bar.show_reading(replace(READING, disk_free_bytes=5 * 10**8))
+    state = NodeState(READING.name, Presence.ONLINE, replace(READING, disk_free_bytes=5 * 10**8))
+    window.side_bar.show_nodes((samples.judged(state),))
     note = window.side_bar.cluster.notes.itemAt(0).widget()
-    assert "500 MB left" in note.accessibleName().replace("\xa0", " ")
+    assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
 
 
 def test_a_data_root_that_does_not_answer_is_a_red_line(window):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from tests.widgets.cluster.samples import reading
+from tests.widgets.cluster import samples
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 from widgets.jobs.placement_picker import PlacementPicker
 
-NODES = tuple(replace(reading(name, count=0), gpus=()) for name in ("node1", "node2", "node3"))
+NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3"))
 
 
 def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
@@ -43,3 +41,18 @@ def test_m06_a_node_that_goes_away_takes_no_choice_along(qtbot: QtBot) -> None:
     assert sorted(picker.value(), key=lambda one: str(one["node"])) == chosen
     picker.show_nodes(NODES)
     assert sorted(picker.value(), key=lambda one: str(one["node"])) == chosen
+
+
+def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offered(
+    qtbot: QtBot,
+) -> None:
+    nodes = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
+    gpus = [f"GPU-{n}" for n in range(8)]
+    before = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
+    dialog = ElsewhereDialog("long", before, nodes, without="gpu07")
+    qtbot.addWidget(dialog)
+    assert dialog._picker.value() == [{"node": "gpu01", "gpus": gpus}]
+    assert dialog._resume.text() == "Resume on 8 processes"
+    assert dialog._picker._choose.text() == "Choose 16 for me"
+    qtbot.mouseClick(dialog._picker._choose, Qt.MouseButton.LeftButton)
+    assert [one["node"] for one in dialog._picker.value()] == ["gpu01", "gpu09"]

@@ -8,11 +8,11 @@ from PySide6.QtCore import Qt
 from backend.records.job import OPTIMIZERS, parse_job
 from backend.records.job_view import JobCheck
 from backend.records.library import Kind, LibraryItem
-from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading
+from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.values import Fault
+from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.job_fields import JobDraft, number_or_text, pair_or_text, whole_or_text
 from widgets.jobs.job_form import JobForm
-from widgets.jobs.placement_picker import GpuCells
 
 DIGITS = {
     "name": "digits, two workers",
@@ -48,7 +48,7 @@ def form(qtbot):
     form = JobForm()
     qtbot.addWidget(form)
     form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
-    form.show_nodes((reading(),))
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
     return form
 
 

@@ -1,0 +1,87 @@
+"""What agents kept of the last hours, read on from where the last look stopped.
+
+The files are a stranger's, as a node's status is: bounded in size, plain in kind.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from backend.records.files import open_at_once
+from backend.records.layout import DataRoot
+from backend.records.node_past import PastLines, PastReading
+
+_LIMIT_BYTES = 4_000_000
+_HEAD_BYTES = 256
+
+
+class _File:
+    """One file and what was read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._forget()
+
+    def _forget(self) -> None:
+        self._head = b""
+        self._offset = 0
+        self._lines = PastLines()
+        self.readings: list[PastReading] = []
+
+    def look(self) -> None:
+        """Read what was appended; all of it when it is another file than before."""
+        try:
+            descriptor = open_at_once(self._path)
+        except (OSError, ValueError):
+            self._forget()
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+            size = os.fstat(descriptor).st_size
+            if size < self._offset or not head.startswith(self._head):
+                self._forget()
+            self._head = head
+            if size > _LIMIT_BYTES:
+                return
+            file.seek(self._offset)
+            piece = file.read(_LIMIT_BYTES - self._offset)
+        self._offset += len(piece)
+        self.readings += self._lines.take(piece)
+
+
+class PastReader:
+    """Looks at the nodes that somebody looks at; each look reads what is new."""
+
+    def __init__(self, root: DataRoot) -> None:
+        self._root = root
+        self._files: dict[str, tuple[_File, _File]] = {}
+
+    def look(
+        self, name: str, now_s: float, ahead_s: float, over_s: float
+    ) -> tuple[PastReading, ...]:
+        """What is known of the last ``over_s`` seconds, oldest first, by the reader's clock.
+
+        ``ahead_s`` is how much the node's clock was ahead of the reader's when they were
+        compared. Where it was set back since, the newest lines are believed.
+        """
+        folder = self._root.node(name)
+        files = self._files.setdefault(name, (_File(folder.earlier), _File(folder.past)))
+        # The newer one first: what becomes the earlier one meanwhile is then read twice, and a
+        # line at a time that is known already is passed over below.
+        for file in reversed(files):
+            file.look()
+        lines = [*files[0].readings, *files[1].readings]
+        if lines:
+            ahead_s = max(ahead_s, lines[-1].at_s - now_s)
+        found: list[PastReading] = []
+        before_s = now_s + 1.0
+        for line in reversed(lines):
+            at_s = line.at_s - ahead_s
+            if at_s < now_s - over_s:
+                break
+            if at_s < before_s:
+                before_s = at_s
+                found.append(replace(line, at_s=at_s))
+        return tuple(reversed(found))

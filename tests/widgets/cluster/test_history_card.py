@@ -1,0 +1,209 @@
+"""The hours of a node: what its agent kept, what this window saw, and which job ran when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from backend.records.node_past import PastGpu, PastReading
+from backend.records.state import JobState
+from tests.widgets.cluster import samples
+from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.cluster.history_card import HistoryCard
+from widgets.cluster.job_lane import JobBar, bars_of, lanes_of
+from widgets.cluster.node_history import NodeHistory, past_of
+from widgets.common import theme
+
+pytestmark = pytest.mark.usefixtures("look")
+NOON = 1_700_000_000.0
+STATE = samples.state("gpu07", "ours", 2)
+UUIDS = ("GPU-0", "GPU-1")
+
+
+def line(age_s, heat=60.0, unwell=""):
+    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", heat, unwell=unwell))
+    return PastReading(NOON - age_s, 40.0, 1e9, gpus)
+
+
+def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
+    """A line each 20 seconds; the second GPU was slowed by heat for half an hour."""
+    return past_of(
+        [
+            line(age, 91.0, "slowed by heat") if hot_to_s < age <= hot_from_s else line(age)
+            for age in range(over_s, 0, -20)
+        ]
+    )
+
+
+@pytest.fixture
+def card(qtbot):
+    card = HistoryCard()
+    qtbot.addWidget(card)
+    card.resize(900, 420)
+    card.show()
+    return card
+
+
+def at(iso_s):
+    return datetime.fromtimestamp(iso_s, UTC).isoformat()
+
+
+def job(name, began, ended=None, nodes=("gpu07",)):
+    config = replace(
+        LIVE.config, placement=tuple(replace(LIVE.config.placement[0], node=n) for n in nodes)
+    )
+    state = JobState.TRAINING if ended is None else JobState.FINISHED
+    return replace(
+        LIVE,
+        name=name,
+        state=state,
+        config=config,
+        started=at(NOON - began),
+        ended="" if ended is None else at(NOON - ended),
+    )
+
+
+def test_the_hours_before_are_there_when_the_window_opens_and_what_it_sees_goes_on():
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    assert history.put_past(hours())
+    history.append(STATE.reading, NOON + 2)
+    times = history.times()
+    assert times[0] == NOON - 10_800
+    assert (np.diff(times) > 0).all()
+    heat = history.series("GPU-1", "temperature")
+    assert list(heat[-3:]) == [60.0, 66.0, 66.0]
+    assert np.nanmax(heat) == 91.0
+
+
+def test_what_the_agent_wrote_while_this_window_looked_is_not_told_twice():
+    history = NodeHistory()
+    for second in range(0, 600, 2):
+        history.append(STATE.reading, NOON - 600 + second)
+    history.put_past(hours())
+    times = history.times()
+    assert (np.diff(times) > 0).all()
+    assert (times[times >= NOON - 600] == np.arange(NOON - 600, NOON, 2)).all()
+
+
+def test_a_time_without_news_is_a_gap_and_no_line():
+    past = past_of([line(4000), line(3980), line(200), line(180)])
+    history = NodeHistory()
+    history.put_past(past)
+    history.append(STATE.reading, NOON)
+    history.append(STATE.reading, NOON + 500)
+    heat = history.series("GPU-0", "temperature")
+    assert [bool(np.isnan(value)) for value in heat] == [
+        *(False, False, True, False, False),
+        *(True, False, True, False),
+    ]
+
+
+def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qtbot):
+    history = NodeHistory()
+    history.put_past(hours())
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    (span,) = card.plot._spans
+    assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
+    assert span.text == "Slowed by heat"
+    named = [curve.name for curve in card.plot._curves.values() if curve.named]
+    assert named == ["GPU 1"]
+    # And it is painted: the ground in it is another one than beside it.
+    for _ in range(3):
+        QApplication.processEvents()
+    image = card.grab().toImage()
+    origin = card.plot.mapTo(card, QPoint(0, card.plot.height() // 2))
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+
+    def ground(image: QImage, age_s: float) -> str:
+        x = left + (NOON - age_s - x0) / (x1 - x0) * (right - left)
+        return image.pixelColor(origin.x() + round(x), origin.y()).name()
+
+    well, hot = ground(image, 5400.0), ground(image, 2650.0)
+    assert (well, hot != well) == (theme.current().q("surface").name(), True)
+
+
+def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
+    history = NodeHistory()
+    history.put_past(hours(hot_from_s=3620, hot_to_s=3600))
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    (span,) = card.plot._spans
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+    assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
+
+
+def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    assert card._title.text().startswith("Since ")
+    history.put_past(hours(over_s=40_000))
+    card.show_past()
+    assert card._title.text() == "Last 3 hours"
+    card._stretch.choose("1")
+    card._build()
+    assert card._title.text() == "Last hour"
+    assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
+    assert card.plot._spans[0].x0 >= NOON - 3600
+    card._stretch.choose("24")
+    card._build()
+    assert card._title.text().startswith("Since ")
+
+
+def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    plot = card.plot
+    history.append(STATE.reading, NOON + 2)
+    card.show_history(history, STATE)
+    assert card.plot is plot
+    assert len(card._data["GPU-0"]) == 2
+    card.show_history(history, STATE)
+    assert len(card._data["GPU-0"]) == 2, "jobs changed, no reading came"
+    history.append(STATE.reading, NOON + 4)
+    history.append(STATE.reading, NOON + 6)
+    card.show_history(history, STATE)
+    assert len(card._data["GPU-0"]) == 4
+
+
+def test_which_job_ran_when_stands_above_on_the_same_axis(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    history.append(STATE.reading, NOON)
+    jobs = (
+        job("over", 9000, 5400),
+        job("runs", 3600),
+        job("long ago", 90_000, 80_000),
+        job("elsewhere", 3600, nodes=("gpu01",)),
+    )
+    card.show_history(history, STATE, jobs)
+    assert card.lane.names() == ("over", "runs")
+    (_, first), (_, second) = card.lane._placed()
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+    assert first.left() == pytest.approx(left + (NOON - 9000 - x0) / (x1 - x0) * (right - left))
+    assert first.right() < second.left()
+    assert second.right() == pytest.approx(left + (NOON - x0) / (x1 - x0) * (right - left))
+    assert "over, " in card.lane.accessibleDescription()
+    card.show_history(history, STATE, ())
+    assert not card.lane.isVisible()
+
+
+def test_jobs_side_by_side_have_a_lane_each():
+    bars = bars_of((job("b", 3000), job("a", 9000, 5400), job("c", 2000, 1000)), "gpu07")
+    assert [bar.name for bar in bars] == ["a", "b", "c"]
+    names = [[bar.name for bar in lane] for lane in lanes_of(bars, NOON - 10_800)]
+    assert names == [["a", "b"], ["c"]]
+    many = [JobBar(str(n), NOON + n) for n in range(9)]
+    assert [[bar.name for bar in lane] for lane in lanes_of(many, 0)] == [["6"], ["7"], ["8"]]

@@ -1,0 +1,217 @@
+"""Choosing where a job runs: what is offered, what is not, and all of it by keys alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+
+from backend.records.health import Health
+from backend.records.node import NodeState, Presence
+from tests.widgets.cluster import samples
+from widgets.jobs.gpu_choice import choose, why_away
+from widgets.jobs.placement_picker import PlacementPicker
+
+pytestmark = pytest.mark.usefixtures("look")
+EIGHT = tuple(f"GPU-{n}" for n in range(8))
+NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+
+
+def full(state):
+    """The node's own memory is full: nothing is wrong with any GPU of it."""
+    reading = replace(state.reading, memory_used_bytes=state.reading.memory_total_bytes)
+    return replace(state, reading=reading, health=Health().after(reading, 0.0).findings)
+
+
+@pytest.fixture
+def picker(qtbot):
+    picker = PlacementPicker()
+    qtbot.addWidget(picker)
+    picker.resize(820, 500)
+    with qtbot.waitActive(picker):
+        picker.show()
+        picker.activateWindow()
+    return picker
+
+
+def row(picker, name):
+    return picker._rows[name]
+
+
+def figure(picker, name):
+    return row(picker, name)._figure.text().replace("\xa0", " ")
+
+
+def test_whole_free_nodes_come_first_and_unwell_gpus_never():
+    nodes = (
+        samples.state("gpu01", "half"),
+        samples.hot(samples.state("gpu02")),
+        samples.state("gpu03"),
+        samples.gone(samples.state("gpu04")),
+        full(samples.state("gpu05")),
+        replace(samples.state("gpu06"), presence=Presence.OUT_OF_SERVICE),
+        NEW,
+        samples.state("gpu08"),
+    )
+    assert choose(nodes, 16) == {"gpu03": EIGHT, "gpu08": EIGHT}
+    assert choose(nodes, 3) == {"gpu03": EIGHT[:3]}
+    # The rest of what is free: seven well ones of the unwell node, half of the busy one.
+    assert choose(nodes, 99) == {
+        "gpu03": EIGHT,
+        "gpu08": EIGHT,
+        "gpu02": tuple(uuid for uuid in EIGHT if uuid != "GPU-3"),
+        "gpu01": EIGHT[4:],
+    }
+    assert choose(nodes, 0) == {}
+
+
+def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
+    assert picker._choose.text() == "Choose 15 for me"
+    picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
+    assert picker._choose.text() == "Choose 2 for me"
+    with qtbot.waitSignal(picker.changed):
+        qtbot.mouseClick(picker._choose, Qt.MouseButton.LeftButton)
+    assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
+    picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
+    assert not picker._choose.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (samples.gone(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
+        (NEW, "Not set up"),
+        (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
+    ],
+)
+def test_a_node_that_is_away_says_why_and_offers_nothing(picker, qtbot, state, why):
+    assert why_away(state) == why
+    picker.show_nodes((state,))
+    cells = row(picker, state.name).cells
+    assert cells.accessibleDescription() == why
+    assert not row(picker, state.name).stepper.isVisible()
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(20, 14))
+    qtbot.keyClick(cells, Qt.Key.Key_Space)
+    qtbot.mouseClick(row(picker, state.name)._name, Qt.MouseButton.LeftButton)
+    assert picker.value() == []
+
+
+def test_m06_what_was_chosen_on_a_node_that_went_away_stays_and_can_be_given_up(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"),))
+    chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
+    picker.put(chosen)
+    picker.show_nodes((samples.gone(samples.state("gpu01")),))
+    assert picker.value() == chosen
+    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.tone()) == ("8 chosen", "bad")
+    qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
+    assert picker.value() == []
+
+
+def test_all_can_be_chosen_by_keys_alone(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"), samples.state("gpu02", count=0), samples.state("z")))
+    first, last = row(picker, "gpu01").cells, row(picker, "z").cells
+    first.setFocus()
+    qtbot.keyClick(first, Qt.Key.Key_Right)
+    qtbot.keyClick(first, Qt.Key.Key_Space)
+    qtbot.keyClick(first, Qt.Key.Key_Down)
+    qtbot.waitUntil(last.hasFocus)
+    qtbot.keyClick(last, Qt.Key.Key_A)
+    qtbot.keyClick(last, Qt.Key.Key_Down)
+    assert last.hasFocus(), "there is no node below"
+    qtbot.keyClick(last, Qt.Key.Key_Up)
+    qtbot.waitUntil(first.hasFocus)
+    assert picker.value() == [
+        {"node": "gpu01", "gpus": ["GPU-1"]},
+        {"node": "z", "gpus": list(EIGHT)},
+    ]
+
+
+def test_a_click_on_the_name_takes_the_free_and_well_ones_and_another_gives_them_up(picker, qtbot):
+    picker.show_nodes((samples.hot(samples.state("gpu01", "half"), 5),))
+    name = row(picker, "gpu01")._name
+    qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
+    assert row(picker, "gpu01").cells.chosen() == ("GPU-4", "GPU-6", "GPU-7")
+    qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
+    assert picker.value() == []
+
+
+def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbot):
+    picker.show_nodes((samples.hot(samples.state("gpu03", "few"), 6),))
+    cells = row(picker, "gpu03").cells
+    assert cells.accessibleName() == "GPUs of gpu03"
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu03, GPU 0, free"
+    assert told[6].startswith("gpu03, GPU 6, in use by alice, 61.0 GiB, slowed by heat")
+    cells.setFocus()
+    qtbot.waitUntil(cells.hasFocus)
+    qtbot.keyClick(cells, Qt.Key.Key_Left)
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
+
+
+def test_figures_of_all_rows_stand_in_one_column(picker):
+    picker.show_nodes(
+        (
+            samples.state("gpu01"),
+            samples.state("cpu01", count=0),
+            samples.gone(samples.state("gpu11")),
+            samples.hot(samples.state("gpu07", "ours")),
+        )
+    )
+    names = ("gpu01", "cpu01", "gpu11", "gpu07")
+    assert [figure(picker, name) for name in names] == [
+        "8 free",
+        "128 cores",
+        "–",
+        "slowed by heat",
+    ]
+    ends = {row(picker, name)._figure.mapTo(picker, QPoint(0, 0)).x() for name in names}
+    assert len(ends) == 1
+    begins = {
+        part.mapTo(picker, QPoint(0, 0)).x()
+        for part in (row(picker, "gpu01").cells, row(picker, "cpu01").stepper)
+    }
+    assert len(begins) == 1
+
+
+def test_a_long_name_is_whole_where_there_is_room(picker):
+    picker.show_nodes((samples.state("node-rack3-machine-007"), samples.state("gpu2")))
+    shown = row(picker, "node-rack3-machine-007")._name
+    assert shown.width() >= shown.sizeHint().width() - 8
+    assert shown.text() == "node-rack3-machine-007"
+    many = [samples.state(f"node-rack3-row7-machine-{n:03d}.cluster.example.org") for n in (1, 2)]
+    picker.resize(480, 500)
+    picker.show_nodes(tuple(many))
+    shown = [row(picker, state.name)._name for state in many]
+    assert [label.text()[-3:] for label in shown] == ["001", "002"]
+    assert all(s.name in label.toolTip() for s, label in zip(many, shown, strict=True))
+
+
+def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
+    nodes = samples.cluster(64)
+    picker.show_nodes(nodes)
+    shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
+    assert "gpu02" in shown
+    assert "gpu03" not in shown, "all of it is somebody else's"
+    assert picker._scroll.height() <= 360
+    picker._free_only.setChecked(False)
+    assert all(one.isVisibleTo(picker) for one in picker._rows.values())
+    assert picker._scroll.height() == 360
+
+
+def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker):
+    nodes = samples.cluster(20)
+    picker.show_nodes(nodes)
+    picker.put([{"node": nodes[1].name, "gpus": list(EIGHT)}])
+    picker.show_nodes((nodes[0], samples.gone(nodes[1]), *nodes[2:]))
+    assert row(picker, nodes[1].name).isVisibleTo(picker)
+
+
+def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker):
+    picker.show_nodes((samples.state("gpu01"),))
+    assert not row(picker, "gpu01").stepper.isVisibleTo(picker)
+    picker.put([{"node": "gpu01", "processes": 2}])
+    assert row(picker, "gpu01").stepper.isVisibleTo(picker)
+    assert picker.value() == [{"node": "gpu01", "processes": 2}]

@@ -1,0 +1,264 @@
+"""The GPUs of one node as cells that can be chosen.
+
+Neighbouring GPUs held by one owner are one bar with his name and memory, so that who is there
+reads without a tool tip. A GPU of somebody else's is off limits; one of a node that is away stays
+chosen, because a job never becomes smaller by itself, and can be given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from backend.records.node import Gpu
+from widgets.common import formats, icons, theme
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.state_badge import paint_gpu_cell
+from widgets.common.text import plain_tip
+from widgets.common.theme import R_CELL
+from widgets.jobs.gpu_choice import owner
+
+_CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 28, 3, 96, 18
+_TICK, _MARK = 14.0, 12.0
+
+
+class GpuCells(QWidget):
+    """A click or Space takes a GPU, A all free ones, arrows move, dragging takes several.
+
+    Signals:
+        changed: The chosen GPUs are others now.
+        step_wished: By how many nodes keys are to move, -1 or 1.
+    """
+
+    changed = Signal()
+    step_wished = Signal(int)
+
+    def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._node = node
+        self._gpus: tuple[Gpu, ...] = ()
+        self._unwell: Mapping[str, str] = {}
+        self._away = ""
+        self._is_offline = False
+        self._chosen: set[str] = set()
+        self._at = 0
+        self._taking: bool | None = None
+        self.setFixedHeight(_CELL_H)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(f"GPUs of {node}" if node else "GPUs")
+
+    def chosen(self) -> tuple[str, ...]:
+        """UUIDs in the order of the GPUs' numbers; those not known here come last."""
+        known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
+        return (*known, *sorted(self._chosen.difference(known)))
+
+    def choose(self, uuids: Sequence[str]) -> None:
+        self._chosen = set(uuids)
+        self._told()
+
+    def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
+        """A new reading; a GPU that somebody took meanwhile is no longer chosen.
+
+        Args:
+            unwell: What is wrong with a GPU, by its UUID.
+        """
+        self._gpus, self._unwell, self._away = gpus, unwell or {}, ""
+        self._at = min(self._at, max(0, len(gpus) - 1))
+        lost = {gpu.uuid for gpu in gpus if owner(gpu)} & self._chosen
+        self._chosen -= lost
+        self._describe()
+        if lost:
+            self.changed.emit()
+
+    def show_away(self, why: str, *, is_offline: bool) -> None:
+        """Nothing can be chosen here now."""
+        self._away, self._is_offline = why, is_offline
+        self._describe()
+
+    def take_all(self) -> None:
+        """All that are free and well; none when they are chosen already."""
+        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._unwell}
+        self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
+        self._told()
+
+    def sizeHint(self) -> QSize:
+        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _CELL_H)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _CELL_H)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if self._away:
+            self._give_up()
+            return
+        index = self._index_at(event.position().x())
+        if index is not None and self._may_take(self._gpus[index]):
+            self._taking = self._gpus[index].uuid not in self._chosen
+            self._take(index)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        index = self._index_at(event.position().x())
+        if self._taking is not None and index is not None:
+            self._take(index)
+
+    def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
+        self._taking = None
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+        nodes = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+        key = Qt.Key(event.key())
+        if key in nodes:
+            self.step_wished.emit(nodes[key])
+        elif self._away and key == Qt.Key.Key_Space:
+            self._give_up()
+        elif self._away or not self._gpus:
+            super().keyPressEvent(event)
+        elif key in steps:
+            self._at = (self._at + steps[key]) % len(self._gpus)
+            self._describe()
+        elif key == Qt.Key.Key_A:
+            self.take_all()
+        elif key == Qt.Key.Key_Space:
+            self._taking = self._gpus[self._at].uuid not in self._chosen
+            self._take(self._at)
+            self._taking = None
+        else:
+            super().keyPressEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            index = None if self._away else self._index_at(QPointF(event.pos()).x())
+            text = self._away if index is None else self._sentence(self._gpus[index])
+            QToolTip.showText(event.globalPos(), plain_tip(text), self)
+            return True
+        return bool(super().event(event))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self._away:
+            self._paint_away(painter)
+            return
+        for first, last in _neighbours(self._gpus):
+            if owner(self._gpus[first]):
+                self._paint_owned(painter, first, last)
+                continue
+            for index in range(first, last + 1):
+                self._paint_free(painter, index)
+        if self.hasFocus() and self._gpus:
+            paint_focus(painter, self._cell(self._at), R_CELL)
+
+    def _paint_away(self, painter: QPainter) -> None:
+        bar = QRectF(0, 0, self._width(), self.height())
+        paint_gpu_cell(painter, bar, "gone" if self._is_offline else "unknown", radius=R_CELL)
+        tone = "bad" if self._is_offline else "text3"
+        paint_text(painter, bar.adjusted(8, 0, -8, 0), self._away, "small", tone)
+        if self.hasFocus():
+            paint_focus(painter, bar, R_CELL)
+
+    def _paint_owned(self, painter: QPainter, first: int, last: int) -> None:
+        gpu = self._gpus[first]
+        bar = self._cell(first).united(self._cell(last))
+        ours = any(process.run_tag for process in gpu.processes)
+        paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0, radius=R_CELL)
+        used = sum(g.memory_used_bytes or 0 for g in self._gpus[first : last + 1])
+        text = f"{owner(gpu)} · {formats.memory(used)}"
+        room = bar.adjusted(8, 0, -8, 0)
+        if not ours:
+            width = min(room.width(), float(text_width(text, "small_strong")))
+            plate = QRectF(bar.left() + 4, bar.top() + 5, width + 8, bar.height() - 10)
+            fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
+        paint_text(painter, room, text, "small_strong", "live" if ours else "text")
+        for index in range(first, last + 1):
+            if self._gpus[index].uuid in self._unwell:
+                self._paint_mark(painter, self._cell(index))
+
+    def _paint_free(self, painter: QPainter, index: int) -> None:
+        cell, gpu = self._cell(index), self._gpus[index]
+        if gpu.lost:
+            paint_gpu_cell(painter, cell, "gone", radius=R_CELL)
+        elif gpu.uuid in self._chosen:
+            paint_gpu_cell(painter, cell, "chosen", radius=R_CELL)
+            tick = QRectF(0, 0, _TICK, _TICK)
+            tick.moveCenter(cell.center())
+            icons.paint_icon(painter, tick, "check", "on_ink")
+        else:
+            paint_gpu_cell(painter, cell, "free", radius=R_CELL)
+            paint_text(painter, cell, str(gpu.index), "tiny", "text3", center=True)
+        if gpu.uuid in self._unwell:
+            self._paint_mark(painter, cell)
+
+    def _paint_mark(self, painter: QPainter, cell: QRectF) -> None:
+        """Unwell: an icon at the cell's end, on a ground of its own."""
+        mark = QRectF(cell.right() - _MARK - 4, cell.center().y() - _MARK / 2, _MARK, _MARK)
+        fill_round(painter, mark.adjusted(-2, -2, 2, 2), theme.current().q("surface"), R_CELL)
+        icons.paint_icon(painter, mark, "warning-fill", "warn")
+
+    def _width(self) -> float:
+        """As wide as the cells are, so that a node that is away looks no larger."""
+        count = len(self._gpus)
+        most = count * (_CELL_MOST + _CELL_GAP) - _CELL_GAP if count else self.width()
+        return float(min(self.width(), most))
+
+    def _cell(self, index: int) -> QRectF:
+        count = max(1, len(self._gpus))
+        width = min(_CELL_MOST, (self.width() - (count - 1) * _CELL_GAP) / count)
+        return QRectF(index * (width + _CELL_GAP), 0, width, self.height())
+
+    def _index_at(self, x: float) -> int | None:
+        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, 1.0)), None)
+
+    def _may_take(self, gpu: Gpu) -> bool:
+        return not self._away and not owner(gpu) and not gpu.lost
+
+    def _take(self, index: int) -> None:
+        gpu = self._gpus[index]
+        self._at = index
+        before = set(self._chosen)
+        if self._may_take(gpu):
+            (self._chosen.add if self._taking else self._chosen.discard)(gpu.uuid)
+        if self._chosen != before:
+            self._told()
+
+    def _give_up(self) -> None:
+        if self._chosen:
+            self._chosen = set()
+            self._told()
+
+    def _told(self) -> None:
+        self._describe()
+        self.changed.emit()
+
+    def _describe(self) -> None:
+        """For those who hear it: where the keys are first, then all."""
+        sentences = [self._sentence(gpu) for gpu in self._gpus]
+        here = sentences[self._at : self._at + 1] if self.hasFocus() else []
+        self.setAccessibleDescription(self._away or ". ".join([*here, *sentences]))
+        self.update()
+
+    def _sentence(self, gpu: Gpu) -> str:
+        """ "gpu03, GPU 1, in use by alice, 18 GiB"."""
+        name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
+        if owner(gpu):
+            state = f"in use by {owner(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
+        elif gpu.lost:
+            state = "out of reach"
+        else:
+            state = "chosen" if gpu.uuid in self._chosen else "free"
+        return ", ".join(part for part in (name, state, self._unwell.get(gpu.uuid, "")) if part)
+
+
+def _neighbours(gpus: tuple[Gpu, ...]) -> list[tuple[int, int]]:
+    """Runs of GPUs with one owner, as (first, last)."""
+    runs: list[tuple[int, int]] = []
+    for index, gpu in enumerate(gpus):
+        if runs and owner(gpus[runs[-1][0]]) == owner(gpu):
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    return runs
