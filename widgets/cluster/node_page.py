@@ -154,7 +154,7 @@ class NodePage(QWidget):
         times = history.times()
         # Without GPUs the meters tell of the last minutes; the card is for what was before.
         told = bool(reading.gpus) if reading is not None else False
-        told = told or (len(times) > 1 and times[-1] - times[0] > _METERS_S)
+        told = told or bool(len(times) > 1 and times[-1] - times[0] > _METERS_S)
         seen = bool(len(times)) and reading is not None and told
         self._history_card.setVisible(seen)
         if seen:
