@@ -272,6 +272,8 @@ class Talk(QObject):
 
     @Slot()
     def _try(self) -> None:
+        # Not where the job was until now: it may be about to go on elsewhere.
+        placement = self._config.placement
         progress = self._begin("Training one batch")
 
         def tried(canary: Canary) -> None:
@@ -284,7 +286,7 @@ class Talk(QObject):
                 self._wish.job_id,
                 lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
                 lambda: progress.is_cancelled,
-                self._placement,
+                placement,
             ),
             tried,
             self._refused,

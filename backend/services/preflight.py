@@ -15,7 +15,8 @@ from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import DataRoot
 from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.cluster import ClusterService
-from backend.services.preflight_flight import Flight, Ground, OnFinding
+from backend.services.preflight_flight import Flight, OnFinding
+from backend.services.preflight_ground import Ground
 from backend.services.preflight_mends import OnChange, PreflightMender
 from backend.services.set_up import SetUpService
 

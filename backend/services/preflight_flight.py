@@ -15,16 +15,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from backend.cluster import keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
-from backend.cluster.look import LEAST_PYTHON
 from backend.cluster.shell import Shell, Unreachable
-from backend.datastore.share import MOUNTED, Share
 from backend.datastore.shared_folders import is_narrower
 from backend.errors import BackendError, Cancelled
 from backend.launch.network import common_subnet
@@ -32,15 +30,20 @@ from backend.node.mpi import find_mpirun
 from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeEntry
 from backend.records.job import THIS_COMPUTER, JobConfig
-from backend.records.layout import DataRoot, NodeHome
+from backend.records.layout import NodeHome
 from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services import preflight_node, preflight_node_words, preflight_words
-from backend.services.cluster import ClusterService
-from backend.services.job_check import PROCESSES_PER_CORE
+from backend.services.preflight_ground import (
+    Ground,
+    Part,
+    facts_of,
+    looking_python,
+    settings_texts,
+    too_many_processes,
+)
 from backend.services.preflight_node import NoPython
 from backend.services.preflight_routes import Meeting, route_findings
 from backend.services.preflight_words import Site, Told
-from backend.services.set_up import SetUpService
 
 _MEETING_S = 11.0
 """From the beginning until the nodes meet, whoever is still missing; over the limit of SSH."""
@@ -51,31 +54,6 @@ _LOOK_S = 0.05
 _NONCE_BYTES = 64
 
 OnFinding = Callable[[PreflightFinding], None]
-
-
-@dataclass
-class _Part:
-    """One node of the job: what is known before, and what its thread finds."""
-
-    site: Site
-    entry: NodeEntry | None
-    address: str = ""
-    listening: threading.Event = field(default_factory=threading.Event)
-    """Set as soon as the node listens, or certainly will not."""
-    port: int = 0
-    told: Told = field(default_factory=Told)
-    met: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Ground:
-    """What a pre-flight stands on: the desktop's side of everything."""
-
-    root: DataRoot
-    cluster: ClusterService
-    set_up: SetUpService
-    python: str
-    share: Share = MOUNTED
 
 
 class Flight:
@@ -94,7 +72,7 @@ class Flight:
         self._began = time.monotonic()
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, Part] = {}
         self._over = threading.Event()
 
     def fly(self, on_finding: OnFinding, cancelled: Callable[[], bool]) -> Preflight:
@@ -204,8 +182,8 @@ class Flight:
                     self._needed_bytes,
                     needs_mpirun,
                 )
-                self._parts[name] = _Part(site, None)
-                yield from _too_many(site, os.cpu_count() or 1)
+                self._parts[name] = Part(site, None)
+                yield from too_many_processes(site, os.cpu_count() or 1)
                 continue
             if entry is None:
                 yield preflight_words.unknown_node(name, tuple(entries))
@@ -228,8 +206,8 @@ class Flight:
                 needs_mpirun,
                 jobs_are_narrow,
             )
-            self._parts[name] = _Part(site, entry)
-            yield from _too_many(site, facts.cores)
+            self._parts[name] = Part(site, entry)
+            yield from too_many_processes(site, facts.cores)
         yield from self._together()
 
     def _together(self) -> Iterator[PreflightFinding]:
@@ -276,7 +254,7 @@ class Flight:
                 take(news)
         # Findings of who came last are in the queue before their end is.
 
-    def _ask(self, part: _Part, sees_root: bool) -> None:
+    def _ask(self, part: Part, sees_root: bool) -> None:
         """On a thread of the node's own."""
         node = part.site.node
         try:
@@ -286,7 +264,7 @@ class Flight:
             else:
                 self._ask_far(part, part.entry, sees_root)
         except NoPython as error:
-            python = _looking_python(part.entry) if part.entry is not None else self._python
+            python = looking_python(part.entry) if part.entry is not None else self._python
             self._news.put(preflight_words.no_python(node, python, error.sentence))
         except BackendError as error:
             self._news.put(preflight_words.no_way_in(node, error))
@@ -294,11 +272,11 @@ class Flight:
             part.listening.set()
             self._news.put(None)
 
-    def _ask_far(self, part: _Part, entry: NodeEntry, sees_root: bool) -> None:
+    def _ask_far(self, part: Part, entry: NodeEntry, sees_root: bool) -> None:
         node = part.site.node
         shell = self._cluster.open_shell(node)
         try:
-            python = _looking_python(entry)
+            python = looking_python(entry)
             facts, offset_s = preflight_node.listen(
                 shell, python, part.address, self._token, len(self._parts) - 1
             )
@@ -310,7 +288,7 @@ class Flight:
                 self._news.put(
                     preflight_words.not_its_address(node, part.address, str(facts["why"]))
                 )
-            folder = AgentPlace(node, part.site.python, part.site.bundle, _facts(entry)).folder
+            folder = AgentPlace(node, part.site.python, part.site.bundle, facts_of(entry)).folder
             told = Told(preflight_node.look(shell, python, self._request(part.site, folder)))
             self._tell(part, told, sees_root)
             if part.address and part.port:
@@ -334,7 +312,7 @@ class Flight:
             "gpus": list(site.placement.gpus),
         }
 
-    def _tell(self, part: _Part, told: Told, sees_root: bool) -> None:
+    def _tell(self, part: Part, told: Told, sees_root: bool) -> None:
         part.told = told
         found = list(preflight_node_words.of_node(part.site, told))
         if not sees_root:
@@ -345,7 +323,7 @@ class Flight:
         for finding in found:
             self._news.put(finding)
 
-    def _answer_of(self, part: _Part) -> list[PreflightFinding]:
+    def _answer_of(self, part: Part) -> list[PreflightFinding]:
         """Whether this computer sees what the node wrote."""
         path = self._root.path / self._folder / part.site.node
         end = time.monotonic() + _ANSWER_S
@@ -359,7 +337,7 @@ class Flight:
 
     # The nodes among each other.
 
-    def _meet(self, part: _Part, entry: NodeEntry, shell: Shell, python: str) -> None:
+    def _meet(self, part: Part, entry: NodeEntry, shell: Shell, python: str) -> None:
         others = [one for one in self._parts.values() if one is not part]
         for other in others:
             other.listening.wait(max(0.0, self._began + _MEETING_S - time.monotonic()))
@@ -382,14 +360,14 @@ class Flight:
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
         """As the start does: nodes may have been added since the head was set up."""
         assert entry.installation is not None
-        home = NodeHome(PurePosixPath(_facts(entry).home))
+        home = NodeHome(PurePosixPath(facts_of(entry).home))
         try:
-            before = _texts(shell, home)
+            before = settings_texts(shell, home)
             keys.write_settings(shell, home, self._set_up.peers(), entry.installation.own_key)
         except BackendError as error:
             self._news.put(preflight_words.no_settings(entry.name, error))
             return False
-        if _texts(shell, home) != before:
+        if settings_texts(shell, home) != before:
             self._news.put(preflight_words.settings_renewed(entry.name))
         return True
 
@@ -405,33 +383,3 @@ class Flight:
                 kind = meetings if one["kind"] == "route" else log_ins
                 kind.append(Meeting(part.site.node, one["node"], one["facts"]))
         yield from route_findings(meetings, log_ins)
-
-
-def _facts(entry: NodeEntry) -> Any:
-    assert entry.facts is not None, "a node that was set up was looked at"
-    return entry.facts
-
-
-def _looking_python(entry: NodeEntry) -> str:
-    """One of the node's own, outside of the environment that is to be looked at."""
-    for one in _facts(entry).pythons:
-        if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
-            return str(one.path)
-    return "python3"
-
-
-def _texts(shell: Shell, home: NodeHome) -> list[bytes]:
-    """The SSH settings as they are; of a file that is not there, nothing."""
-    texts = []
-    for name in ("config", "known_hosts"):
-        try:
-            texts.append(shell.read(str(home.ssh / name)))
-        except FileNotFoundError:
-            texts.append(b"")
-    return texts
-
-
-def _too_many(site: Site, cores: int) -> Iterator[PreflightFinding]:
-    slots = cores * PROCESSES_PER_CORE
-    if site.placement.processes > slots:
-        yield preflight_words.too_many(site, cores, slots)

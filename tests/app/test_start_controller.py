@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,7 @@ SETTING_UP = SetUp(
     "gpu12", (SetUpStep("Reach", StepState.DONE), SetUpStep("Horovod", StepState.RUNNING))
 )
 assert CONFIG is not None
-JOB: JobConfig = CONFIG.__class__(**{**CONFIG.__dict__, "placement": PLACEMENT})
+JOB: JobConfig = replace(CONFIG, placement=PLACEMENT)
 
 
 class Nodes:
@@ -101,7 +102,7 @@ class Wished:
 
     def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.step(0, 0, "Looking at 2 nodes")
-        config = JOB.__class__(**{**JOB.__dict__, "placement": placement or PLACEMENT})
+        config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes._found(config)
         if not found.passed:
             raise NotFit(found, config)
@@ -236,6 +237,9 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
         return samples.SOUND
 
     controller, wished = made(BUSY, canary=SimpleNamespace(run=run))
+    controller.look(wished.wish, replace(JOB, placement=PLACEMENT[:1]))
+    qtbot.mouseClick(dialog_of(controller)._try, LEFT)
+    assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(wished.wish)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
