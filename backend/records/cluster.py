@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from pathlib import PurePosixPath
 from typing import Any
 
 ENTRY_SCHEMA = 1
@@ -132,6 +133,14 @@ class NodeEntry:
     @property
     def is_ready(self) -> bool:
         return self.installation is not None
+
+    @property
+    def has_own_mpi(self) -> bool:
+        """Whether it was set up with the Open MPI of its system, and not with the brought one."""
+        there = self.installation
+        return there is not None and (
+            PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
+        )
 
     @property
     def data_root(self) -> str:

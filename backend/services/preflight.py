@@ -123,19 +123,37 @@ class PreflightService:
 
     def _set_up_again(self, check: str, node: str, on_change: Callable[[SetUp], None]) -> None:
         entry = self._cluster.entry(node)
+        names: Sequence[str] = (node,)
         options = SetUpOptions()
-        if entry.installation is not None and entry.facts is not None:
-            there = entry.installation
-            is_ours = PurePosixPath(there.mpirun).is_relative_to(entry.facts.home)
-            options = SetUpOptions(own_key=there.own_key, system_mpi=not is_ours)
-            shell = self._cluster.open_shell(node)
-            try:
-                _set_aside(shell, check, there, is_ours)
-            finally:
-                shell.close()
-        outcome = self._set_up.set_up((node,), on_change, options=options)[node]
-        if isinstance(outcome, BackendError):
-            raise outcome
+        if entry.installation is not None:
+            options = SetUpOptions(own_key=entry.installation.own_key, system_mpi=entry.has_own_mpi)
+            odd = self._odd_ones(entry) if check == preflight_words.OPEN_MPI else ()
+            if odd:
+                # The environment is whole; all nodes are to have one kind.
+                names = [one.name for one in odd]
+                options = replace(options, system_mpi=not odd[0].has_own_mpi)
+            else:
+                self._set_aside(check, entry, entry.installation)
+        outcome = self._set_up.set_up(names, on_change, options=options)
+        for one in outcome.values():
+            if isinstance(one, BackendError):
+                raise one
+
+    def _odd_ones(self, entry: NodeEntry) -> Sequence[NodeEntry]:
+        """The nodes that have another kind of Open MPI than most; of as many, this one's kind."""
+        ready = [one for one in self._cluster.list() if one.is_ready]
+        own = [one for one in ready if one.has_own_mpi]
+        brought = [one for one in ready if not one.has_own_mpi]
+        if len(own) == len(brought):
+            return own if entry.has_own_mpi else brought
+        return min(own, brought, key=len)
+
+    def _set_aside(self, check: str, entry: NodeEntry, there: NodeInstallation) -> None:
+        shell = self._cluster.open_shell(entry.name)
+        try:
+            _set_aside(shell, check, there, is_ours=not entry.has_own_mpi)
+        finally:
+            shell.close()
 
     def _let_in(self) -> None:
         # The head's own copy may be what is spoiled, so each node gets it again.

@@ -335,7 +335,7 @@ class _Versions:
                     raise BackendError(
                         f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
                         "job need the same version on all its nodes.",
-                        f"Use the Open MPI that Ringmaster brings on both: set {name} and {other} "
-                        "up again together.",
+                        f"Set {name} and {other} up again together, and all other nodes: with the "
+                        "Open MPI that Ringmaster brings, or with the one of their system.",
                     )
             self._known[name] = version
