@@ -74,7 +74,7 @@ trap 'rm -f "$job_file"' EXIT
     echo "$placement"
 } >"$job_file"
 job=$(ringmaster job create "$job_file" --json | field id)
-ringmaster job preflight "$job" --canary
+ringmaster job preflight "$job"
 
 ringmaster job start "$job"
 until_it_trains

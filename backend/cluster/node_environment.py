@@ -44,16 +44,21 @@ class NodeEnvironments:
     def find(self, name: str) -> Mapping[str, Any] | None:
         """The stamp of a whole environment whose Python still starts, None when it must be made."""
         folder = self._home.environments / name
-        try:
-            stamp = json.loads(self._shell.read(str(folder / STAMP)))
-        except (FileNotFoundError, ValueError):
-            return None
-        if not isinstance(stamp, dict):
+        stamp = self.stamp(name)
+        if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
         answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-c", _VERSION])
         same = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and same else None
+
+    def stamp(self, name: str) -> Mapping[str, Any] | None:
+        """The stamp of an environment that was whole when it was made, None when there is none."""
+        try:
+            stamp = json.loads(self._shell.read(str(self._home.environments / name / STAMP)))
+        except (FileNotFoundError, ValueError):
+            return None
+        return stamp if isinstance(stamp, dict) else None
 
     def python_version(self, python: str) -> str:
         remedy = "Look there whether it starts at all; an administrator installs it anew."

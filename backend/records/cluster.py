@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any
 
+from backend.records.layout import NodeHome
+
 ENTRY_SCHEMA = 1
 
 
@@ -141,6 +143,15 @@ class NodeEntry:
         return there is not None and (
             PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
         )
+
+    @property
+    def shares_environment(self) -> bool:
+        """Whether its environment lies on the data root, for all nodes alike."""
+        there = self.installation
+        if there is None or not self.data_root:
+            return False
+        shared = NodeHome.shared_in(PurePosixPath(self.data_root))
+        return PurePosixPath(there.python).is_relative_to(shared.path)
 
     @property
     def data_root(self) -> str:

@@ -38,6 +38,19 @@ _DAMAGED = frozenset(
     )
 )
 
+_Kind = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
+_KINDS: Mapping[str, _Kind] = {
+    preflight_words.OPEN_MPI: (
+        lambda entry: entry.has_own_mpi,
+        lambda options, own: replace(options, system_mpi=own),
+    ),
+    preflight_words.PYTHON: (
+        lambda entry: entry.shares_environment,
+        lambda options, shared: replace(options, shared=shared),
+    ),
+}
+"""In what nodes can be apart by the way they were set up: who is of that kind, and how to be."""
+
 
 class PreflightService:
     """Every call blocks and may run on any thread."""
@@ -126,12 +139,16 @@ class PreflightService:
         names: Sequence[str] = (node,)
         options = SetUpOptions()
         if entry.installation is not None:
-            options = SetUpOptions(own_key=entry.installation.own_key, system_mpi=entry.has_own_mpi)
-            odd = self._odd_ones(entry) if check == preflight_words.OPEN_MPI else ()
-            if odd:
-                # The environment is whole; all nodes are to have one kind.
+            options = SetUpOptions(
+                own_key=entry.installation.own_key,
+                system_mpi=entry.has_own_mpi,
+                shared=entry.shares_environment,
+            )
+            # Environments that are apart are whole; nodes alike are to have one kind of them.
+            if odd := self._odd_ones(check, entry):
                 names = [one.name for one in odd]
-                options = replace(options, system_mpi=not odd[0].has_own_mpi)
+                is_kind, with_kind = _KINDS[check]
+                options = with_kind(options, not is_kind(odd[0]))
             else:
                 self._set_aside(check, entry, entry.installation)
         outcome = self._set_up.set_up(names, on_change, options=options)
@@ -139,14 +156,20 @@ class PreflightService:
             if isinstance(one, BackendError):
                 raise one
 
-    def _odd_ones(self, entry: NodeEntry) -> Sequence[NodeEntry]:
-        """The nodes that have another kind of Open MPI than most; of as many, this one's kind."""
-        ready = [one for one in self._cluster.list() if one.is_ready]
-        own = [one for one in ready if one.has_own_mpi]
-        brought = [one for one in ready if not one.has_own_mpi]
-        if len(own) == len(brought):
-            return own if entry.has_own_mpi else brought
-        return min(own, brought, key=len)
+    def _odd_ones(self, check: str, entry: NodeEntry) -> Sequence[NodeEntry]:
+        """The nodes that were set up another way than most; of as many, those like this one."""
+        if check not in _KINDS or entry.installation is None:
+            return ()
+        (is_kind, _), name = _KINDS[check], entry.installation.environment
+        found: dict[bool, list[NodeEntry]] = {True: [], False: []}
+        for one in self._cluster.list():
+            there = one.installation
+            # All nodes have one Open MPI; Pythons differ between nodes that are not alike.
+            if there and (check == preflight_words.OPEN_MPI or there.environment == name):
+                found[is_kind(one)].append(one)
+        if len(found[True]) == len(found[False]):
+            return found[is_kind(entry)]
+        return min(found.values(), key=len)
 
     def _set_aside(self, check: str, entry: NodeEntry, there: NodeInstallation) -> None:
         shell = self._cluster.open_shell(entry.name)

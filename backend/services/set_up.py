@@ -75,12 +75,14 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
 
 @dataclass(frozen=True)
 class SetUpOptions:
-    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already."""
+    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already, one
+    environment on the data root for all nodes that are alike."""
 
     cpu_only: bool = False
     system_mpi: bool = False
     own_key: str = ""
     """Path of a private key on the nodes with which they reach each other already."""
+    shared: bool = False
 
 
 class SetUpService:
@@ -134,6 +136,7 @@ class SetUpService:
             {one.name: one.installation.mpi_version for one in others if one.installation}
         )
         peers = self.peers()
+        alone = _Locks().hold
 
         def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -146,6 +149,8 @@ class SetUpService:
                 peers=peers,
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
+                shared=chosen.shared,
+                alone=alone,
             )
             try:
                 done = set_up(entry, self._open_shell, plan, on_change, cancelled)
@@ -319,6 +324,18 @@ class _Wheels:
         cancelled: Callable[[], bool],
     ) -> Wheelhouse:
         return self._houses.gather(wheel.target, wheel, on_line, cancelled)
+
+
+class _Locks:
+    """One for each name. Another desktop is not kept waiting: who renames first has made it."""
+
+    def __init__(self) -> None:
+        self._own = threading.Lock()
+        self._known: dict[str, threading.Lock] = {}
+
+    def hold(self, name: str) -> threading.Lock:
+        with self._own:
+            return self._known.setdefault(name, threading.Lock())
 
 
 class _Versions:
