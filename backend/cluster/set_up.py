@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from backend.cluster.bundle import Bundle
 from backend.cluster.horovod import HorovodWheel
 from backend.cluster.keys import ClusterKey, Peer
 from backend.cluster.node_environment import NodeEnvironments
+from backend.cluster.relay import Relay
 from backend.cluster.shell import Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
@@ -81,6 +83,7 @@ class SetUpPlan:
         shared: Make the environment on the data root, or use the one that another node made there.
         alone: Held while an environment of that name is looked for and made, so that of several
             nodes that share it one makes it.
+        relay: By which wheels go to several nodes, None when each gets them sent.
     """
 
     wheels: Wheels
@@ -94,6 +97,7 @@ class SetUpPlan:
     system_mpi: bool = False
     shared: bool = False
     alone: Callable[[str], AbstractContextManager[object]] = nullcontext
+    relay: Relay | None = None
 
 
 def set_up(
@@ -164,6 +168,9 @@ class _Work:
         self.home = NodeHome(PurePosixPath(facts.home))
         self._place = self._place_of_environments()
         self.environments = NodeEnvironments(self.shell, self._place, self._steps)
+        relay, root = self._plan.relay, facts.data_root
+        if relay is not None and root and facts.data_root_writable:
+            self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
         return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}."
 

@@ -10,8 +10,9 @@ import ipaddress
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -21,6 +22,7 @@ from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
 from backend.cluster.horovod import HorovodWheel
 from backend.cluster.keys import ClusterKey, Peer
+from backend.cluster.relay import LEAST_NODES, Relay
 from backend.cluster.set_up import SetUpPlan, set_up
 from backend.cluster.shell import Shell
 from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
@@ -137,6 +139,8 @@ class SetUpService:
         )
         peers = self.peers()
         alone = _Locks().hold
+        # Of nodes that share an environment one gets the wheels anyway.
+        relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
 
         def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -151,6 +155,7 @@ class SetUpService:
                 system_mpi=chosen.system_mpi,
                 shared=chosen.shared,
                 alone=alone,
+                relay=relay,
             )
             try:
                 done = set_up(entry, self._open_shell, plan, on_change, cancelled)
@@ -160,7 +165,20 @@ class SetUpService:
             return done
 
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
-            return dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+            done = dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+        if relay is not None and relay.used_by:
+            self._clear(
+                relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
+            )
+        return done
+
+    def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
+        """By the first node that sees the data root under the same name and answers."""
+        for entry in entries:
+            if entry.data_root == relay.used_by:
+                with suppress(BackendError):
+                    self._with_shell(entry, relay.clear)
+                    return
 
     def wake(self, name: str) -> None:
         """Start the agent of a node that is set up: it was rebooted and nothing else does it.

@@ -46,7 +46,8 @@ def environment(ready: ReadyCluster, folder: Path) -> dict[str, str]:
         "USER_ON_NODES": ready.cluster.user,
         "IDENTITY": str(ready.cluster.identity),
         "ACCEPT_KEYS": " ".join(line.split()[1] for line in shown.splitlines()),
-        "EPOCHS": "60",
+        "PROCESSES": "1",
+        "EPOCHS": "40",
         "LOSE": f"touch {folder}/lose; until [ -e {folder}/lost ]; do sleep 0.1; done",
     }
 
