@@ -134,6 +134,9 @@ def _node(words: _Words) -> None:
     leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")
     leaf.add_argument("--system-mpi", action="store_true", help="use the Open MPI of the nodes")
     leaf.add_argument(
+        "--shared", action="store_true", help="one environment on the data root for nodes alike"
+    )
+    leaf.add_argument(
         "--own-key",
         default="",
         metavar="PATH",

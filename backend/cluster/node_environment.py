@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backend.cluster.shell import RemoteFile, Shell
@@ -32,6 +32,10 @@ _INSTALL_LIMIT_S = 900.0
 _VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _AGAIN = "Set the node up again; it goes on from here."
 
+Tell = Callable[[int, int], None]
+Bring = Callable[[Path, Wheel, str, Tell], "int | None"]
+"""Source, wheel, target and who hears of bytes -> bytes sent, or None when it was not brought."""
+
 
 class NodeEnvironments:
     """The environments and wheels of one node."""
@@ -40,20 +44,27 @@ class NodeEnvironments:
         self._shell = shell
         self._home = home
         self._steps = steps
+        self.bring: Bring | None = None
+        """Another way for a wheel than to be sent; None when there is no other."""
 
     def find(self, name: str) -> Mapping[str, Any] | None:
         """The stamp of a whole environment whose Python still starts, None when it must be made."""
         folder = self._home.environments / name
-        try:
-            stamp = json.loads(self._shell.read(str(folder / STAMP)))
-        except (FileNotFoundError, ValueError):
-            return None
-        if not isinstance(stamp, dict):
+        stamp = self.stamp(name)
+        if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
         answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-c", _VERSION])
         same = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and same else None
+
+    def stamp(self, name: str) -> Mapping[str, Any] | None:
+        """The stamp of an environment that was whole when it was made, None when there is none."""
+        try:
+            stamp = json.loads(self._shell.read(str(self._home.environments / name / STAMP)))
+        except (FileNotFoundError, ValueError):
+            return None
+        return stamp if isinstance(stamp, dict) else None
 
     def python_version(self, python: str) -> str:
         remedy = "Look there whether it starts at all; an administrator installs it anew."
@@ -94,10 +105,19 @@ class NodeEnvironments:
                     f"Sending {wheel.package}: {(before + done) / 1e6:.0f} of {total / 1e6:.0f} MB"
                 )
 
-            self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
-            self._shell.send(house.folder / wheel.name, str(folder / wheel.name), tell)
-            sent += wheel.bytes
-        if damaged := [wheel for wheel in lacking if wheel not in self._intact(lacking)]:
+            source, target = house.folder / wheel.name, str(folder / wheel.name)
+            brought = self.bring(source, wheel, target, tell) if self.bring else None
+            if brought is None:
+                self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
+                self._shell.send(source, target, tell)
+                brought = wheel.bytes
+            sent += brought
+        intact = self._intact(lacking)
+        damaged = [wheel for wheel in lacking if wheel not in intact]
+        if damaged and self.bring is not None:
+            self.bring = None
+            return sent + self.push(house, damaged)
+        if damaged:
             raise BackendError(
                 f"{damaged[0].name} is not on the node what it is here: it was damaged on the way, "
                 "or on one of the two disks.",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -19,6 +21,7 @@ from backend.cluster.bundle import Bundle
 from backend.cluster.horovod import HorovodWheel
 from backend.cluster.keys import ClusterKey, Peer
 from backend.cluster.node_environment import NodeEnvironments
+from backend.cluster.relay import Relay
 from backend.cluster.shell import Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
@@ -77,6 +80,10 @@ class SetUpPlan:
         peers: Every node that mpirun may go to from here.
         start_agent: The command that starts the agent and ends at once.
         system_mpi: Use the Open MPI that the node has, and not the one of the wheel.
+        shared: Make the environment on the data root, or use the one that another node made there.
+        alone: Held while an environment of that name is looked for and made, so that of several
+            nodes that share it one makes it.
+        relay: By which wheels go to several nodes, None when each gets them sent.
     """
 
     wheels: Wheels
@@ -88,6 +95,9 @@ class SetUpPlan:
     peers: Sequence[Peer] = ()
     start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start
     system_mpi: bool = False
+    shared: bool = False
+    alone: Callable[[str], AbstractContextManager[object]] = nullcontext
+    relay: Relay | None = None
 
 
 def set_up(
@@ -140,6 +150,7 @@ class _Work:
         self._is_whole = False
         self._mpirun = self._mpi_version = self._ssh_config = self._bundle = ""
         self._sent_bytes = 0
+        self._alone = ExitStack()
 
     def reach(self, open_shell: Callable[[NodeEntry], Shell]) -> str:
         self.shell = open_shell(self._entry)
@@ -155,18 +166,45 @@ class _Work:
     def look(self) -> str:
         self.facts = facts = self._plan.look(self.shell)
         self.home = NodeHome(PurePosixPath(facts.home))
-        self.environments = NodeEnvironments(self.shell, self.home, self._steps)
+        self._place = self._place_of_environments()
+        self.environments = NodeEnvironments(self.shell, self._place, self._steps)
+        relay, root = self._plan.relay, facts.data_root
+        if relay is not None and root and facts.data_root_writable:
+            self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
         return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}."
+
+    def _place_of_environments(self) -> NodeHome:
+        if not self._plan.shared:
+            return self.home
+        name, root = self._entry.name, self.facts.data_root
+        if not root or not self.facts.data_root_writable:
+            raise BackendError(
+                f"{name} cannot write to the data root, so no environment can be shared there.",
+                "Mount it there with the right to write, or set the node up with one of its own.",
+            )
+        return NodeHome.shared_in(PurePosixPath(root))
 
     def python(self) -> str:
         found, horovod = self._plan.wheels.choose(self._entry.name, self.facts)
         self.house = self._plan.wheels.gather(horovod, self._steps.line, self._cancelled)
         self._name, self._chosen = self.house.environment(system_mpi=self._plan.system_mpi)
+        if self._plan.shared:
+            self._steps.say("Waiting for the node that makes the environment")
+            self._alone.enter_context(self._plan.alone(self._name))
         self._is_whole = self.environments.find(self._name) is not None
         if self._is_whole:
-            self._folder = self.home.environments / self._name
+            self._alone.close()
+            self._folder = self._place.environments / self._name
             return f"Python {found.version} {THERE_ALREADY}."
+        if self._plan.shared and self.environments.stamp(self._name) is not None:
+            # It serves other nodes, and is not to be made anew for this one.
+            folder = self._place.environments / self._name
+            raise BackendError(
+                f"The shared environment {folder} does not start on {self._entry.name}: Python "
+                f"{self.house.python} is elsewhere there, or the data root is mounted noexec.",
+                f"Set {self._entry.name} up with an environment of its own.",
+            )
         version = self.environments.python_version(found.path)
         self._folder = self.environments.begin(found.path, self.house)
         self.environments.python_version(str(self._folder / "bin/python"))
@@ -235,9 +273,10 @@ class _Work:
             "python": self.house.python,
             "wheels": [wheel.name for wheel in (self.house.pip, *self._chosen)],
         }
-        building, self._folder = self._folder, self.home.environments / self._name
+        building, self._folder = self._folder, self._place.environments / self._name
         self.environments.finish(building, self._name, stamp)
         self._is_whole = True
+        self._alone.close()
         if not self._plan.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
         return f"{versions}; {self._sent_bytes / 1e6:.0f} MB sent."
@@ -294,7 +333,9 @@ class _Work:
 
     def trial(self) -> str:
         """Two ranks of this node add up a number: Python, torch, Horovod and Open MPI together."""
-        stamp = str(self._folder / _TRIAL)
+        # Beside a shared environment, each node has tried for itself.
+        stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.shared else ""
+        stamp = stamp or str(self._folder / _TRIAL)
         tried = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
             if self.shell.read(stamp) == tried:
@@ -329,10 +370,11 @@ class _Work:
         )
 
     def leave(self) -> None:
-        if self._is_open:
-            if self._folder.name and not self._is_whole:
-                self.environments.drop(self._folder)
-            self.shell.close()
+        with self._alone:
+            if self._is_open:
+                if self._folder.name and not self._is_whole:
+                    self.environments.drop(self._folder)
+                self.shell.close()
 
 
 def disk_usage(shell: Shell, path: str) -> int:

@@ -332,14 +332,12 @@ def _mpirun(request: dict[str, Any]) -> Any:
     if not path:
         return {"code": 127, "out": "", "why": "there is none", "daemon": ""}
     code, out, words = _run([path, "--version"], request["command_limit_s"])
-    daemon = os.path.join(os.path.dirname(path), "prted")
-    lacks = os.path.exists(daemon) and not os.access(daemon, os.X_OK)
-    gone = request["major"] >= 5 and not os.path.exists(daemon)
+    daemon = os.path.join(os.path.dirname(path), "prted" if request["major"] >= 5 else "orted")
     return {
         "code": code,
         "out": out[-2000:],
         "why": _last(words),
-        "daemon": daemon if lacks or gone else "",
+        "daemon": "" if os.access(daemon, os.X_OK) else daemon,
     }
 
 

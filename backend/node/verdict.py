@@ -196,8 +196,10 @@ def _lost_contact(found: Found) -> RankError | None:
     match = _LOST_CONTACT.search(found.launcher_log)
     if match is None:
         return None
-    # mpirun knows nodes by their host names, people by the names they gave.
-    names = {one.host: one.node for one in found.exits}
+    # mpirun knows nodes by their host names (5.0) or as it was told them (4.1), people by the
+    # names they gave.
+    names = {plan.host: plan.node for plan in found.ranks}
+    names |= {one.host: one.node for one in found.exits}
     node = names.get(match["host"], match["host"])
     ranks = [plan.rank for plan in found.ranks if plan.node == node]
     return RankError(

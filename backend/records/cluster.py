@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from pathlib import PurePosixPath
 from typing import Any
+
+from backend.records.layout import NodeHome
 
 ENTRY_SCHEMA = 1
 
@@ -132,6 +135,23 @@ class NodeEntry:
     @property
     def is_ready(self) -> bool:
         return self.installation is not None
+
+    @property
+    def has_own_mpi(self) -> bool:
+        """Whether it was set up with the Open MPI of its system, and not with the brought one."""
+        there = self.installation
+        return there is not None and (
+            PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
+        )
+
+    @property
+    def shares_environment(self) -> bool:
+        """Whether its environment lies on the data root, for all nodes alike."""
+        there = self.installation
+        if there is None or not self.data_root:
+            return False
+        shared = NodeHome.shared_in(PurePosixPath(self.data_root))
+        return PurePosixPath(there.python).is_relative_to(shared.path)
 
     @property
     def data_root(self) -> str:

@@ -258,6 +258,11 @@ class NodeHome:
         """0700: the cluster's key, known hosts and client settings."""
         return self.path / "ssh"
 
+    @classmethod
+    def shared_in(cls, data_root: PurePosixPath) -> NodeHome:
+        """Where nodes alike have one environment together: only `environments` and `wheels`."""
+        return cls(data_root / "shared")
+
     @property
     def state(self) -> PurePosixPath:
         """What the agent writes on a node that does not see the data root."""

@@ -27,6 +27,7 @@ from backend.records.layout import DataRoot, NodeHome
 from backend.records.preflight import Fix, PreflightFinding
 from backend.services import preflight_node_words, preflight_words
 from backend.services.cluster import ClusterService
+from backend.services.preflight_kinds import options_of, to_be_alike
 from backend.services.set_up import SetUpOptions, SetUpService
 
 OnChange = Callable[[SetUp], None]
@@ -101,40 +102,49 @@ class PreflightMender:
             if finding.fix is Fix.SET_UP_AGAIN:
                 for node in finding.nodes:
                     wanted.setdefault(node, []).append(finding)
-        outcome: dict[str, NodeEntry | BackendError] = {}
-        alike: dict[SetUpOptions, list[str]] = {}
+        failed: dict[PreflightFinding, BackendError] = {}
+        plans: dict[SetUpOptions, dict[str, list[PreflightFinding]]] = {}
         for node, some in wanted.items():
             try:
-                alike.setdefault(self._cleared(node, [one.check for one in some]), []).append(node)
+                names, options = self._plan(node, [one.check for one in some])
             except BackendError as error:
-                outcome[node] = error
-        for options, nodes in alike.items():
+                failed.update(dict.fromkeys(some, error))
+                continue
+            for name in names:
+                plans.setdefault(options, {}).setdefault(name, []).extend(some)
+        for options, because in plans.items():
+            outcome: Mapping[str, NodeEntry | BackendError]
             try:
-                outcome.update(self._set_up.set_up(nodes, on_change, options=options))
+                outcome = self._set_up.set_up(tuple(because), on_change, options=options)
             except BackendError as error:
-                outcome.update(dict.fromkeys(nodes, error))
-        return {
-            finding: result
-            for node, result in outcome.items()
-            if isinstance(result, BackendError)
-            for finding in wanted[node]
-        }
+                outcome = dict.fromkeys(because, error)
+            for name, result in outcome.items():
+                if isinstance(result, BackendError):
+                    failed.update(dict.fromkeys(because[name], result))
+        return failed
 
-    def _cleared(self, node: str, checks: Sequence[str]) -> SetUpOptions:
-        """How the node was set up, after what is damaged there was set aside."""
+    def _plan(self, node: str, checks: Sequence[str]) -> tuple[Sequence[str], SetUpOptions]:
+        """Which nodes to set up, and how, so that ``node`` is whole and like the others."""
         entry = self._cluster.entry(node)
+        entries = self._cluster.list()
+        for check in checks:
+            if plan := to_be_alike(check, entry, entries):
+                return plan
+        self._clear(entry, checks)
+        return (node,), options_of(entry)
+
+    def _clear(self, entry: NodeEntry, checks: Sequence[str]) -> None:
+        """What is damaged there is set aside."""
         there = entry.installation
         if there is None or entry.facts is None:
-            return SetUpOptions()
-        is_ours = PurePosixPath(there.mpirun).is_relative_to(entry.facts.home)
-        shell = self._cluster.open_shell(node)
+            return
+        shell = self._cluster.open_shell(entry.name)
         try:
             _set_aside_foreign(shell, entry.facts)
             for check in checks:
-                _set_aside_damaged(shell, check, there, is_ours)
+                _set_aside_damaged(shell, check, there, is_ours=not entry.has_own_mpi)
         finally:
             shell.close()
-        return SetUpOptions(own_key=there.own_key, system_mpi=not is_ours)
 
     def _set_aside_foreign_of(self, node: str) -> None:
         shell = self._cluster.open_shell(node)

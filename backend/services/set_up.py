@@ -10,8 +10,9 @@ import ipaddress
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -21,6 +22,7 @@ from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
 from backend.cluster.horovod import HorovodWheel
 from backend.cluster.keys import ClusterKey, Peer
+from backend.cluster.relay import LEAST_NODES, Relay
 from backend.cluster.set_up import SetUpPlan, set_up
 from backend.cluster.shell import Shell
 from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
@@ -75,12 +77,14 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
 
 @dataclass(frozen=True)
 class SetUpOptions:
-    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already."""
+    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already, one
+    environment on the data root for all nodes that are alike."""
 
     cpu_only: bool = False
     system_mpi: bool = False
     own_key: str = ""
     """Path of a private key on the nodes with which they reach each other already."""
+    shared: bool = False
 
 
 class SetUpService:
@@ -134,6 +138,9 @@ class SetUpService:
             {one.name: one.installation.mpi_version for one in others if one.installation}
         )
         peers = self.peers()
+        alone = _Locks().hold
+        # Of nodes that share an environment one gets the wheels anyway.
+        relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
 
         def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -146,6 +153,9 @@ class SetUpService:
                 peers=peers,
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
+                shared=chosen.shared,
+                alone=alone,
+                relay=relay,
             )
             try:
                 done = set_up(entry, self._open_shell, plan, on_change, cancelled)
@@ -155,7 +165,20 @@ class SetUpService:
             return done
 
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
-            return dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+            done = dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+        if relay is not None and relay.used_by:
+            self._clear(
+                relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
+            )
+        return done
+
+    def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
+        """By the first node that sees the data root under the same name and answers."""
+        for entry in entries:
+            if entry.data_root == relay.used_by:
+                with suppress(BackendError):
+                    self._with_shell(entry, relay.clear)
+                    return
 
     def wake(self, name: str) -> None:
         """Start the agent of a node that is set up: it was rebooted and nothing else does it.
@@ -321,6 +344,18 @@ class _Wheels:
         return self._houses.gather(wheel.target, wheel, on_line, cancelled)
 
 
+class _Locks:
+    """One for each name. Another desktop is not kept waiting: who renames first has made it."""
+
+    def __init__(self) -> None:
+        self._own = threading.Lock()
+        self._known: dict[str, threading.Lock] = {}
+
+    def hold(self, name: str) -> threading.Lock:
+        with self._own:
+            return self._known.setdefault(name, threading.Lock())
+
+
 class _Versions:
     """The Open MPI of each node; whoever comes with another than the first is refused."""
 
@@ -335,7 +370,7 @@ class _Versions:
                     raise BackendError(
                         f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
                         "job need the same version on all its nodes.",
-                        f"Use the Open MPI that Ringmaster brings on both: set {name} and {other} "
-                        "up again together.",
+                        f"Set {name} and {other} up again together, and all other nodes: with the "
+                        "Open MPI that Ringmaster brings, or with the one of their system.",
                     )
             self._known[name] = version

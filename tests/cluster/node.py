@@ -11,9 +11,9 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tests.cluster import image
 from tests.cluster.cable import Cable
@@ -148,9 +148,20 @@ class Node:
             check=False,
         )
 
+    def must(self, *argv: str, limit_s: float = LIMIT_S) -> str:
+        """What a program printed that was executed there as root.
+
+        Raises:
+            ClusterError: It failed, with what it complained of.
+        """
+        ended = self.run(argv, user="root", limit_s=limit_s)
+        if ended.returncode:
+            raise ClusterError(f"{' '.join(argv)} on {self.name}: {ended.stderr.strip()}")
+        return ended.stdout
+
     def read(self, path: str) -> str:
         """A file's text, as root."""
-        return self._must("cat", path)
+        return self.must("cat", path)
 
     def processes(self) -> list[Process]:
         """All that runs there, PID 1 with its sleep included."""
@@ -193,11 +204,11 @@ class Node:
 
     def stop_sshd(self) -> None:
         """No new connection is taken; those that are open stay, as with ``systemctl stop ssh``."""
-        self._must("sh", "-c", "kill $(cat /run/sshd.pid)")
+        self.must("sh", "-c", "kill $(cat /run/sshd.pid)")
         wait_for(lambda: self._banner() == b"", f"sshd of {self.name} did not stop")
 
     def start_sshd(self) -> None:
-        self._must("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
+        self.must("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
         self._wait_for_sshd()
 
     def fill_disk(self) -> None:
@@ -206,10 +217,10 @@ class Node:
             "fallocate -l $(($(stat -f -c '%a * %S' /var))) /var/full;"
             " cat /dev/zero >>/var/full; true"
         )
-        self._must("sh", "-c", fill)
+        self.must("sh", "-c", fill)
 
     def free_disk(self) -> None:
-        self._must("rm", "-f", "/var/full")
+        self.must("rm", "-f", "/var/full")
 
     def unmount_share(self) -> None:
         """Take the data root away under whatever uses it: an empty folder is left."""
@@ -218,6 +229,18 @@ class Node:
     def mount_share(self) -> None:
         self._mount_point.mkdir(exist_ok=True)
         call("mount", "--bind", self._plan.share, self._mount_point)
+
+    @contextlib.contextmanager
+    def lent(self, folder: Path) -> Iterator[str]:
+        """Where a folder of this machine is seen there, for the length of a block."""
+        place = self._plan.folder / "srv" / folder.name
+        place.mkdir()
+        call("mount", "--bind", folder, place)
+        try:
+            yield f"{PurePosixPath(DATA_ROOT).parent}/{folder.name}"
+        finally:
+            call("umount", "--lazy", place)
+            place.rmdir()
 
     def add_docker_bridge(self) -> None:
         """A second interface with the address that Docker gives itself on every machine.
@@ -309,12 +332,6 @@ class Node:
         ):
             return connection.recv(64)
         return b""
-
-    def _must(self, *argv: str) -> str:
-        ended = self.run(argv, user="root")
-        if ended.returncode:
-            raise ClusterError(f"{' '.join(argv)} on {self.name}: {ended.stderr.strip()}")
-        return ended.stdout
 
 
 def make_file_system(file: Path, size_bytes: int) -> None:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,15 +15,12 @@ from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job import Placement
 from backend.records.job_view import JobView
-from backend.records.library import Kind
 from backend.records.state import JobState
 from tests.cluster.commands import wait_for
-from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.integration.conftest import is_training
-from tests.integration.tiny import LOADER, MODEL, raw_job, write_sources
+from tests.cluster.running import grows, is_one, of_runs, starting, stock
+from tests.integration.tiny import MODEL, raw_job
 
-ENDLESS = 1_000_000
 _TOLD = MODEL.replace(
     "    def forward(self, data):",
     """        import json, os, subprocess, sys
@@ -42,53 +38,15 @@ _TOLD = MODEL.replace(
 @pytest.fixture(scope="module")
 def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
     """With something in the library to train."""
-    model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
-    (model / "bks_model.py").write_text(_TOLD)
-    library = ready_cluster.services.library
-    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
-        library.import_item(kind, path, "tiny")
-    assert LOADER in (loader / "bks_dataset.py").read_text()
+    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _TOLD)
     return ready_cluster
 
 
 @pytest.fixture
 def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    """Starts a job on nodes, and stops what a test leaves running."""
-    jobs = stocked.services.jobs
-    begun: list[str] = []
-
-    def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
-        placement = [{"node": node, "processes": processes} for node in nodes]
-        raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
-        view = jobs.create(raw)
-        begun.append(view.id)
-        jobs.start(view.id)
-        return jobs.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
-
-    yield start
-    for job_id in begun:
-        jobs.stop(job_id)
-        jobs.wait(job_id)
-
-
-def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
-    """Every process of the user's on any node, but the agents and sshd."""
-    return [
-        (node.name, process)
-        for node in stocked.cluster.nodes.values()
-        for process in node.processes()
-        if process.uid
-        and "backend.node.agent" not in process.argv
-        and "sshd" not in process.argv[0]
-    ]
-
-
-def grows(stocked: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0) -> JobView:
-    deadline = time.monotonic() + limit_s
-    return stocked.services.jobs.wait(
-        job_id,
-        until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
-    )
+    """Starts a job on nodes; what a test leaves running is stopped."""
+    with starting(stocked) as start:
+        yield start
 
 
 @pytest.mark.timeout(600)
@@ -152,7 +110,7 @@ def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
     view = run("node1", "node2")
     # The far node's guard, the head's mpirun and supervisor.
     name = "node2" if victim.endswith("guard") else "node1"
-    process = next(p for node, p in of_runs(stocked) if node == name and _is(p, victim))
+    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
     began = time.monotonic()
     stocked[name].run(["kill", "-9", str(process.pid)])
     view = stocked.services.jobs.wait(view.id)
@@ -161,12 +119,6 @@ def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
     assert view.error is not None
     assert view.error.sentence
     wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
-
-
-def _is(process: Process, what: str) -> bool:
-    # Open MPI 5's mpirun becomes prterun.
-    names = ("/mpirun", "prterun") if what == "mpirun" else ()
-    return what in process.argv or any(process.argv[0].endswith(name) for name in names)
 
 
 @pytest.mark.timeout(400)

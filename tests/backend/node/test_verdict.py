@@ -61,6 +61,10 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
         "ORTE has lost communication with a remote daemon.\n\n"
         "  HNP daemon   : [[51236,0],0] on node node2\n"
         "  Remote daemon: [[51236,0],2] on node node3\n\nThis is usually due to\n",
+        # The same, of a node that was named by its address after -H
+        "ORTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [[17439,0],0] on node node2\n"
+        "  Remote daemon: [[17439,0],1] on node 10.0.0.2\n\nThis is usually due to\n",
     ],
 )
 def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(log: str) -> None:

@@ -180,7 +180,7 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: b
     assert len(refused) == 1
     assert "4.1.4" in refused[0].sentence
     assert "4.1.6" in refused[0].sentence
-    assert "set gpu1 and gpu2 up" in refused[0].remedy or "set gpu2 and gpu1" in refused[0].remedy
+    assert "Set gpu1 and gpu2 up" in refused[0].remedy or "Set gpu2 and gpu1" in refused[0].remedy
 
 
 def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:

@@ -1,0 +1,181 @@
+"""P11: setting up eight nodes against one, on the test cluster: needs root.
+
+All nodes of the cluster share this machine's cores, where eight would make eight times the work of
+one. So what a node does for itself is done once, and afterwards answered from the record, in the
+time that it took; what is ours is done for real, each time: the connections, the services, and
+every byte that is sent. The record must come from a calm machine, or the goal is too easily met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from backend.cluster import keys
+from backend.cluster.far_files import FarFiles
+from backend.cluster.shell import Answer, Shell
+from backend.datastore import node_files
+from backend.errors import BackendError
+from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts
+from backend.records.layout import DataRoot
+from backend.services.set_up import SetUpService, default_places
+from backend.services.workplace import Services, open_services
+from installers.console import Progress
+from tests.benchmarks.figures import Figure
+from tests.cluster.cluster import Cluster
+
+PAIRS = 5
+MANY = 8
+_CONSTRAINTS = Path(__file__).parents[2] / "installers/constraints.txt"
+_TOKEN = re.compile(r"[0-9a-f]{8,64}")
+_LOOK_S = 0.5
+
+
+@dataclass
+class Record:
+    """What one node answered, by what it was asked, with the seconds that it took."""
+
+    answers: dict[tuple[str, ...], tuple[float, Any]] = field(default_factory=dict)
+
+    def take(self, *asked: str, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        try:
+            found = work()
+        except FileNotFoundError as error:
+            found = error
+        self.answers[self.key(asked)] = time.perf_counter() - began, found
+        return found
+
+    def find(self, *asked: str) -> tuple[float, Any] | None:
+        return self.answers.get(self.key(asked))
+
+    @staticmethod
+    def key(asked: Sequence[str]) -> tuple[str, ...]:
+        return tuple(_TOKEN.sub("*", word) for word in asked)
+
+
+class Recorded:
+    """A shell whose node has done its own work before; only ``send`` is always done."""
+
+    def __init__(self, shell: Shell, record: Record, is_new: bool) -> None:
+        self._shell = shell
+        self._record = record
+        self._is_new = is_new
+
+    def _do(self, *asked: str, work: Callable[[], Any]) -> Any:
+        known = None if self._is_new else self._record.find(*asked)
+        if known is None:
+            found = self._record.take(*asked, work=work) if self._is_new else work()
+        else:
+            seconds, found = known
+            time.sleep(seconds)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def run(self, argv: Sequence[str], **given: Any) -> Answer:
+        found = self._do("run", *argv, work=lambda: self._shell.run(argv, **given))
+        assert isinstance(found, Answer)
+        return found
+
+    def read(self, path: str, *given: int) -> bytes:
+        return bytes(self._do("read", path, work=lambda: self._shell.read(path, *given)))
+
+    def listing(self, path: str) -> Any:
+        return self._do("listing", path, work=lambda: self._shell.listing(path))
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        self._do("write", path, work=lambda: self._shell.write(path, content, mode))
+
+    def send(self, source: Path, path: str, on_bytes: Any = None) -> None:
+        self._shell.send(source, path, on_bytes)
+
+    def fetch(self, path: str, target: Path, on_bytes: Any = None) -> None:
+        self._shell.fetch(path, target, on_bytes)
+
+    def files(self) -> AbstractContextManager[FarFiles]:
+        return self._shell.files()
+
+    def close(self) -> None:
+        self._shell.close()
+
+
+class Bench:
+    """A data root with eight nodes in it, which are one real node behind eight connections."""
+
+    def __init__(self, real: Services, entry: NodeEntry, folder: Path) -> None:
+        self._real = real
+        self._entry = entry
+        self._record = Record()
+        self._is_new = True
+        root = DataRoot(folder / "root")
+        root.path.mkdir()
+        self._names = [f"gpu{number}" for number in range(1, MANY + 1)]
+        for name in self._names:
+            node_files.write_entry(root, replace(entry, name=name))
+        places = replace(default_places("benchmark", _CONSTRAINTS), keys=folder / "keys")
+        host_key = keys.make_key().public
+        self._service = SetUpService(root, places, self._open, self._look, lambda one: host_key)
+
+    def _open(self, entry: NodeEntry) -> Shell:
+        shell = self._real.cluster.open_shell(self._entry.name)
+        return Recorded(shell, self._record, self._is_new)
+
+    def _look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+        time.sleep(_LOOK_S)
+        assert self._entry.facts is not None, "it was looked at when it was added"
+        return self._entry.facts
+
+    def set_up(self, count: int) -> tuple[float, float]:
+        """Seconds by the clock, and of this process's own processor time."""
+        began, spent = time.perf_counter(), time.process_time()
+        done = self._service.set_up(self._names[:count], lambda news: None)
+        took = time.perf_counter() - began, time.process_time() - spent
+        for one in done.values():
+            if isinstance(one, BackendError):
+                raise one
+        self._is_new = False
+        return took
+
+
+def measure() -> list[Figure]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        nodes = ("node1",)
+        progress = Progress(sys.stderr)
+        cluster = stack.enter_context(Cluster(folder / "cluster", nodes, progress=progress))
+        (folder / "desktop").mkdir()
+        real = open_services(cluster.share, folder / "desktop/catalogue.sqlite")
+        stack.callback(real.close)
+        entry = real.cluster.add(
+            "node1",
+            NodeAddress(
+                cluster.address_of("node1"), user=cluster.user, identity=str(cluster.identity)
+            ),
+            accept=lambda key: any(line.endswith(f" {key.text}") for line in cluster.known_hosts),
+            node_data_root=cluster.data_root,
+        )
+        bench = Bench(real, entry, folder)
+        load = os.getloadavg()[0]
+        first = bench.set_up(1)[0]
+        one: list[tuple[float, float]] = []
+        many: list[tuple[float, float]] = []
+        for number in range(PAIRS):
+            for count in (1, MANY) if number % 2 else (MANY, 1):
+                (one if count == 1 else many).append(bench.set_up(count))
+        ratios = tuple(m[0] / o[0] for m, o in zip(many, one, strict=True))
+        context = (
+            f"one {min(o[0] for o in one):.1f} s (recorded in {first:.1f} s at a load of "
+            f"{load:.1f}), {MANY} {min(m[0] for m in many):.1f} s at best; our own processor time "
+            f"{min(o[1] for o in one):.1f} and {min(m[1] for m in many):.1f} s"
+        )
+        return [Figure("P11", f"setting up {MANY} nodes / one", ratios, 1.3, context=context)]

@@ -1,0 +1,80 @@
+"""Jobs that tests start on the nodes of a ready cluster: started, looked at, and never left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from tests.cluster.node import Process
+from tests.cluster.ready import ReadyCluster
+from tests.integration.conftest import is_training
+from tests.integration.tiny import MODEL, raw_job, write_sources
+
+ENDLESS = 1_000_000
+
+
+def stock(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
+    """Put something to train into the library; ``folder`` holds its sources."""
+    model, loader, dataset = write_sources(folder)
+    (model / "bks_model.py").write_text(model_text)
+    library = ready.services.library
+    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        library.import_item(kind, path, "tiny")
+
+
+@contextmanager
+def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    """What starts a job on the nodes that it is given, and waits until it trains.
+
+    Jobs that still run at the end of the block are stopped.
+    """
+    jobs = ready.services.jobs
+    begun: list[str] = []
+
+    def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
+        placement = [{"node": node, "processes": processes} for node in nodes]
+        raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
+        view = jobs.create(raw)
+        begun.append(view.id)
+        jobs.start(view.id)
+        return jobs.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
+
+    yield start
+    for job_id in begun:
+        jobs.stop(job_id)
+        jobs.wait(job_id)
+
+
+def of_runs(ready: ReadyCluster) -> list[tuple[str, Process]]:
+    """Every process of the user's on any node, but the agents and sshd."""
+    return [
+        (node.name, process)
+        for node in ready.cluster.nodes.values()
+        for process in node.processes()
+        if process.uid
+        and "backend.node.agent" not in process.argv
+        and "sshd" not in process.argv[0]
+    ]
+
+
+def is_one(process: Process, what: str) -> bool:
+    """Whether it is mpirun, one of its daemons, or a Python module or file of that name."""
+    # Open MPI 5's mpirun becomes prterun.
+    names = ("/mpirun", "prterun") if what == "mpirun" else (what,)
+    return what in process.argv or any(
+        word.endswith(name) for name in names for word in process.argv[:2]
+    )
+
+
+def grows(ready: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0) -> JobView:
+    """The job when it has passed that step, has ended, or has had its time."""
+    deadline = time.monotonic() + limit_s
+    return ready.services.jobs.wait(
+        job_id,
+        until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
+    )

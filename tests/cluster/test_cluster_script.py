@@ -1,0 +1,89 @@
+"""``docs/cluster.sh`` is run as it stands in the documentation, so that the page stays true."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.records.files import read_json
+from tests.cluster.ready import ReadyCluster
+
+SCRIPT = Path(__file__).parents[2] / "docs/cluster.sh"
+NODES = ("node1", "node2", "node3")
+_LIMIT_S = 600.0
+
+
+@pytest.fixture
+def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
+    """A data root of its own on nodes that are set up; nothing was ever added to it."""
+    share = ready_cluster.cluster.share / "lab"
+    share.mkdir()
+    shutil.copystat(ready_cluster.cluster.share, share)
+    owner = ready_cluster.cluster.share.stat()
+    os.chown(share, owner.st_uid, owner.st_gid)
+    yield share
+    # Each desktop and data root has a key of its own, and the nodes let in the one told last.
+    ready_cluster.services.set_up.let_in_again()
+
+
+def environment(ready: ReadyCluster, folder: Path) -> dict[str, str]:
+    keys = folder / "keys"
+    keys.write_text("\n".join(ready.cluster.known_hosts) + "\n")
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", keys], capture_output=True, text=True, check=True
+    ).stdout
+    return {
+        **os.environ,
+        "XDG_DATA_HOME": str(folder / "data"),
+        "CATALOGUE": str(folder / "catalogue.sqlite"),
+        "NODE_DATA_ROOT": f"{ready.cluster.data_root}/lab",
+        "USER_ON_NODES": ready.cluster.user,
+        "IDENTITY": str(ready.cluster.identity),
+        "ACCEPT_KEYS": " ".join(line.split()[1] for line in shown.splitlines()),
+        "PROCESSES": "1",
+        "EPOCHS": "40",
+    }
+
+
+@pytest.mark.timeout(_LIMIT_S + 100)
+def test_the_whole_way_across_machines_is_one_script(
+    ready_cluster: ReadyCluster, lab: Path, tmp_path: Path
+) -> None:
+    hosts = [ready_cluster.cluster.address_of(name) for name in NODES]
+    done = subprocess.run(
+        [SCRIPT, lab, *hosts],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(ready_cluster, tmp_path),
+        cwd=tmp_path,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "The job can start; looked at node1 and node2 and node3" in done.stdout
+    assert "Stopped; the checkpoint is epoch-" in done.stdout
+    finished, wrote = done.stdout.splitlines()[-2:]
+    assert ": Finished, epoch 40 of 40" in finished
+    (exported,) = lab.glob("*.zip")
+    assert wrote.startswith(f"Wrote {exported}")
+    with zipfile.ZipFile(exported) as archive:
+        assert any(name.endswith("load.py") for name in archive.namelist())
+    (job,) = (lab / "jobs").iterdir()
+    assert read_json(job / "placement.json")["placement"] == [
+        {"node": name, "processes": 1} for name in NODES[:2]
+    ]
+
+
+def test_a_host_alone_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    done = subprocess.run([SCRIPT, tmp_path, "gpu1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Two hosts at least:")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,208 @@
+"""Jobs across nodes that use Debian's own Open MPI 4.1, with the very Horovod of the others."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from backend.cluster.set_up import THERE_ALREADY
+from backend.datastore import node_files
+from backend.datastore.checkpoint_files import verify
+from backend.errors import BackendError
+from backend.records.cluster import NodeEntry, SetUp
+from backend.records.files import read_json
+from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.job_view import JobView
+from backend.records.layout import DataRoot
+from backend.records.preflight import Preflight
+from backend.records.state import JobState
+from backend.services import preflight_words as words
+from backend.services.set_up import SetUpOptions
+from installers.console import Progress
+from tests.cluster import debian_mpi
+from tests.cluster.commands import wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.running import grows, is_one, of_runs, starting, stock
+from tests.integration.tiny import raw_job
+
+NODES = ("node1", "node2", "node3")
+BROUGHT, DEBIANS = "5.0.11", "4.1.4"
+OWN = SetUpOptions(system_mpi=True)
+
+
+@pytest.fixture(scope="module")
+def entries_before(ready_cluster: ReadyCluster) -> dict[str, NodeEntry]:
+    """The nodes as they were set up with the Open MPI that Ringmaster brings."""
+    return {name: ready_cluster.entry(name) for name in NODES}
+
+
+@pytest.fixture(scope="module")
+def stocked(
+    ready_cluster: ReadyCluster,
+    entries_before: dict[str, NodeEntry],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[ReadyCluster]:
+    """Set up with Debian's Open MPI for the tests in here, and as it was for all others."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        packages = debian_mpi.provide(Progress(sys.stderr))
+    at_nodes = list(ready_cluster.cluster.nodes.values())
+    with ThreadPoolExecutor(len(at_nodes)) as pool:
+        list(pool.map(lambda node: debian_mpi.install(node, packages), at_nodes))
+        insist(ready_cluster, NODES, OWN)
+        stock(ready_cluster, tmp_path_factory.mktemp("sources"))
+        yield ready_cluster
+        told = insist(ready_cluster, NODES, SetUpOptions())
+        assert {one.steps[4].sentence.endswith(f"{THERE_ALREADY}.") for one in told} == {True}
+        list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
+    assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
+
+
+@pytest.fixture
+def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    """Starts a job on nodes; what a test leaves running is stopped."""
+    with starting(stocked) as start:
+        yield start
+
+
+def insist(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
+    newest: dict[str, SetUp] = {}
+    done = ready.services.set_up.set_up(
+        names, lambda news: newest.__setitem__(news.node, news), options=options
+    )
+    for one in done.values():
+        assert isinstance(one, NodeEntry), one
+    return list(newest.values())
+
+
+def config() -> JobConfig:
+    parsed = parse_job(raw_job(placement=[{"node": name, "processes": 1} for name in NODES]))
+    assert parsed.config is not None
+    return parsed.config
+
+
+def look(ready: ReadyCluster) -> Preflight:
+    return ready.services.preflight.run(config())
+
+
+@pytest.mark.timeout(600)
+def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    there = stocked.entry("node3").installation
+    assert there is not None
+    assert (there.mpirun, there.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
+    found = look(stocked)
+    assert found.passed, found.faults
+    assert words.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
+
+    jobs = stocked.services.jobs
+    view = run(*NODES)
+    assert (view.state, view.world_size, view.error) == (JobState.TRAINING, 3, None)
+    launched = read_json(stocked.services.data_root.job(view.id).launch)
+    assert launched["argv"][0] == debian_mpi.MPIRUN
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
+    verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
+
+    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
+    view = grows(stocked, view.id, view.step)
+    assert (view.world_size, view.run) == (2, 2)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+@pytest.mark.parametrize(
+    ("victim", "name"), [("rank_start.py", "node2"), ("mpirun", "node1"), ("orted", "node2")]
+)
+def test_f02_f03_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
+    stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
+) -> None:
+    view = run("node1", "node2")
+    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
+    began = time.monotonic()
+    stocked[name].run(["kill", "-9", str(process.pid)])
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 30
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert view.error.sentence
+    if victim == "rank_start.py":
+        assert (view.error.rank, view.error.node) == (1, "node2")
+        assert "signal 9" in view.error.sentence
+    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+
+
+@pytest.mark.timeout(400)
+def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run("node1", "node2")
+    began = time.monotonic()
+    stocked["node2"].cut()
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 90
+    assert view.state is JobState.ERROR
+    assert view.message.startswith("node2 no longer answers")
+    assert view.error is not None
+    assert view.error.node == "node2"
+    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+
+
+def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) -> None:
+    stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
+    try:
+        (fault,) = look(stocked).faults
+    finally:
+        stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
+    assert (fault.check, fault.nodes) == (words.OPEN_MPI, ("node2",))
+    assert "/usr/bin/orted on node2 cannot be executed" in fault.sentence
+
+
+@pytest.mark.parametrize("odd", [("node3",), ("node1",)])
+def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
+    stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
+) -> None:
+    """As when a node was off while the others were set up with their own Open MPI."""
+    root = DataRoot(stocked.cluster.share)
+    for name in odd:
+        node_files.write_entry(root, entries_before[name])
+    found = look(stocked)
+    faults = [fault for fault in found.faults if fault.check == words.OPEN_MPI]
+    assert faults == list(found.faults)
+    versions = {name: BROUGHT if name in odd else DEBIANS for name in NODES}
+    others = [name for name in NODES[1:] if versions[name] != versions["node1"]]
+    assert [fault.nodes for fault in faults] == [(name,) for name in others]
+    for fault, name in zip(faults, others, strict=True):
+        assert fault.sentence == (
+            f"Open MPI is {versions['node1']} on node1 and {versions[name]} on {name}; "
+            "the nodes of a job need the same."
+        )
+        assert fault.remedy == f"Set up node1 and {name} again together."
+    stocked.services.preflight.fix(faults[0])
+    assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
+    assert look(stocked).passed
+
+
+def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
+    done = stocked.services.set_up.set_up(("node3",), lambda news: None)["node3"]
+    assert isinstance(done, BackendError)
+    assert done.sentence.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
+    assert look(stocked).passed
+
+
+def test_packages_are_fetched_once(stocked: ReadyCluster) -> None:
+    told = io.StringIO()
+    packages = debian_mpi.provide(Progress(told))
+    assert debian_mpi.PACKAGE in debian_mpi.names(packages)
+    assert told.getvalue() == ""
