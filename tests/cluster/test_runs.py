@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,79 +15,14 @@ from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job import Placement
 from backend.records.job_view import JobView
-from backend.records.library import Kind
 from backend.records.state import JobState
 from tests.cluster.commands import wait_for
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.integration.conftest import is_training
-from tests.integration.tiny import LOADER, MODEL, raw_job, write_sources
+from tests.cluster.runs import grows, of_runs
+from tests.integration.tiny import raw_job
 
-ENDLESS = 1_000_000
-_TOLD = MODEL.replace(
-    "    def forward(self, data):",
-    """        import json, os, subprocess, sys
-        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
-        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
-            json.dump(told, file)
-        if os.environ.get("LEAVES_A_CHILD"):
-            subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
-                             start_new_session=True)
-
-    def forward(self, data):""",
-)
-
-
-@pytest.fixture(scope="module")
-def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
-    """With something in the library to train."""
-    model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
-    (model / "bks_model.py").write_text(_TOLD)
-    library = ready_cluster.services.library
-    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
-        library.import_item(kind, path, "tiny")
-    assert LOADER in (loader / "bks_dataset.py").read_text()
-    return ready_cluster
-
-
-@pytest.fixture
-def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    """Starts a job on nodes, and stops what a test leaves running."""
-    jobs = stocked.services.jobs
-    begun: list[str] = []
-
-    def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
-        placement = [{"node": node, "processes": processes} for node in nodes]
-        raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
-        view = jobs.create(raw)
-        begun.append(view.id)
-        jobs.start(view.id)
-        return jobs.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
-
-    yield start
-    for job_id in begun:
-        jobs.stop(job_id)
-        jobs.wait(job_id)
-
-
-def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
-    """Every process of the user's on any node, but the agents and sshd."""
-    return [
-        (node.name, process)
-        for node in stocked.cluster.nodes.values()
-        for process in node.processes()
-        if process.uid
-        and "backend.node.agent" not in process.argv
-        and "sshd" not in process.argv[0]
-    ]
-
-
-def grows(stocked: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0) -> JobView:
-    deadline = time.monotonic() + limit_s
-    return stocked.services.jobs.wait(
-        job_id,
-        until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
-    )
+pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 
 @pytest.mark.timeout(600)
