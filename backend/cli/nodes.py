@@ -137,7 +137,9 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
             names,
             told.hear,
             cancelled.is_set,
-            SetUpOptions(arguments.cpu_only, arguments.system_mpi, arguments.own_key),
+            SetUpOptions(
+                arguments.cpu_only, arguments.system_mpi, arguments.own_key, arguments.limit_key
+            ),
         )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -127,7 +127,9 @@ class PreflightService:
         if entry.installation is not None and entry.facts is not None:
             there = entry.installation
             is_ours = PurePosixPath(there.mpirun).is_relative_to(entry.facts.home)
-            options = SetUpOptions(own_key=there.own_key, system_mpi=not is_ours)
+            options = SetUpOptions(
+                own_key=there.own_key, system_mpi=not is_ours, limits_key=there.limits_key
+            )
             shell = self._cluster.open_shell(node)
             try:
                 _set_aside(shell, check, there, is_ours)
