@@ -28,8 +28,9 @@ from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
 from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
-from backend.records.files import read_json, replace_bytes, replace_json
+from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot, NodeFolder
+from backend.records.spare import Spare
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -81,6 +82,7 @@ class Agent:
         self._share = Bounded(_WRITE_LIMIT_S)
         self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
+        self._status = Spare(folder.status)
 
     def work(self, lock: AgentLock) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
@@ -113,7 +115,8 @@ class Agent:
             self._beats_before = self._first_contact()
         raw["heartbeat"] += self._beats_before
         # Compact, because only then Python's own fast encoder is used.
-        replace_bytes(self._folder.status, json.dumps(raw, allow_nan=False).encode())
+        self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
+        self._status.take()
 
     def _first_contact(self) -> int:
         """Say who writes here from now on; returns the heartbeat to go on from."""
