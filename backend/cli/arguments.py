@@ -142,6 +142,11 @@ def _node(words: _Words) -> None:
         metavar="PATH",
         help="private key on the nodes by which they reach each other; else one is made",
     )
+    leaf.add_argument(
+        "--limit-key",
+        action="store_true",
+        help="let the key that is made start runs and nothing else",
+    )
     leaf = words.leaf("unprovision", "take everything of Ringmaster from a node")
     leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("remove", "move what is known of a node to the trash of the data root")

@@ -138,7 +138,11 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
             told.hear,
             cancelled.is_set,
             SetUpOptions(
-                arguments.cpu_only, arguments.system_mpi, arguments.own_key, arguments.shared
+                arguments.cpu_only,
+                arguments.system_mpi,
+                arguments.own_key,
+                arguments.shared,
+                arguments.limit_key,
             ),
         )
     finally:

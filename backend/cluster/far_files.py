@@ -116,7 +116,12 @@ class FarFiles:
     def create(self, path: str, content: bytes) -> None:
         """A file that was not there; FileExistsError when it is."""
         with self._changing(path), self._client.open(path, "wx") as far:
-            far.write(content)
+            try:
+                far.write(content)
+                far.flush()
+            except OSError:
+                self._client.remove(path)
+                raise
 
     def rename(self, old: str, new: str) -> None:
         """FileExistsError when ``new`` is there, FileNotFoundError when ``old`` is not."""

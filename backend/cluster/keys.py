@@ -3,8 +3,11 @@
 A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
 part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
 whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
-with it all the same. What is edited here is text of another program, so each edit is a pure
-function that leaves every other line as it was, byte for byte.
+with it all the same. Who wants more has sshd start `backend.node.key_gate` for it (``command=``),
+which lets mpirun's daemon start and little else.
+
+What is edited here is text of another program, so each edit is a pure function that leaves every
+other line as it was, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backend.cluster.shell import Shell
 from backend.errors import BackendError
+from backend.node import key_gate
 from backend.records.cluster import NodeEntry
 from backend.records.layout import NodeHome
 
 COMMENT = "ringmaster-cluster"
 PRIVATE_NAME = "id_cluster"
+GATE_NAME = "key_gate.py"
 _DEFAULT_PORT = 22
 _CONNECT_LIMIT_S = 10
 _LIMIT_BYTES = 1_000_000
@@ -141,13 +146,18 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     return key
 
 
-def authorized_line(public: str, subnet: str) -> str:
+def authorized_line(public: str, subnet: str, command: str = "") -> str:
     """The line that lets the cluster's key in from the nodes' subnet, and from nowhere else.
 
+    With a ``command`` the key starts nothing but that.
+
     Raises:
-        ValueError: ``subnet`` is none.
+        ValueError: ``subnet`` is none, or ``command`` would end early in there.
     """
-    return f'restrict,from="{ipaddress.ip_network(subnet)}" {public} {COMMENT}'
+    if '"' in command or not command.isprintable():
+        raise ValueError("no command for a line of authorized_keys")
+    forced = f',command="{command}"' if command else ""
+    return f'restrict,from="{ipaddress.ip_network(subnet)}"{forced} {public} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
@@ -256,24 +266,38 @@ def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key:
     return config
 
 
-def install_key(shell: Shell, home: NodeHome, key: ClusterKey, subnet: str) -> bool:
+def install_key(
+    shell: Shell, home: NodeHome, key: ClusterKey, subnet: str, gate_python: str = ""
+) -> bool:
     """Put the cluster's key on a node and let it in; False when both was so already.
+
+    With the path of a Python there, the key starts only what `backend.node.key_gate` lets it.
 
     Raises:
         BackendError: The node's files cannot be written.
     """
     _private_folder(shell, home.ssh)
+    command = _gate(shell, home, gate_python) if gate_python else ""
     private = str(home.ssh / PRIVATE_NAME)
     changed = _replace(shell, private, key.private)
     # OpenSSH leaves a key aside that others may read.
     _make(shell, ["chmod", "0600", "--", private], home.ssh)
     listed = authorized_keys(shell)
     _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
-    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnet))
+    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnet, command))
     changed = _replace(shell, str(listed), edited) or changed
     # sshd ignores a list that others may write to, and says so in its own log only.
     _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
     return changed
+
+
+def _gate(shell: Shell, home: NodeHome, python: str) -> str:
+    """Put the gate on a node; the command line, which sshd hands to the user's shell."""
+    gate = str(home.ssh / GATE_NAME)
+    for path in (python, gate):
+        _checked(_PLAIN_PATH, path, "The path of the key's gate")
+    _replace(shell, gate, Path(key_gate.__file__).read_bytes())
+    return f"{python} -I {gate}"
 
 
 def subnet_of(entry: NodeEntry) -> str:

@@ -77,6 +77,7 @@ class SetUpPlan:
             another one.
         key: The cluster's key, None when ``own_key`` is used.
         own_key: Path on the nodes of a key of the user's that goes between them already.
+        limits_key: Let the cluster's key start nothing but what a run needs.
         peers: Every node that mpirun may go to from here.
         start_agent: The command that starts the agent and ends at once.
         system_mpi: Use the Open MPI that the node has, and not the one of the wheel.
@@ -92,6 +93,7 @@ class SetUpPlan:
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None
     own_key: str = ""
+    limits_key: bool = False
     peers: Sequence[Peer] = ()
     start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start
     system_mpi: bool = False
@@ -246,8 +248,9 @@ class _Work:
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
             subnet = keys.subnet_of(self._entry)
-            keys.install_key(self.shell, self.home, self._plan.key, subnet)
-            told = f"the cluster's key is let in from {subnet}"
+            gate = str(self._folder / "bin/python") if self._plan.limits_key else ""
+            keys.install_key(self.shell, self.home, self._plan.key, subnet, gate)
+            told = f"the cluster's key is let in from {subnet}{', for runs only' if gate else ''}"
         self._ssh_config = keys.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )
@@ -365,6 +368,7 @@ class _Work:
                 bundle=self._bundle,
                 ssh_config=self._ssh_config,
                 own_key=self._plan.own_key,
+                limits_key=self._plan.limits_key,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

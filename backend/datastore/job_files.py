@@ -239,13 +239,23 @@ def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
     wish = asdict(StopWish(run, user_name(), socket.gethostname(), now()))
     try:
-        share.create(folder.lock, json.dumps(wish).encode())
+        _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:
         share.look_at_file(folder.lock)
         if wish_to_stop(folder.lock, run):
             return False
         share.replace_json(folder.lock, wish)
     return True
+
+
+def _create_wish(lock: Path, wish: bytes, share: Share) -> None:
+    try:
+        share.create(lock, wish)
+    except FileExistsError:
+        raise
+    except (OSError, BackendError):
+        # A full disk still takes a name, and an empty lock is a wish (see `records.stop`).
+        share.create(lock, b"")
 
 
 def clear_old_wish(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:

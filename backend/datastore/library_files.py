@@ -193,7 +193,7 @@ def claim(staging: Path, root: DataRoot, item: LibraryItem, share: Share = MOUNT
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
         write_item(staging, item, share)
-        share.make_readable_folder(folder.path.parent)
+        share.make_folder(folder.path.parent, exist_ok=True)
         try:
             share.rename(staging, folder.path)
         except OSError as error:

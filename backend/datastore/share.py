@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.datastore import content, shared_folders, staging
+from backend.datastore import content, shared_folders
 from backend.progress import Progress
 from backend.records.files import replace_bytes, replace_json
 from backend.records.layout import JobFolder, NodeFolder
@@ -100,9 +100,6 @@ class Share(Protocol):
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
         """See `shared_folders.make_folder`."""
-
-    def make_readable_folder(self, path: Path) -> None:
-        """See `staging.make_shared_folder`."""
 
     def replace_bytes(self, path: Path, value: bytes) -> None: ...
 
@@ -206,9 +203,6 @@ class Mounted:
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
         shared_folders.make_folder(path, exist_ok=exist_ok)
 
-    def make_readable_folder(self, path: Path) -> None:
-        staging.make_shared_folder(path)
-
     def replace_bytes(self, path: Path, value: bytes) -> None:
         replace_bytes(path, value)
 
@@ -217,7 +211,13 @@ class Mounted:
 
     def create(self, path: Path, value: bytes) -> None:
         with path.open("xb") as file:
-            file.write(value)
+            try:
+                # At once, so that a disk without room says so here.
+                file.write(value)
+                file.flush()
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
 
     def rename(self, old: Path, new: Path) -> None:
         os.rename(old, new)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.datastore.shared_folders import make_folder
 from backend.records.status import ProcessIdentity
 
 _FOLDER_MODE = 0o755
@@ -43,7 +44,7 @@ def make_staging(folder: Path, name: str) -> Path:
     host, boot, pid, ticks = _own()
     token = secrets.token_hex(4)
     staging = folder / f".{name}.importing-{host}-{boot}-{pid}-{ticks}-{token}"
-    make_shared_folder(folder)
+    make_folder(folder, exist_ok=True)
     make_shared_folder(staging)
     return staging
 

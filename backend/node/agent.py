@@ -29,9 +29,10 @@ from backend.node.bounded import Bounded
 from backend.node.past import Past
 from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
-from backend.records.files import read_json, replace_bytes, replace_json
+from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot, NodeFolder
 from backend.records.node import NodeReading
+from backend.records.spare import Spare
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -84,6 +85,7 @@ class Agent:
         self._share = Bounded(_WRITE_LIMIT_S)
         self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
+        self._status = Spare(folder.status)
 
     def work(self, lock: AgentLock) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
@@ -118,7 +120,8 @@ class Agent:
         raw: dict[str, Any] = reading.to_dict()
         raw["heartbeat"] += self._beats_before
         # Compact, because only then Python's own fast encoder is used.
-        replace_bytes(self._folder.status, json.dumps(raw, allow_nan=False).encode())
+        self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
+        self._status.take()
         if line is not None:
             self._past.append(line, reading)
 

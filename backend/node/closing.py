@@ -12,9 +12,10 @@ from enum import Enum
 from backend.node import identity, sweep, traces
 from backend.node.supervise import final_status
 from backend.node.verdict import Found, run_exit
-from backend.records.files import read_json, replace_json
+from backend.records.files import read_json
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder, run_tag
+from backend.records.spare import Spare
 from backend.records.status import ProcessIdentity, RankExit, RunStatus
 
 
@@ -74,8 +75,13 @@ def close_run(
     status = final_status(record, last, launch)
     try:
         if not attempt.exit.exists():
-            replace_json(attempt.exit, record.to_dict())
-            replace_json(folder.status, status.to_dict())
+            for path, value in (
+                (attempt.exit, record.to_dict()),
+                (folder.status, status.to_dict()),
+            ):
+                spare = Spare(path)
+                spare.replace_json(value)
+                spare.drop()
     except OSError as error:
         return status, f"The end of run {run} cannot be written: {error.strerror}."
     return status, ""

@@ -11,6 +11,7 @@ One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
 from __future__ import annotations
 
 import argparse
+import json
 import mmap
 import os
 import signal
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from backend.node import linux, sweep
 from backend.node.identity import process, send_signal
@@ -27,10 +29,17 @@ from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
 from backend.node.traces import make_own, shared_memory_folder
-from backend.records.beat import BEAT_BYTES, BEAT_VARIABLE, Beat, Phase
+from backend.records.beat import (
+    BEAT_BYTES,
+    BEAT_VARIABLE,
+    LAST_WORDS_VARIABLE,
+    Beat,
+    Phase,
+)
 from backend.records.files import read_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import JobFolder, run_tag
+from backend.records.spare import Spare
 from backend.records.status import RankError, RankExit
 from backend.records.stop import wish_to_stop
 
@@ -50,8 +59,10 @@ _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
 _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
-_WRITE_LIMIT_S = 60.0
+_WRITE_LIMIT_S = 90.0
+"""A share that is back after a minute shall have it; the rank is gone and holds nothing."""
 _LOG_TAIL_BYTES = 16_384
+_MEMORY_BYTES = 200_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,6 +106,7 @@ class Guard:
         self._beat_fd = beat
         self._beat = Beat(mmap.mmap(beat, BEAT_BYTES))
         self._dump_fd = os.memfd_create("dump")
+        self._words_fd = os.memfd_create("last words")
         self._log_fd = os.open(
             folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
@@ -113,6 +125,7 @@ class Guard:
             f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} ──\n"
         )
         self._log_begin = os.fstat(self._log_fd).st_size
+        Spare(self._attempt.rank_exit(self._plan.rank)).take()
         mismatch = self._mismatch()
         if mismatch:
             return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))
@@ -186,6 +199,7 @@ class Guard:
             os.dup2(self._log_fd, 2)
             os.set_inheritable(self._beat_fd, True)
             os.set_inheritable(self._dump_fd, True)
+            os.set_inheritable(self._words_fd, True)
             os.chdir(self._folder.output)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execve(command[0], command, environment)
@@ -208,6 +222,7 @@ class Guard:
                 environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
+        environment[LAST_WORDS_VARIABLE] = str(self._words_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
         environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
         # What a model prints shall be in the log when it hangs in the next line.
@@ -242,7 +257,9 @@ class Guard:
                 # The supervisor gives up on ranks that do nothing after a wish to stop. It cannot
                 # see the beat, but the time at which this log was last touched.
                 if moved > told or beat[1] is Phase.SAVING:
-                    os.utime(self._log_fd)
+                    # A share that became read-only must not end the guard, and with it the rank.
+                    with suppress(OSError):
+                        os.utime(self._log_fd)
                 told = now
             limit = self._limit_s(beat[1], stop_seen is not None)
             if now > max(moved, stop_seen or 0.0) + limit:
@@ -287,8 +304,7 @@ class Guard:
             _wait_until_quiet(self._dump_fd, before)
 
     def _dump(self) -> str:
-        size = os.fstat(self._dump_fd).st_size
-        return os.pread(self._dump_fd, min(size, 200_000), 0).decode("utf-8", "replace")
+        return _content(self._dump_fd)
 
     def _free_shared_memory(self) -> None:
         """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
@@ -298,11 +314,12 @@ class Guard:
             self._shared_memory.rmdir()  # by the last guard of this node; the others fail here
 
     def _error_of_rank(self) -> tuple[RankError | None, bool]:
-        try:
-            raw = read_json(self._attempt.rank_error(self._plan.rank))
-            return RankError.from_dict(raw), bool(raw.get("secondary", False))
-        except (OSError, ValueError):
-            return None, False
+        with suppress(OSError, ValueError):
+            return _told(read_json(self._attempt.rank_error(self._plan.rank)))
+        # The disk may be what ended it.
+        with suppress(OSError, ValueError):
+            return _told(json.loads(_content(self._words_fd)))
+        return None, False
 
     def _log(self, text: str) -> None:
         with suppress(OSError):  # a full disk must not keep the exit record from being tried
@@ -315,6 +332,14 @@ class Guard:
             lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
             return "\n".join(lines[-LOG_LINES:])
         return ""
+
+
+def _told(raw: Mapping[str, Any]) -> tuple[RankError, bool]:
+    return RankError.from_dict(raw), bool(raw.get("secondary", False))
+
+
+def _content(memory: int) -> str:
+    return os.pread(memory, _MEMORY_BYTES, 0).decode("utf-8", "replace")
 
 
 def _wait_until_quiet(descriptor: int, before: int) -> None:

@@ -8,18 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend.records.files import replace_json
+from backend.records.spare import Spare
 
 
 def insist(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
     """Replace ``path``, again and again until it works or the time is over.
 
+    What `Spare.take` took for it is given back.
+
     Raises:
         OSError: It did not work in the time given.
     """
     deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            return replace_json(path, dict(value))
-        time.sleep(1.0)
-    return replace_json(path, dict(value))
+    spare = Spare(path)
+    try:
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                return spare.replace_json(dict(value))
+            time.sleep(1.0)
+        return spare.replace_json(dict(value))
+    finally:
+        spare.drop()

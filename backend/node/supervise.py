@@ -28,6 +28,7 @@ from backend.node.verdict import Found, run_exit
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.spare import Spare
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from backend.records.stop import wish_to_stop
@@ -101,6 +102,7 @@ class Supervisor:
             return self._close(
                 Found(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
             )
+        Spare(self._attempt.exit).take()
         self._folder.logs.mkdir(exist_ok=True)
         log_begin = _size(self._folder.mpirun_log)
         self._silent = list(launch.ranks)

@@ -15,6 +15,8 @@ import struct
 from enum import IntEnum
 
 BEAT_VARIABLE = "RINGMASTER_BEAT_FD"
+LAST_WORDS_VARIABLE = "RINGMASTER_LAST_WORDS_FD"
+"""Memory of the guard's, too: what ended the rank, for when no disk takes it."""
 BEAT_BYTES = 16
 _FORMAT = struct.Struct("=QB")
 

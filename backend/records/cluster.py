@@ -113,6 +113,8 @@ class NodeInstallation:
     """OpenSSH client file with which mpirun goes from this node to the others."""
     own_key: str = ""
     """Path on the nodes of a key that goes between them already; "" is the cluster's."""
+    limits_key: bool = False
+    """The cluster's key starts nothing here but what a run needs."""
     bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -102,7 +102,8 @@ class ClusterService:
             found = self._look_at(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        fresh = replace(entry, facts=found.facts, ranks_address=_kept_address(entry, found))
+        facts = _with_data_root(found.facts, entry.data_root)
+        fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
         node_files.write_entry(self._root, fresh, self.share)
         return fresh
 
@@ -112,7 +113,9 @@ class ClusterService:
         Raises:
             BackendError: The look failed.
         """
-        return self._look_at(shell, entry.name, entry.data_root).facts
+        return _with_data_root(
+            self._look_at(shell, entry.name, entry.data_root).facts, entry.data_root
+        )
 
     def _look_at(self, shell: Shell, name: str, node_data_root: str) -> Look:
         share, path = self.share, self._root.path
@@ -263,6 +266,11 @@ def _absolute(identity: str) -> str:
     if not identity or identity.startswith("~"):
         return identity
     return str(Path(identity).absolute())
+
+
+def _with_data_root(facts: NodeFacts, known: str) -> NodeFacts:
+    """A share that is not mounted just now comes back where it was, which nobody else knows."""
+    return facts if facts.data_root else replace(facts, data_root=known, data_root_writable=False)
 
 
 def _kept_address(entry: NodeEntry, found: Look) -> str:

@@ -179,7 +179,9 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress) ->
     )
     total = sum(here.values())
     with shell.files() as files:
-        for folder in (posixpath.dirname(path), path, *(f"{path}/{one}" for one in folders)):
+        with contextlib.suppress(FileExistsError):
+            files.make_folder(posixpath.dirname(path))
+        for folder in (path, *(f"{path}/{one}" for one in folders)):
             with contextlib.suppress(FileExistsError):
                 files.make_folder(folder, _FOLDER_MODE)
         there = walk(files, path).files

@@ -28,7 +28,6 @@ from backend.services import far_content
 from backend.services.mirror_looks import MirrorLooks, is_same, make_here
 
 _FOLDER_MODE = 0o700
-_READABLE_MODE = 0o755
 
 
 class Mirror(MirrorLooks):
@@ -152,11 +151,6 @@ class Mirror(MirrorLooks):
         except FileExistsError:
             if not exist_ok:
                 raise
-        make_here(path)
-
-    def make_readable_folder(self, path: Path) -> None:
-        with contextlib.suppress(FileExistsError):
-            self._line.act(lambda files: files.make_folder(self._far(path), _READABLE_MODE))
         make_here(path)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:

@@ -33,6 +33,7 @@ def options_of(entry: NodeEntry) -> SetUpOptions:
         own_key=entry.installation.own_key,
         system_mpi=entry.has_own_mpi,
         shared=entry.shares_environment,
+        limits_key=entry.installation.limits_key,
     )
 
 

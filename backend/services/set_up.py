@@ -85,6 +85,8 @@ class SetUpOptions:
     own_key: str = ""
     """Path of a private key on the nodes with which they reach each other already."""
     shared: bool = False
+    limits_key: bool = False
+    """The cluster's key starts nothing but what a run needs; see `backend.node.key_gate`."""
 
 
 class SetUpService:
@@ -150,6 +152,7 @@ class SetUpService:
                 agree=lambda version: versions.agree(entry.name, version),
                 key=key,
                 own_key=chosen.own_key,
+                limits_key=chosen.limits_key,
                 peers=peers,
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
@@ -243,7 +246,9 @@ class SetUpService:
         assert entry.installation is not None, "asked for by the caller"
         home = NodeHome(PurePosixPath(entry.facts.home))
         if not entry.installation.own_key:
-            keys.install_key(shell, home, key, keys.subnet_of(entry))
+            there = entry.installation
+            gate = there.python if there.limits_key else ""
+            keys.install_key(shell, home, key, keys.subnet_of(entry), gate)
         keys.write_settings(shell, home, self.peers(), entry.installation.own_key)
 
     def environments(self, name: str) -> Mapping[str, int]:

@@ -52,6 +52,7 @@ class Checkpointer:
         self._config_sha256 = config_sha256
         self._copies: dict[str, torch.Tensor] = {}
         self._thread: threading.Thread | None = None
+        self._last: tuple[Any, Checkpoint] | None = None
         self._bug: BaseException | None = None
         self._saved: Checkpoint | None = None
         self.trouble = ""
@@ -87,8 +88,9 @@ class Checkpointer:
             metrics=dict(metrics),
             reason=reason,
         )
+        self._last = copy, record
         self._thread = threading.Thread(
-            target=self._write, args=(copy, record), name="checkpoint-writer"
+            target=self._write, args=self._last, name="checkpoint-writer"
         )
         self._thread.start()
 
@@ -100,6 +102,13 @@ class Checkpointer:
         if self._bug is not None:
             bug, self._bug = self._bug, None
             raise bug
+
+    def try_again(self) -> None:
+        """Write the last one once more, and return when that is over."""
+        self.wait()
+        if self._last is not None:
+            self._write(*self._last)
+            self.wait()
 
     @property
     def saved(self) -> Checkpoint | None:

@@ -40,6 +40,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision
 from backend.training.interrupt import StopWatcher
+from backend.training.last_save import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
 from backend.training.reporter import Reporter, Step
 from backend.training.strategies.base import Strategy
@@ -560,7 +561,6 @@ class Trainer:
             metrics=measured or {},
             reason=reason,
         )
-        self.workers.reporter.other_trouble = self.workers.checkpointer.trouble
 
     def _own_buffers(self) -> list[torch.Tensor]:
         """What this rank's buffers hold, where they may differ from rank 0's (running means)."""
@@ -573,8 +573,7 @@ class Trainer:
         self.beat.beat(Phase.SAVING)
         trouble = ""
         if self.workers is not None:
-            self.workers.checkpointer.wait()
-            trouble = self.workers.checkpointer.trouble
+            trouble = write_out(self.workers.checkpointer, self.beat, self.config.stall_limit_s)
             saved = self.workers.checkpointer.saved
             if self.launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
@@ -582,7 +581,7 @@ class Trainer:
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble = self.strategy.gather(trouble)[0]
         if trouble:
-            raise BackendError(trouble, "Make room, then resume from the newest checkpoint.")
+            raise NotSaved(trouble)
 
     def _tell(self, state: JobState, message: str = "") -> None:
         if self.workers is not None:

@@ -14,15 +14,17 @@ import argparse
 import atexit
 import contextlib
 import importlib
+import json
 import os
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backend.errors import BackendError
-from backend.records.beat import Beat, Phase
+from backend.records.beat import LAST_WORDS_VARIABLE, Beat, Phase
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
@@ -157,9 +159,11 @@ class Rank:
             global_batch=config.batch_size * len(launch.ranks),
             first_heartbeat=_last_heartbeat(self._folder),
         )
+        checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
+        reporter.other_trouble = lambda: checkpointer.trouble
         return Workers(
             reporter,
-            Checkpointer(self._folder, self._run, config.checkpoint, config.sha256()),
+            checkpointer,
             StopWatcher(self._folder.lock, self._run, reporter.stopping),
         )
 
@@ -177,7 +181,8 @@ class Rank:
             batch_size=self._batch_size,
         )
         attempt = self._folder.attempt(self._run)
-        # Without a disk to write to, the log and the exit code must do.
+        _tell_guard(record)
+        # The disk may be what ended it.
         with contextlib.suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)
             replace_json(attempt.rank_error(self._rank), record)
@@ -185,6 +190,13 @@ class Rank:
             # The last steps before the failure are what one wants to see.
             with contextlib.suppress(BaseException):
                 trainer.workers.reporter.close()
+
+
+def _tell_guard(record: Mapping[str, Any]) -> None:
+    """Where no guard is, nobody gave a place for it."""
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        memory = int(os.environ[LAST_WORDS_VARIABLE])
+        os.pwrite(memory, json.dumps(record).encode(), 0)
 
 
 def set_environment(launch: Launch, plan: RankPlan) -> None:

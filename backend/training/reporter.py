@@ -20,18 +20,20 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from backend.errors import BackendError
-from backend.records.files import replace_json
 from backend.records.history import BLOCK_END, Block, encode
 from backend.records.layout import JobFolder
+from backend.records.spare import Spare
 from backend.records.state import JobState
 from backend.records.status import RunStatus
+from backend.training.tensorboard import EventFile
 
 FLUSH_INTERVAL_S = 0.5
 _SOONEST_S = 0.1
@@ -127,13 +129,15 @@ class Reporter:
         self._blocks: list[Block] = []
         self._history: IO[bytes] | None = None
         self._history_end = 0
-        self._tensorboard: Any = None
+        self._tensorboard = EventFile(folder.tensorboard)
         self._tensorboard_from = math.inf
         self._tensorboard_points: list[Step] = []
         self.trouble = ""
-        self.other_trouble = ""
-        """A sentence of someone else (the checkpoints) that the status should carry."""
+        self._status_trouble = ""
+        self.other_trouble: Callable[[], str] = str
+        """What someone else (the checkpoints) has to say in the status, asked at each writing."""
         self._bug: BaseException | None = None
+        self._status_file = Spare(folder.status)
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
@@ -187,8 +191,8 @@ class Reporter:
                 f"The job's folder {self._folder.path} does not answer; "
                 "the last steps may be missing in the history."
             )
-        if self.trouble:
-            raise BackendError(self.trouble)
+        if self.trouble or self._status_trouble:
+            raise BackendError(self.trouble or self._status_trouble)
 
     def _raise(self) -> None:
         if self._bug is not None:
@@ -211,9 +215,8 @@ class Reporter:
                     time.sleep(_SOONEST_S)
             self._flush()
             self._write_status()
-            if self._tensorboard is not None or self._tensorboard_points:
-                self._write_tensorboard()
-                self._tensorboard.close()
+            self._write_tensorboard()
+            self._tensorboard.close()
             if self._history is not None:
                 os.fsync(self._history.fileno())
                 self._history.close()
@@ -270,8 +273,14 @@ class Reporter:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             # Half a block must not stand in front of the next one.
-            self._history.truncate(self._history_end)
-            self._history.seek(self._history_end)
+            try:
+                self._history.truncate(self._history_end)
+                self._history.seek(self._history_end)
+            except OSError:
+                # It is the file that is away, not room; opening it again looks for its end.
+                with suppress(OSError):
+                    self._history.close()
+                self._history = None
             raise
         self._history_end += len(content)
         self._blocks.clear()
@@ -279,7 +288,7 @@ class Reporter:
     def _write_status(self) -> None:
         self._heartbeat += 1
         step = self._step
-        trouble = " ".join(text for text in (self.trouble, self.other_trouble) if text)
+        trouble = " ".join(text for text in (self.trouble, self.other_trouble()) if text)
         status = RunStatus(
             state=self._state,
             run=self._run,
@@ -299,22 +308,22 @@ class Reporter:
             updated=_now(),
         )
         try:
-            replace_json(self._folder.status, status.to_dict())
+            self._status_file.replace_json(status.to_dict())
+            self._status_file.take()
+            self._status_trouble = ""
         except OSError as error:
-            self.trouble = (
+            # Not for the status itself: whoever reads it there sees that it was written.
+            self._status_trouble = (
                 f"The status cannot be written: {error.strerror or error} ({self._folder.status})."
             )
 
     def _write_tensorboard(self) -> None:
-        if self._tensorboard is None:
-            from tensorboardX import SummaryWriter
-
-            self._tensorboard = SummaryWriter(str(self._folder.tensorboard), max_queue=1000)
-        for step in self._tensorboard_points:
-            for name, value in step.metrics.items():
-                self._tensorboard.add_scalar(name, value, step.step)
-        self._tensorboard_points.clear()
-        self._tensorboard.flush()
+        if not self._tensorboard_points:
+            return
+        # A disk that does not take them does not take the history either, which tells it.
+        with suppress(OSError):
+            self._tensorboard.write((step.step, step.metrics) for step in self._tensorboard_points)
+            self._tensorboard_points.clear()
 
 
 def open_history(path: Path) -> tuple[IO[bytes], int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
 from tests.cluster.slot import Slot
 
+_NOBODY = "02:52:4d:ff:ff:ff"
 _RELAY = Path(__file__).with_name("relay.py")
 
 
@@ -23,6 +24,7 @@ class Cable:
         self._link = slot.link("n", index)
         self._relay_links = slot.link("d", index), slot.link("e", index)
         self._relay: subprocess.Popen[str] | None = None
+        self.swallows = False
 
     def plug_in(self) -> None:
         """A new card, in a network namespace of its own."""
@@ -57,6 +59,23 @@ class Cable:
         ip([f"link set {self._link} up"])
         state = Path("/sys/class/net", self._link, "operstate")
         wait_for(lambda: state.read_text() == "up\n", f"{self.namespace} got no carrier")
+
+    def swallow(self) -> None:
+        """What it and the desktop send each other is lost in silence; nodes reach each other."""
+        for line, namespace in self._ways_to_the_desktop():
+            ip([f"neigh replace {line} lladdr {_NOBODY} nud permanent"], namespace)
+        self.swallows = True
+
+    def carry_again(self) -> None:
+        for line, namespace in self._ways_to_the_desktop():
+            ip([f"neigh delete {line}"], namespace)
+        self.swallows = False
+
+    def _ways_to_the_desktop(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (
+            (f"{self.address} dev {self._slot.bridge}", ""),
+            (f"{self._slot.subnet[1]} dev eth0", self.namespace),
+        )
 
     def delay(self, round_trip_s: float) -> None:
         """Make it so long that a word and its answer take that much longer; 0 for a short one."""

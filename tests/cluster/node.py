@@ -186,6 +186,13 @@ class Node:
         """Plug the cable in again."""
         self._cable.mend()
 
+    def leave_the_desktop(self) -> None:
+        """Hear nothing of the desktop, and be heard no more, in silence; other nodes still do."""
+        self._cable.swallow()
+
+    def find_the_desktop(self) -> None:
+        self._cable.carry_again()
+
     def delay(self, round_trip_ms: float) -> None:
         """Move it so far away that every answer takes that much longer; 0 brings it back.
 
@@ -281,6 +288,8 @@ class Node:
         self.mend()
         if self._cable.is_delayed:
             self.delay(0)
+        if self._cable.swallows:
+            self.find_the_desktop()
         if not self._banner():
             self.start_sshd()
         self.free_disk()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,35 +18,10 @@ from backend.records.job_view import JobView
 from backend.records.state import JobState
 from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.running import grows, is_one, of_runs, starting, stock
-from tests.integration.tiny import MODEL, raw_job
+from tests.cluster.runs import grows, is_one, of_runs
+from tests.integration.tiny import raw_job
 
-_TOLD = MODEL.replace(
-    "    def forward(self, data):",
-    """        import json, os, subprocess, sys
-        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
-        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
-            json.dump(told, file)
-        if os.environ.get("LEAVES_A_CHILD"):
-            subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
-                             start_new_session=True)
-
-    def forward(self, data):""",
-)
-
-
-@pytest.fixture(scope="module")
-def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
-    """With something in the library to train."""
-    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _TOLD)
-    return ready_cluster
-
-
-@pytest.fixture
-def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    """Starts a job on nodes; what a test leaves running is stopped."""
-    with starting(stocked) as start:
-        yield start
+pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 
 @pytest.mark.timeout(600)

@@ -27,7 +27,7 @@ from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.running import grows, is_one, of_runs, starting, stock
+from tests.cluster.runs import grows, is_one, of_runs, starting, stock
 from tests.integration.tiny import raw_job
 
 NODES = ("node1", "node2", "node3")

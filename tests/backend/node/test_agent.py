@@ -110,7 +110,7 @@ def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
     assert (found.name, found.disk_path) == ("gpu1", str(root.path))
     assert found.cpu.use_percent is not None
     assert end(agent) == ""
-    names = ["info.json", "past.jsonl", "status.json"]
+    names = [".status.json.spare", "info.json", "past.jsonl", "status.json"]
     assert sorted(path.name for path in folder.path.iterdir()) == names
 
 
@@ -191,8 +191,8 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
 HANGING = """
 import os, sys
 import backend.node.agent as agent
-replace = agent.replace_bytes
-agent.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
+replace = agent.Spare.replace_bytes
+agent.Spare.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
 sys.exit(agent.main(sys.argv[1:]))
 """
 
@@ -233,8 +233,7 @@ def test_a_full_disk_is_waited_for(root: DataRoot, folder: NodeFolder) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert folder.status.read_bytes() == before
-    names = ["info.json", "past.jsonl", "status.json"]
-    assert sorted(path.name for path in folder.path.iterdir()) == names
+    assert not list(folder.path.glob(".*.tmp"))
     assert agent.beat()
     assert reading(folder).heartbeat == 3
 
@@ -347,7 +346,7 @@ def test_an_end_that_cannot_be_written_is_tried_again_a_minute_later(
     folder = job(root, replace(identity.own(), start_ticks=1))
     watch = RunWatch(root, "gpu1", lambda: now)
     with monkeypatch.context() as patch:
-        patch.setattr("backend.node.closing.replace_json", refuse)
+        patch.setattr("backend.node.closing.Spare.replace_json", refuse)
         assert watch.look() == ()
     assert watch.look() == ()
     now += 61

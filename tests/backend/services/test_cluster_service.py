@@ -248,3 +248,20 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
     assert service.look("gpu1").ranks_address == "127.0.0.1/8"
     write_entry(root, replace(entry, ranks_address="10.9.9.9/24"))
     assert service.look("gpu1").ranks_address == entry.ranks_address
+
+
+def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
+    service: ClusterService, sshd: Sshd, tmp_path: Path, root: DataRoot
+) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.symlink_to(root.path)
+    service.add("gpu1", sshd.address, accept=yes, node_data_root=str(mounted))
+    mounted.unlink()
+    away = service.look("gpu1")
+    assert away.data_root == str(mounted)
+    assert away.facts is not None
+    assert not away.facts.data_root_writable
+    mounted.symlink_to(root.path)
+    back = service.look("gpu1")
+    assert back.facts is not None
+    assert back.facts.data_root_writable

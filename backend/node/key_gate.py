@@ -1,0 +1,121 @@
+"""What the cluster's key may start on a node, when a person wants it to start nothing else.
+
+sshd executes this instead of what the client asked for (``command=`` in authorized_keys), and
+hands that over as text. It is never given to a shell: it is one of the three things that the
+program itself asks for between nodes, with programs and folders that set-up made below
+``~/.ringmaster``, or it is refused:
+
+- mpirun's daemon, with the variables that mpirun sets for it;
+- the sweep of what a run left;
+- ``true``, by which the look before a start proves the way.
+
+Whoever has the key and speaks mpirun's own protocol can still have its daemon start programs as
+this user; that is what the daemon is for. What is gone is the shell, files, and every tunnel.
+
+Standard library only, no module beside it, as it is executed alone with ``python -I``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+_VARIABLES = (
+    *("PRTE_PREFIX", "PMIX_PREFIX", "OPAL_PREFIX"),
+    *("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+)
+_SETTING = re.compile(
+    rf"\s*(?P<name>{'|'.join(_VARIABLES)})=(?P<places>[A-Za-z0-9._/+:-]*?)"
+    # What it held before, as 5.0 and as 4.1 write it.
+    r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
+)
+_SYSTEMS_OWN = ("/usr/", "/opt/")
+_PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]-]*")
+_DAEMONS = ("prted", "orted")
+_SWEEP = "backend.node.far_sweep"
+_TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")
+REFUSAL = "This key starts runs of Ringmaster and nothing else."
+
+
+class Refused(Exception):
+    """It is none of the things that the key is for."""
+
+
+def allowed(asked: str, home: Path) -> tuple[dict[str, str], list[str]]:
+    """Variables to set, and what to execute, for what a client asked for.
+
+    ``home`` is the program's folder on this node.
+
+    Raises:
+        Refused: It is none of the three.
+    """
+    try:
+        variables, rest = _settings(asked, home)
+        argv = shlex.split(rest)
+    except ValueError as error:
+        raise Refused from error
+    if argv == ["true"] and not variables:
+        return {}, argv
+    if argv[:1] == ["env"] and not variables:
+        return _sweep(argv, home)
+    if not argv or Path(argv[0]).name not in _DAEMONS:
+        raise Refused
+    if not (argv[0] in _DAEMONS or _is_sound(argv[0], home)):
+        raise Refused
+    # No shell sees them; they are what mpirun writes, and no second command's.
+    if not all(_PLAIN.fullmatch(word) and not word.endswith(";") for word in argv):
+        raise Refused
+    return variables, argv
+
+
+def _settings(asked: str, home: Path) -> tuple[dict[str, str], str]:
+    """What mpirun sets before it names its daemon; what a variable held before stays behind."""
+    variables = {}
+    while found := _SETTING.match(asked):
+        name = found["name"]
+        places = [place for place in found["places"].split(":") if place]
+        if not all(_is_sound(place, home) for place in places):
+            raise Refused
+        if found["before"] and os.environ.get(name):
+            places.append(os.environ[name])
+        variables[name] = ":".join(places)
+        asked = asked[found.end() :]
+    return variables, asked
+
+
+def _sweep(argv: list[str], home: Path) -> tuple[dict[str, str], list[str]]:
+    if len(argv) != 6 or argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch(argv[5]):
+        raise Refused
+    name, _, code = argv[1].partition("=")
+    if name != "PYTHONPATH" or not _is_ours(code, home) or not _is_ours(argv[2], home):
+        raise Refused
+    return {name: code}, argv[2:]
+
+
+def _is_ours(place: str, home: Path) -> bool:
+    """Whether set-up made it: below ``environments`` or ``bundles``, with no way out of there."""
+    normal = os.path.normpath(place)
+    return any(normal.startswith(f"{home / part}/") for part in ("environments", "bundles"))
+
+
+def _is_sound(place: str, home: Path) -> bool:
+    """Whether nobody but set-up or the system's administrator puts programs there."""
+    return _is_ours(place, home) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
+
+
+def main() -> NoReturn:
+    home = Path(os.path.abspath(__file__)).parents[1]
+    try:
+        variables, argv = allowed(os.environ.get("SSH_ORIGINAL_COMMAND", ""), home)
+    except Refused:
+        sys.stderr.write(f"{REFUSAL}\n")
+        sys.exit(1)
+    os.execvpe(argv[0], argv, {**os.environ, **variables})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The checkpoint with which a run ends, on a disk that is full or away just now."""
+
+from __future__ import annotations
+
+import time
+
+from backend.errors import BackendError
+from backend.records.beat import Beat, Phase
+from backend.training.checkpoint import Checkpointer
+
+_WAIT_S = 60.0
+_PAUSE_S = 1.0
+
+
+class NotSaved(BackendError):
+    """The last checkpoint could not be written. Every rank raises it; it is about rank 0."""
+
+    rank = 0
+
+    def __init__(self, trouble: str) -> None:
+        remedy = (
+            "Make room, then resume from the newest checkpoint."
+            if "No space left" in trouble or "quota" in trouble
+            else "See to it that the nodes can write there, then resume from the newest checkpoint."
+        )
+        super().__init__(trouble, remedy)
+
+
+def write_out(checkpointer: Checkpointer, beat: Beat, stall_limit_s: float) -> str:
+    """Until the last checkpoint is on the disk; why it is not, or "".
+
+    A share that is away for a minute, or a full disk in which somebody makes room, costs no work.
+    It ends well before the guards of the other ranks, which wait meanwhile, lose patience.
+    """
+    checkpointer.wait()
+    deadline = time.monotonic() + min(_WAIT_S, stall_limit_s / 2)
+    while checkpointer.trouble and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        beat.beat(Phase.SAVING)
+        checkpointer.try_again()
+    return checkpointer.trouble

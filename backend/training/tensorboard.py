@@ -1,0 +1,65 @@
+"""Points of curves for TensorBoard, in files of its own format.
+
+tensorboardX's own `SummaryWriter` hands points to a thread, and a full disk ends that thread for
+good; whoever adds points then waits for ever once its queue is full. Here they are written by
+whoever calls, and an error of the disk is the caller's to know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_VERSION = "brain.Event:2"
+
+
+class EventFile:
+    """The points of one run below ``folder``. Nothing is made before the first ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._records: Any = None
+
+    def write(self, points: Iterable[tuple[int, Mapping[str, float]]]) -> None:
+        """Write the values at each step, and have them on the disk.
+
+        Raises:
+            OSError: The disk does not take them. Give them again: they go to a fresh file then, as
+                nobody knows what the old one ends with. TensorBoard reads both as one.
+        """
+        # Late: it takes a second of the interpreter.
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        try:
+            if self._records is None:
+                self._begin()
+            for step, values in points:
+                for name, value in values.items():
+                    event = Event(wall_time=time.time(), step=step, summary=scalar(name, value))
+                    self._records.write(event.SerializeToString())
+            self._records.flush()
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        records, self._records = self._records, None
+        if records is not None:
+            with contextlib.suppress(OSError):
+                records.close()
+
+    def _begin(self) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.record_writer import RecordWriter
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard takes them in the order of their names.
+        name = f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}"
+        self._records = RecordWriter(str(self._folder / name))
+        first = Event(wall_time=time.time(), file_version=_VERSION)
+        self._records.write(first.SerializeToString())

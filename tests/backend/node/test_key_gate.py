@@ -1,0 +1,102 @@
+"""What the cluster's key may start when it is limited: three things, each by its exact form."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend.node import key_gate
+from backend.node.key_gate import Refused, allowed
+
+HOME = Path("/home/lab/.ringmaster")
+ENV = f"{HOME}/environments/python3.11-9c11"
+# As Open MPI 5.0.11 and 4.1.4 sent them, one to the next node.
+PRTED = (
+    f"PRTE_PREFIX={ENV};export PRTE_PREFIX;PMIX_PREFIX={ENV};export PMIX_PREFIX;"
+    f"LD_LIBRARY_PATH={ENV}/lib:{ENV}/lib:$LD_LIBRARY_PATH;export LD_LIBRARY_PATH;"
+    f"DYLD_LIBRARY_PATH={ENV}/lib:$DYLD_LIBRARY_PATH;export DYLD_LIBRARY_PATH;"
+    f'{ENV}/bin/prted --prtemca ess "env" --prtemca ess_base_nspace "prterun-node1-3394@0" '
+    '--prtemca ess_base_vpid 1 --prtemca prte_hnp_uri "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"'
+    f' --prtemca plm_ssh_args "-F {HOME}/ssh/config" --prtemca plm "ssh" --tree-spawn'
+)
+ORTED = (
+    "PATH=/usr/lib/openmpi/bin:$PATH ; export PATH ; "
+    "LD_LIBRARY_PATH=/usr/lib/openmpi/lib:${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    '/usr/lib/openmpi/bin/orted -mca ess "env" -mca orte_hnp_uri "1.0;tcp://10.77.0.2:41:24"'
+)
+SWEEP = (
+    f"env PYTHONPATH={HOME}/bundles/ab12 {ENV}/bin/python -m backend.node.far_sweep 20261121-abc/2"
+)
+
+
+def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
+    variables, argv = allowed(PRTED, HOME)
+    assert argv[0] == f"{ENV}/bin/prted"
+    assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
+    assert variables["PRTE_PREFIX"] == ENV
+    assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
+    variables, argv = allowed(ORTED, HOME)
+    assert argv[:2] == ["/usr/lib/openmpi/bin/orted", "-mca"]
+    assert variables["PATH"].startswith("/usr/lib/openmpi/bin:")
+
+
+def test_the_sweep_and_the_proof_of_the_way_start() -> None:
+    assert allowed(SWEEP, HOME)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed("true", HOME) == ({}, ["true"])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "bash",
+        "true; id",
+        "cat /etc/passwd",
+        "/usr/lib/openssh/sftp-server",
+        "scp -t /tmp",
+        "rsync --server . /tmp",
+        PRTED + "; id",
+        PRTED + " && id",
+        PRTED + " `id`",
+        PRTED + " '$(id)'",
+        PRTED.replace("/bin/prted", "/../../../../tmp/prted"),
+        PRTED.replace(f"{ENV}/bin/prted", "/srv/data/prted"),
+        PRTED.replace(f"PRTE_PREFIX={ENV}", "LD_PRELOAD=/tmp/x.so"),
+        PRTED.replace(f"LD_LIBRARY_PATH={ENV}/lib", "LD_LIBRARY_PATH=/tmp"),
+        PRTED.replace("$LD_LIBRARY_PATH", "$(id)"),
+        PRTED.replace('plm "ssh"', 'plm_rsh_agent "sh -c id | sh"'),
+        PRTED + ' "unfinished',
+        SWEEP.replace("far_sweep", "supervise"),
+        SWEEP.replace(f"{ENV}/bin/python", "/usr/bin/python3"),
+        SWEEP.replace(f"{HOME}/bundles/ab12", "/srv/data/evil"),
+        SWEEP + " more",
+        SWEEP.replace("20261121-abc/2", "-c"),
+        "X=1;export X;true",
+    ],
+)
+def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
+    with pytest.raises(Refused):
+        allowed(asked, HOME)
+
+
+def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:
+    gate = tmp_path / "ssh" / "key_gate.py"
+    gate.parent.mkdir()
+    gate.write_bytes(Path(key_gate.__file__).read_bytes())
+
+    def ask(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-I", gate],
+            env={"SSH_ORIGINAL_COMMAND": command, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert ask("true").returncode == 0
+    refused = ask("id")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == f"{key_gate.REFUSAL}\n"

@@ -1,0 +1,51 @@
+"""A second desktop, which does not mount the data root: it reaches it through a node."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from backend.cluster.known_hosts import SSH_PORT, host_key
+from backend.records.cluster import HostKey
+from backend.records.far_root import FarRoot
+from backend.services.workplace import Services, open_services
+from tests.cluster.cluster import Cluster
+
+_HOST = "lab"
+
+
+@contextmanager
+def far_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> Iterator[Services]:
+    """``folder`` is its user's home; the keys of all nodes were accepted there."""
+    settings = folder / ".ssh" / "config"
+    settings.parent.mkdir(parents=True)
+    # A name that only the user's client settings know.
+    settings.write_text(
+        f"Host {_HOST}\n  HostName {cluster.address_of(through)}\n  User {cluster.user}\n"
+        f"  IdentityFile {cluster.identity}\n"
+    )
+    keys = known_keys(cluster)
+    with mock.patch.dict("os.environ", HOME=str(folder)):
+        services = open_services(
+            FarRoot(_HOST, cluster.data_root),
+            folder / "catalogue.sqlite",
+            accept=lambda key: key.text in {one.text for one in keys},
+        )
+        try:
+            for key in keys:
+                services.cluster.trust(key)
+            yield services
+        finally:
+            services.close()
+
+
+def known_keys(cluster: Cluster) -> list[HostKey]:
+    """Of every node, under its address."""
+    keys = []
+    for line in cluster.known_hosts:
+        names, kind, text = line.split()
+        keys.append(host_key(names.split(",")[0], SSH_PORT, kind, base64.b64decode(text)))
+    return keys

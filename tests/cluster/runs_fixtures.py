@@ -1,0 +1,42 @@
+"""A library to train from on the ready cluster, and runs that end with their test.
+
+A module that uses these fixtures names this one in ``pytest_plugins``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from backend.records.job_view import JobView
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import starting, stock
+from tests.integration.tiny import MODEL
+
+_TOLD = MODEL.replace(
+    "    def forward(self, data):",
+    """        import json, os, subprocess, sys
+        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
+        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
+            json.dump(told, file)
+        if os.environ.get("LEAVES_A_CHILD"):
+            subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
+                             start_new_session=True)
+
+    def forward(self, data):""",
+)
+
+
+@pytest.fixture(scope="module")
+def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
+    """With something in the library to train."""
+    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _TOLD)
+    return ready_cluster
+
+
+@pytest.fixture
+def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    """Starts a job on nodes; what a test leaves running is stopped."""
+    with starting(stocked) as start:
+        yield start

@@ -1,0 +1,106 @@
+"""A desktop that has lost its network, and is far from its data root: it knows nothing new, and
+says so; what it does not know changes no state."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from backend.datastore import run_state
+from backend.errors import BackendError
+from backend.records.job_view import JobView
+from backend.records.node import Presence
+from backend.records.state import JobState
+from backend.services import jobs as job_services
+from backend.services.workplace import Services
+from tests.cluster.commands import wait_for
+from tests.cluster.far_desktop import far_desktop
+from tests.cluster.ready import ReadyCluster
+from tests.integration.conftest import WORKING
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+HOUR_S = 3600.0
+NO_NEWS = re.compile(r"no news since \d\d:\d\d")
+
+
+class Clock:
+    """This computer's own, but that an hour can be let go by."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """By which a desktop measures how long a run has been silent."""
+    clock = Clock()
+    reader = partial(run_state.RunStateReader, monotonic=clock)
+    monkeypatch.setattr(job_services, "RunStateReader", reader)
+    return clock
+
+
+@pytest.fixture
+def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Services]:
+    with far_desktop(stocked.cluster, tmp_path / "far") as services:
+        yield services
+
+
+def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_up_in_one_look(
+    stocked: ReadyCluster, run: Callable[..., JobView], desktop: Services, clock: Clock
+) -> None:
+    goes_on, ends = run("node1", "node2"), run("node3")
+    before = desktop.jobs.look(goes_on.id)
+    before_end = desktop.jobs.look(ends.id)
+    assert before.view.state in WORKING
+    assert (before.view.doubt, before_end.view.doubt) == ("", "")
+    assert {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE}
+    steps = list(before.history.steps)
+
+    for node in stocked.cluster.nodes.values():
+        node.leave_the_desktop()
+    # Meanwhile one run ends, which another desktop asked it to.
+    stocked.services.jobs.stop(ends.id)
+    seen, seen_end = before, before_end
+    for _ in range(3):
+        seen = desktop.jobs.look(goes_on.id, seen.cursor)
+        seen_end = desktop.jobs.look(ends.id, seen_end.cursor)
+        for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
+            assert NO_NEWS.fullmatch(now.doubt)
+            assert replace(now, doubt="") == last
+        assert not len(seen.history.steps)
+        clock.ahead_s += HOUR_S
+    far = [node for node in desktop.nodes.list() if node.entry is not None]
+    assert all(NO_NEWS.fullmatch(node.message) for node in far)
+    with pytest.raises(BackendError, match="did not answer"):
+        desktop.jobs.stop(goes_on.id)
+    stocked.services.jobs.wait(ends.id)
+
+    for node in stocked.cluster.nodes.values():
+        node.find_the_desktop()
+
+    def has_news() -> bool:
+        nonlocal seen
+        seen = desktop.jobs.look(goes_on.id, seen.cursor)
+        return not seen.view.doubt
+
+    wait_for(has_news, "The desktop did not find its way back", 20)
+    truth = stocked.services.jobs.show(goes_on.id)
+    assert seen.view.state in WORKING
+    assert before.view.step < seen.view.step <= truth.step
+    steps.extend(int(step) for step in seen.history.steps)
+    assert steps == list(range(1, len(steps) + 1))
+    # What is written comes twice a second, status and history one after the other.
+    assert len(steps) >= seen.view.step
+    seen_end = desktop.jobs.look(ends.id, seen_end.cursor)
+    assert (seen_end.view.state, seen_end.view.doubt) == (JobState.INTERRUPTED, "")
+    assert desktop.jobs.stop(goes_on.id).state is JobState.STOPPING

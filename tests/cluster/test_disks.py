@@ -1,0 +1,131 @@
+"""A disk that is full: of the data root, seen from the nodes, and of the desktop's catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.datastore.checkpoint_files import verify
+from backend.records.checkpoint import Checkpoint
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from backend.services.workplace import Services, open_services
+from tests.cluster.commands import wait_for
+from tests.cluster.disks import fill, filled, small_disk
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
+from tests.integration.tiny import MODEL, raw_job
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+MEBIBYTE = 2**20
+HEAVY = MODEL.replace(
+    "self.layer = nn.Linear(4, 2)",
+    "self.layer = nn.Linear(4, 2)\n        self.register_buffer('ballast', torch.zeros(2**19))",
+)
+
+
+@pytest.fixture
+def heavy(stocked: ReadyCluster, tmp_path: Path) -> str:
+    """A model whose checkpoint takes 2 MiB."""
+    folder = tmp_path / "heavy"
+    folder.mkdir()
+    (folder / "bks_model.py").write_text(HEAVY)
+    stocked.services.library.import_item(Kind.MODEL, folder, "heavy")
+    return "heavy"
+
+
+def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
+    """The newest checkpoint, which is sound, beside which nothing lies that is half."""
+    folder = stocked.services.data_root.job(job_id).checkpoints
+    assert not list(folder.glob(".*"))
+    (found,) = (one for one in stocked.services.jobs.checkpoints(job_id) if one.is_latest)
+    verify(found)
+    return found
+
+
+@pytest.mark.timeout(400)
+def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
+    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
+) -> None:
+    jobs, share = stocked.services.jobs, stocked.cluster.share
+    view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    with filled(share, MEBIBYTE):
+        said = tells(stocked, view.id, "could not be written: No space left on device")
+        assert said.message.startswith("The checkpoint epoch-")
+        kept = newest(stocked, view.id)
+
+        # Now not one block is left, not even for a status of 1 kB; it is written all the same.
+        fill(share)
+        said = tells(stocked, view.id, "The history cannot be written and waits in memory")
+        view = grows(stocked, view.id, said.step + 20)
+        assert (view.state.is_live, view.doubt) == (True, "")
+        assert newest(stocked, view.id) == kept
+        assert everyone_is_online(stocked)
+    tells(stocked, view.id, "")
+    wait_for(lambda: newest(stocked, view.id).step > kept.step, "No checkpoint came", 60)
+
+    with filled(share):
+        # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
+        jobs.stop(view.id)
+        said = tells(stocked, view.id, "could not be written: No space left on device")
+        assert said.state is JobState.STOPPING
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert newest(stocked, view.id).step == view.step
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
+
+
+@pytest.mark.timeout(400)
+def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_there_is_room(
+    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
+) -> None:
+    jobs, share = stocked.services.jobs, stocked.cluster.share
+    # Half of the limit is how long a last checkpoint waits for room.
+    view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    with filled(share):
+        kept = newest(stocked, view.id)
+        jobs.stop(view.id)
+        view = jobs.wait(view.id)
+        assert view.state is JobState.ERROR
+        assert view.message.startswith("Rank 0 on node1: The checkpoint epoch-")
+        assert "could not be written: No space left on device" in view.message
+        assert view.message.endswith("Make room, then resume from the newest checkpoint.")
+        assert newest(stocked, view.id) == kept
+        wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+    jobs.resume(view.id)
+    view = grows(stocked, view.id, view.step)
+    assert (view.run, view.state.is_live, view.message) == (2, True, "")
+
+
+@pytest.fixture
+def small(stocked: ReadyCluster, tmp_path: Path) -> Iterator[tuple[Path, Services]]:
+    """Another desktop, whose own disk has 4 MiB."""
+    with small_disk(tmp_path / "desktop") as disk:
+        services = open_services(stocked.cluster.share, disk / "catalogue.sqlite")
+        yield disk, services
+        services.close()
+
+
+def test_f28_a_desktop_whose_own_disk_is_full_loses_nothing_and_stops_runs_all_the_same(
+    stocked: ReadyCluster, run: Callable[..., JobView], small: tuple[Path, Services]
+) -> None:
+    disk, services = small
+    view = run("node1")
+    known = {one.id for one in services.jobs.list()}
+    with filled(disk):
+        made = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
+        assert "No space left" in made.doubt or "is full" in made.doubt
+        services.jobs.stop(view.id)
+        view = services.jobs.wait(view.id)
+        assert view.state is JobState.INTERRUPTED
+        assert services.catalogue.job(made.id) is None
+    assert services.jobs.show(view.id).doubt == ""
+    assert {one.id for one in services.jobs.list()} == known | {made.id, view.id}
+    assert services.catalogue.job(view.id).state is JobState.INTERRUPTED

@@ -1,0 +1,122 @@
+"""What is written on a disk that is really full, and what is not, and then is told so."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from backend.datastore import job_files
+from backend.datastore.share import MOUNTED
+from backend.records.files import read_json
+from backend.records.layout import JobFolder
+from backend.records.spare import Spare
+from backend.records.stop import wish_to_stop
+from backend.training.tensorboard import EventFile
+from tests.cluster.disks import fill, small_disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
+
+
+def test_f26_on_a_full_disk_what_took_its_room_before_is_replaced_again_and_again(
+    disk: Path,
+) -> None:
+    spare = Spare(disk / "status.json")
+    spare.replace_json({"step": 0})
+    spare.take()
+    fill(disk)
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "other").write_bytes(b"x" * 5000)
+    for step in range(1, 20):
+        spare.replace_json({"step": step, "text": "x" * (step * 10)})
+        assert read_json(disk / "status.json")["step"] == step
+    (disk / "full").unlink()
+    spare.replace_json({"step": 20})
+    assert (disk / "status.json").stat().st_size < 100
+    spare.drop()
+    assert {path.name for path in disk.iterdir()} == {"status.json", "other"}
+
+
+def test_f26_a_file_that_was_never_there_comes_to_a_full_disk(disk: Path) -> None:
+    path = disk / "exit.json"
+    Spare(path).take()
+    fill(disk)
+    Spare(path).replace_json({"state": "ERROR"})
+    assert read_json(path) == {"state": "ERROR"}
+
+
+def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> None:
+    spare = Spare(disk / "status.json")
+    spare.replace_json({"step": 1})
+    fill(disk)
+    spare.take()
+    with pytest.raises(OSError, match="No space left") as refused:
+        spare.replace_json({"step": 2})
+    assert refused.value.errno == errno.ENOSPC
+    assert read_json(disk / "status.json") == {"step": 1}
+    (disk / "full").unlink()
+    spare.take()
+    fill(disk)
+    spare.replace_json({"step": 3})
+    assert read_json(disk / "status.json") == {"step": 3}
+
+
+def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
+    spare = Spare(disk / "status.json")
+    spare.replace_json({"step": 0})
+    spare.take()
+    fill(disk)
+    seen: list[int] = []
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            seen.append(json.loads((disk / "status.json").read_bytes())["step"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for step in range(1, 40):
+        spare.replace_json({"step": step, "text": "x" * 1000})
+        over.wait(0.01)
+    over.set()
+    reader.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 10
+
+
+def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
+    folder = JobFolder(disk / "job")
+    folder.path.mkdir()
+    fill(disk)
+    assert job_files.ask_to_stop(folder, 1)
+    assert wish_to_stop(folder.lock, 1)
+    assert not job_files.ask_to_stop(folder, 1)
+    job_files.clear_old_wish(folder, 2)
+    assert not wish_to_stop(folder.lock, 2)
+    with pytest.raises(OSError, match="No space left"):
+        MOUNTED.create(disk / "claim", b"x")
+    assert not (disk / "claim").exists()
+
+
+def test_f27_points_for_tensorboard_that_found_no_room_come_when_there_is_some(disk: Path) -> None:
+    file = EventFile(disk / "tensorboard")
+    file.write([(1, {"loss": 0.5})])
+    fill(disk)
+    later = [(step, {"loss": step / 10}) for step in range(2, 300)]
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            file.write(later)
+    (disk / "full").unlink()
+    file.write(later)
+    file.close()
+    events = EventAccumulator(str(disk / "tensorboard")).Reload()
+    assert {event.step for event in events.Scalars("loss")} == set(range(1, 300))

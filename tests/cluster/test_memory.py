@@ -1,0 +1,53 @@
+"""A node whose memory is too small for its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from tests.cluster.commands import wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import of_runs
+from tests.integration.tiny import LOADER
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+HUNGRY = LOADER.replace(
+    "        return self.data[index], self.target[index]",
+    """        if os.environ.get("OMPI_COMM_WORLD_RANK") == "1" and index % 2:
+            import resource
+            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
+            torch.zeros(2**30)
+        return self.data[index], self.target[index]""",
+)
+
+
+@pytest.fixture
+def hungry(stocked: ReadyCluster, tmp_path: Path) -> str:
+    """A loader that one rank has no memory for, by the limit that its host gives it."""
+    folder = tmp_path / "hungry"
+    folder.mkdir()
+    (folder / "bks_dataset.py").write_text(HUNGRY)
+    stocked.services.library.import_item(Kind.LOADER, folder, "hungry")
+    return "hungry"
+
+
+def test_f19_a_rank_on_another_node_that_finds_no_memory_is_told_with_the_batch_size_to_try(
+    stocked: ReadyCluster, run: Callable[..., JobView], hungry: str
+) -> None:
+    view = run("node1", "node2", loader=hungry, batch_size=48)
+    view = stocked.services.jobs.wait(view.id)
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert (view.error.rank, view.error.node) == (1, "node2")
+    assert view.message == (
+        "Rank 1 on node2: The memory of the node is full. Try batch_size = 32 instead of 48."
+    )
+    assert "torch.zeros" in view.error.traceback
+    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)

@@ -1,0 +1,98 @@
+"""A data root that the nodes see no more, or can no longer write to, while they train on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from backend.datastore import run_state
+from backend.datastore.checkpoint_files import verify
+from backend.records.job_view import JobView
+from backend.records.state import JobState
+from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
+from tests.integration.conftest import WORKING
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+NODES = ("node1", "node2")
+PATIENCE_S = 3.0
+LIVE = (*WORKING, JobState.STOPPING)
+NO_NEWS = re.compile(r"no news since \d\d:\d\d")
+Taken = Callable[[ReadyCluster], AbstractContextManager[None]]
+
+
+@contextmanager
+def unmounted(ready: ReadyCluster) -> Iterator[None]:
+    for node in NODES:
+        ready[node].unmount_share()
+    try:
+        yield
+    finally:
+        for node in NODES:
+            ready[node].mount_share()
+
+
+@contextmanager
+def read_only(ready: ReadyCluster) -> Iterator[None]:
+    """For whatever is opened from now on: the kernel leaves files that are being written alone."""
+    root = ready.cluster.data_root
+    for node in NODES:
+        as_root(ready, node, f"mount --bind {root} {root}; mount -o remount,bind,ro {root}")
+    try:
+        yield
+    finally:
+        for node in NODES:
+            as_root(ready, node, f"umount -l {root}")
+
+
+def as_root(ready: ReadyCluster, node: str, command: str) -> None:
+    done = ready[node].run(["sh", "-ec", command], user="root")
+    if done.returncode:
+        raise ClusterError(f"{command} on {node}: {done.stderr}")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("taken", [unmounted, read_only])
+def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for_failed(
+    stocked: ReadyCluster,
+    run: Callable[..., JobView],
+    taken: Taken,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = stocked.services.jobs
+    view = run(*NODES, checkpoint={"every_steps": 10})
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    # The desktop says sooner that it has no news; the run knows nothing of that time.
+    monkeypatch.setattr(run_state, "DOUBT_AFTER_S", PATIENCE_S)
+    update = jobs.look(view.id)
+    with taken(stocked):
+        while not update.view.doubt:
+            update = jobs.look(view.id, update.cursor)
+            assert update.view.state in LIVE
+        assert NO_NEWS.fullmatch(update.view.doubt)
+        silent_at = update.view.step
+    view = grows(stocked, view.id, silent_at + 20)
+    assert view.state in LIVE
+    # What it had to say about a checkpoint is over with the next one.
+    tells(stocked, view.id, "")
+
+    with taken(stocked):
+        # The wish is heeded when the data root is back, or its checkpoint is written then.
+        jobs.stop(view.id)
+        update = jobs.look(view.id)
+        while not update.view.doubt:
+            update = jobs.look(view.id, update.cursor)
+            assert update.view.state is JobState.STOPPING
+    view = jobs.wait(view.id)
+    assert (view.state, view.error) == (JobState.INTERRUPTED, None)
+    (newest,) = (one for one in jobs.checkpoints(view.id) if one.is_latest)
+    verify(newest)
+    assert newest.step == view.step
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+    wait_for(lambda: everyone_is_online(stocked), "A node is still missed", 20)

@@ -1,0 +1,102 @@
+"""Two desktops that write to one data root at once, one by its mount and one over SFTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from backend.records.library import Kind
+from backend.services import tool_process
+from backend.services.tool_process import ToolError
+from backend.services.workplace import Services
+from tests.cluster.far_desktop import far_desktop
+from tests.cluster.ready import ReadyCluster
+from tests.integration.tiny import raw_job
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+WRITING_S = 6.0
+LEAST_ROUNDS = 3
+ON_NODE1 = [{"node": "node1", "processes": 1}]
+
+
+@pytest.fixture
+def desktops(
+    stocked: ReadyCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Services, Services]]:
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    # Counting samples takes a process with torch, and writes nothing.
+    monkeypatch.setattr(tool_process, "measure", measure)
+    with far_desktop(stocked.cluster, tmp_path / "far") as far:
+        yield stocked.services, far
+
+
+def rounds() -> Iterator[int]:
+    """For some seconds; on a busy machine for longer, or nobody would meet anybody."""
+    end = time.monotonic() + WRITING_S
+    number = 0
+    while number < LEAST_ROUNDS or time.monotonic() < end:
+        yield number
+        number += 1
+
+
+def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
+    desktops: tuple[Services, Services], tmp_path: Path
+) -> None:
+    made: list[str] = []
+    imported: dict[str, str] = {}
+    start = threading.Barrier(4)
+
+    def make_jobs(services: Services, who: str) -> None:
+        jobs = services.jobs
+        start.wait()
+        for _ in rounds():
+            view = jobs.create(raw_job(name=who, placement=ON_NODE1))
+            made.append(view.id)
+            made.append(jobs.create(jobs.clone(view.id)).id)
+            jobs.annotate(view.id, notes=f"by {who}")
+
+    def import_versions(services: Services, who: str) -> None:
+        start.wait()
+        for _ in rounds():
+            text = f"{who}, {time.monotonic()}"
+            source = tmp_path / text
+            source.mkdir()
+            (source / "text").write_text(text)
+            item = services.library.import_item(Kind.DATASET, source, "both")
+            assert item.reference not in imported
+            imported[item.reference] = text
+
+    work = (make_jobs, import_versions)
+    with ThreadPoolExecutor(4) as pool:
+        doing = [
+            pool.submit(one, services, who)
+            for services, who in zip(desktops, ("mounted", "far"), strict=True)
+            for one in work
+        ]
+        for one in doing:
+            one.result()
+
+    assert len(made) == len(set(made))
+    indexed = []
+    for services in desktops:
+        services.library.rescan()
+        views = {view.id: view for view in services.catalogue.jobs()}
+        assert set(made) <= views.keys()
+        notes = Counter((views[one].name, views[one].notes) for one in made)
+        for who in ("mounted", "far"):
+            assert notes[who, f"by {who}"] == notes[f"{who} (copy)", ""] >= LEAST_ROUNDS
+        items = {item.reference: item for item in services.catalogue.items(Kind.DATASET)}
+        assert imported.keys() <= items.keys()
+        for reference, text in imported.items():
+            assert services.library.text(Kind.DATASET, reference, "text") == text
+        indexed.append((set(views), {name: item.sha256 for name, item in items.items()}))
+    assert indexed[0] == indexed[1]
