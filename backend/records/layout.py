@@ -21,8 +21,8 @@ jobs/<id>/checkpoints/                rank 0
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node
-shared/environments/<name>, wheels/   the node of several alike that makes it (built beside, renamed)
-shared/.relay-*/                      the node that takes wheels for the others while they are set up
+shared/environments/<name>, wheels/   the node that makes it for those alike (renamed when whole)
+shared/.relay-*/                      nodes that are set up together; gone afterwards
 ====================================  ============================================================
 
 Standard library only and Python 3.9: the nodes import this.
