@@ -22,6 +22,8 @@ jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node
 nodes/<name>/past.jsonl               the agent of the node (appends); earlier.jsonl: the one before
+shared/environments/<name>, wheels/   the node that makes it for those alike (renamed when whole)
+shared/.relay-*/                      nodes that are set up together; gone afterwards
 ====================================  ============================================================
 
 Standard library only and Python 3.9: the nodes import this.
