@@ -114,7 +114,8 @@ def explained(error: RankError, found: Found) -> RankError:
 def _says_all(error: RankError, record: RankExit | None, told: Explanation) -> bool:
     """Whether the sentence of the exit records is better than the one from the logs."""
     if told.cause == USER_CODE:
-        return record is None or record.outcome != "exit"
+        quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
+        return quoted or record is None or record.outcome != "exit"
     if record is None:
         return not re.search(r"before any rank|vanished without a word", error.sentence)
     if record.outcome == "error":
