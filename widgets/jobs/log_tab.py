@@ -73,6 +73,7 @@ class LogTab(QWidget):
         self._found: tuple[int, ...] = ()
         self._searched = 0
         self._is_cut = False
+        self._is_searching = False
         self._current = -1
         self._up = IconButton("caret-up", "Previous match")
         self._up.clicked.connect(lambda: self._step(-1))
@@ -177,7 +178,8 @@ class LogTab(QWidget):
         if self.view.follows or not self._seen:
             self._seen = size.lines
         self._go_where_wanted()
-        if self._search.text() and self._searched < size.lines and not self._is_cut:
+        behind = self._searched < size.lines and not self._is_cut
+        if self._search.text() and behind and not self._is_searching:
             self._wish_matches()
         self._sync()
 
@@ -187,6 +189,7 @@ class LogTab(QWidget):
 
     def show_matches(self, job_id: str, source: str, matches: LogMatches) -> None:
         size = self._size
+        self._is_searching = False
         if not self._is_shown(job_id, source) or matches.text != self._search.text():
             return
         if size is None or matches.generation != size.generation:
@@ -226,7 +229,7 @@ class LogTab(QWidget):
     def show_trouble(self, job_id: str, source: str, sentence: str) -> None:
         """The log could not be read; it is tried again."""
         if self._is_shown(job_id, source):
-            self._asked = False
+            self._asked = self._is_searching = False
             self._trouble = sentence
             self._sync()
 
@@ -276,11 +279,12 @@ class LogTab(QWidget):
             self._sync()
 
     def _wish_matches(self) -> None:
+        self._is_searching = True
         self.find_requested.emit(self._job, self.source, self._search.text(), self._searched)
 
     def _forget_matches(self) -> None:
         self._found, self._searched, self._current = (), 0, -1
-        self._is_cut = False
+        self._is_cut = self._is_searching = False
         self.view.set_matches("", ())
 
     def _step(self, by: int) -> None:

@@ -251,3 +251,17 @@ def test_colours_are_styles_of_plain_text_and_markup_is_text(line, wanted):
 
 def test_plain_text_of_a_log_has_no_colours_and_no_old_progress():
     assert plain("\x1b[1mone\x1b[0m\r\n10%\r20%\n") == "one\n20%\n"
+
+
+def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
+    logs = Logs(tab, r0=numbered(1000))
+    tab.open_job(LIVE)
+    tab.show()
+    tab.find_requested.disconnect(logs.find)
+    begun = []
+    tab.find_requested.connect(lambda *wish: begun.append(wish))
+    tab._search.setText("line")
+    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    grow(logs, "0", "one more")
+    grow(logs, "0", "and more")
+    assert begun == [("a", "0", "line", 0)]
