@@ -63,7 +63,8 @@ class Stalls:
         self.turns = 0
         self._last = time.thread_time()
         self._timer = QTimer()
-        self._timer.setInterval(0)
+        # Not 0: a loop that never rests would keep the workers from their share of Python.
+        self._timer.setInterval(5)
         self._timer.timeout.connect(self._turn)
         self._timer.start()
 
