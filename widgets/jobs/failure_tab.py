@@ -172,7 +172,8 @@ class FailureTab(QWidget):
         if text != self._proof.toPlainText():
             self._proof.setPlainText(text)
         rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
-        self._proof.setFixedHeight(rows * self._proof.fontMetrics().lineSpacing() + 28)
+        # Room for the bar below: a line is mostly wider than this.
+        self._proof.setFixedHeight(rows * self._proof.fontMetrics().lineSpacing() + 44)
         self._proof_card.setVisible(bool(told))
 
     def _show_acts(self, change_first: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from PySide6.QtCore import QSize, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
@@ -26,7 +26,7 @@ from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.layout import col, row
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import ICON_SMALL, S2, S3
 from widgets.jobs.log_ansi import plain
 from widgets.jobs.log_view import LogView
@@ -65,7 +65,7 @@ class LogTab(QWidget):
         self._wanted_line = -1
         self._picker = ComboBox(name="Whose log")
         self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
-        self._picker.setMinimumWidth(136)
+        self._picker.setMinimumWidth(124)
         self._picker.currentIndexChanged.connect(self._start_anew)
         self._search = SearchField("Search in the log")
         self._search.searched.connect(self._find)
@@ -82,7 +82,7 @@ class LogTab(QWidget):
         self.view = LogView()
         error = Button("First error", icon="warning")
         error.clicked.connect(self._wish_error)
-        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the chosen lines, or all")
+        copy = IconButton("copy", "Copy the chosen lines, or all")
         copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
         self.view.lines_wished.connect(
             lambda first, count: self.lines_requested.emit(self._job, self.source, first, count)
@@ -135,14 +135,13 @@ class LogTab(QWidget):
         for line in error.evidence if error is not None else ():
             self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
         options = [(ALL_LOGS, "All together"), (MPIRUN_LOG, "mpirun")]
-        options += [
-            (str(rank), f"Rank {rank}, failed" if rank == failed else f"Rank {rank}")
-            for rank in range(view.world_size)
-        ]
+        options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
         self._picker.blockSignals(True)
         self._picker.set_options(options, str(failed or 0))
         if failed is not None and failed < view.world_size:
             self._picker.setItemIcon(failed + 2, icons.icon("x-circle-fill", "bad"))
+            tip = plain_tip("The first rank that failed")
+            self._picker.setItemData(failed + 2, tip, Qt.ItemDataRole.ToolTipRole)
         self._picker.blockSignals(False)
         self._start_anew()
 
@@ -345,8 +344,9 @@ class LogTab(QWidget):
         self._new_lines.setText(formats.plural(behind, "new line") if behind else "Follow")
         self._new_lines.setVisible(not self.view.follows and self.view.total > 0)
         found = len(self._found)
-        self._up.setEnabled(found > 0)
-        self._down.setEnabled(found > 0)
+        for arrow in (self._up, self._down):
+            arrow.setVisible(bool(self._search.text()))
+            arrow.setEnabled(found > 0)
         if self._search.text() and (self._searched or found):
             more = " and more" if self._is_cut else ""
             if found:

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from backend.records.job_view import LogLines
 from widgets.common import theme
-from widgets.common.theme import S2, S3
+from widgets.common.theme import R_CONTROL, S2, S3
 from widgets.jobs.log_ansi import Piece, Style, pieces
 
 CHUNK = 256
@@ -197,7 +197,12 @@ class LogView(QAbstractScrollArea):
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
         painter = QPainter(self.viewport())
-        painter.fillRect(self.viewport().rect(), colours.q("sunken"))
+        painter.fillRect(self.viewport().rect(), colours.q("surface"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colours.q("sunken"))
+        painter.drawRoundedRect(QRectF(self.viewport().rect()), R_CONTROL, R_CONTROL)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         left = self._gutter()
         shift = self.horizontalScrollBar().value()
         first, chosen = self.chosen()

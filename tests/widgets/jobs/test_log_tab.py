@@ -130,7 +130,6 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     tab.open_job(FAILED)
     tab.show()
     assert tab.source == "1"
-    assert tab._picker.currentText() == "Rank 1, failed"
     assert not tab._picker.itemIcon(tab._picker.currentIndex()).isNull()
     assert tab.view.text_of(0) == "bad"
     assert logs.asked[0][0] == "1"
