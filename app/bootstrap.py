@@ -274,6 +274,7 @@ class Program(QObject):
     def _furnish(self, services: Services) -> None:
         from app.job_controller import JobController, is_job_file
         from app.library_controller import LibraryController
+        from app.log_controller import LogController
         from app.node_controller import NodeController
 
         self._services = services
@@ -286,6 +287,9 @@ class Program(QObject):
         )
         self._job_controller = JobController(
             services, self._background, self._poller, self.jobs, self.form, self.window, self
+        )
+        self._log_controller = LogController(
+            services.logs, self._background, self.jobs.detail.log, self
         )
         self._library_controller = LibraryController(
             services.library, self._background, self.library, self.window, self

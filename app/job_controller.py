@@ -36,7 +36,6 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
-_LOG_BYTES = 400_000
 
 
 class JobController(QObject):
@@ -98,7 +97,6 @@ class JobController(QObject):
         detail.tags_requested.connect(self._tag)
         detail.remove_requested.connect(self._remove)
         detail.folder_requested.connect(self._open_folder)
-        detail.log_requested.connect(self._log)
         detail.checkpoints_requested.connect(self._checkpoints)
         detail.settings_requested.connect(self._settings)
         detail.save_requested.connect(self._save)
@@ -384,23 +382,6 @@ class JobController(QObject):
             f"read {job_id}",
             partial(self._jobs.checkpoints, job_id),
             partial(self._page.detail.show_checkpoints, job_id),
-            partial(self._refused, job_id),
-        )
-
-    @Slot(str, object, int)
-    def _log(self, job_id: str, rank: int | None, offset: int) -> None:
-        def read() -> Any:
-            if offset >= 0:
-                return self._jobs.log(job_id, rank, offset, _LOG_BYTES)
-            size = self._jobs.log(job_id, rank, 0, 0).size
-            return self._jobs.log(job_id, rank, max(0, size - _LOG_BYTES), _LOG_BYTES)
-
-        self._runner.run(
-            f"log {job_id}",
-            read,
-            lambda chunk: self._page.detail.show_log(
-                job_id, rank, chunk, offset if offset >= 0 else max(0, chunk.size - _LOG_BYTES)
-            ),
             partial(self._refused, job_id),
         )
 

@@ -105,16 +105,23 @@ def explained(error: RankError, found: Found) -> RankError:
     if record is not None and record.outcome == "stalled":
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=told.evidence)
-    sentence = error.sentence if _says_all(error, record, told) else told.sentence
+    own = _says_all(error, record, told)
+    # A sentence of a rank's own ends with the way out, which fits it better.
+    has_remedy = own and raised and told.cause != USER_CODE
     return replace(
-        error, sentence=sentence, cause=told.cause, remedy=told.remedy, evidence=told.evidence
+        error,
+        sentence=error.sentence if own else told.sentence,
+        cause=told.cause,
+        remedy="" if has_remedy else told.remedy,
+        evidence=told.evidence,
     )
 
 
 def _says_all(error: RankError, record: RankExit | None, told: Explanation) -> bool:
     """Whether the sentence of the exit records is better than the one from the logs."""
     if told.cause == USER_CODE:
-        return record is None or record.outcome != "exit"
+        quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
+        return quoted or record is None or record.outcome != "exit"
     if record is None:
         return not re.search(r"before any rank|vanished without a word", error.sentence)
     if record.outcome == "error":

@@ -133,3 +133,46 @@ class LogChunk:
     text: str
     offset: int
     size: int
+
+
+ALL_LOGS = "all"
+MPIRUN_LOG = "mpirun"
+
+
+@dataclass(frozen=True)
+class LogSize:
+    """How long a log is now. ``generation`` changes when it is another one than before.
+
+    ``begins_at``: the byte of the file where the lines begin that can be shown; more than 0 where
+    reading all of it would take too long.
+    """
+
+    lines: int = 0
+    size_bytes: int = 0
+    generation: int = 0
+    begins_at: int = 0
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Lines from number ``first`` on, counted from 0. ``sources`` says whose each is, where that
+    differs: the number of a rank, or "mpirun"."""
+
+    first: int
+    lines: tuple[str, ...]
+    generation: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LogMatches:
+    """The lines that hold a text, by number from 0, among the first ``searched`` ones.
+
+    ``is_cut``: there are more than are told.
+    """
+
+    text: str
+    lines: tuple[int, ...]
+    searched: int
+    generation: int = 0
+    is_cut: bool = False

@@ -23,6 +23,7 @@ from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
+from backend.services.logs import LogService
 from backend.services.nodes import NodeService
 from backend.services.preflight import PreflightService
 from backend.services.run_start import RunStarter
@@ -40,6 +41,7 @@ class Services:
     set_up: SetUpService
     preflight: PreflightService
     canary: CanaryService
+    logs: LogService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -115,8 +117,9 @@ def open_services(
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
     library.see_job = jobs.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
+    logs = LogService(root, share)
     services = Services(
-        library, jobs, nodes, cluster, set_up, preflight, canary, root, share, opened
+        library, jobs, nodes, cluster, set_up, preflight, canary, logs, root, share, opened
     )
     if opened.is_new:
         library.rescan()

@@ -18,7 +18,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.state_badge import StateGlyph
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, S2, S3, Tone
-from widgets.jobs.log_tab import plain
+from widgets.jobs.log_ansi import plain
 
 STEPS = {
     "Reach": "SSH, the host key, whose account it is",

@@ -1,4 +1,8 @@
-"""What happened: which rank, where, why, and what to do; the traceback of the first that failed."""
+"""What happened: the first rank that failed, in one sentence; why; and the ways out.
+
+At most three acts, the likeliest first. Where the logs do not say why, their last lines stand here
+and nothing is guessed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
+from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
+from backend.records.job_view import MPIRUN_LOG, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Fact, Facts, Scroll
@@ -17,6 +22,31 @@ from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_LARGE, S2, S3, S4
+from widgets.jobs.log_ansi import plain
+
+_CHANGE_FIRST = frozenset(
+    {
+        USER_CODE,
+        "gpu_memory",
+        "gpu_fork",
+        "gpu_number",
+        "gpu_shared",
+        "gpu_unsupported",
+        "horovod_duplicate",
+        "horovod_mismatch",
+        "horovod_not_started",
+        "index_range",
+        "label_range",
+        "module_missing",
+        "mpi_slots",
+        "node_memory",
+        "pickle",
+        "weights_mismatch",
+    }
+)
+"""Causes that the same settings would meet again, however often the job is resumed."""
+_LINES_SHOWN = 20
+_PROOF_LINES = 6
 
 
 class FailureTab(QWidget):
@@ -25,29 +55,34 @@ class FailureTab(QWidget):
     Signals:
         resume_requested: Name of the checkpoint to go on from.
         clone_requested: The settings in the form, to change one.
-        log_requested: The rank whose log tells more (None: mpirun).
+        log_requested: Whose log tells more (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
     resume_requested = Signal(str)
     clone_requested = Signal()
-    log_requested = Signal(object)
+    log_requested = Signal(str, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._rank: int | None = None
+        self._place = (MPIRUN_LOG, 0)
         self._newest = ""
         self._sentence = Label("", "heading", wrap=True, selectable=True)
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
+        self._remedy = Label("", "body", wrap=True, selectable=True)
         self._facts = Facts()
         self._resume = Button("Resume", kind="primary", icon="play")
         self._resume.clicked.connect(self._wish_resume)
         self._from = Label("", "small", "text2", wrap=True)
-        clone = Button("Clone with a change", icon="copy")
-        clone.clicked.connect(self.clone_requested)
+        self._clone = Button("Clone with a change", icon="copy")
+        self._clone.clicked.connect(self.clone_requested)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(self._wish_log)
+        self._acts = row(self._resume, self._clone, self._log, STRETCH, gap=S2)
+        self._proof_title = Label("", "strong")
+        self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
+        self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        self._trace.setMinimumHeight(220)
+        self._trace.setMinimumHeight(180)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -56,12 +91,12 @@ class FailureTab(QWidget):
             gap=S2,
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
-        words = col(self._sentence, self._why, S2, self._facts, S2, gap=S2)
-        acts = row(self._resume, clone, self._log, STRETCH, gap=S2)
+        words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
         content = QWidget()
         content.setLayout(
             col(
-                Card(row(col(icon, STRETCH), (words, 1), gap=S3), acts, self._from, gap=S2),
+                Card(row(col(icon, STRETCH), (words, 1), gap=S3), self._acts, self._from, gap=S2),
+                self._proof_card,
                 (self._trace_card, 100),
                 STRETCH,
                 gap=S3,
@@ -72,13 +107,15 @@ class FailureTab(QWidget):
 
     def show_view(self, view: JobView) -> None:
         error = view.error
-        self._rank = error.rank if error is not None else None
         cause = error.sentence if error is not None else ""
         # The message of the run names rank and node before the cause.
         says_all = not cause or cause in view.message
         self._sentence.setText(view.message if says_all and view.message else cause)
         self._why.setText("" if says_all else view.message)
         self._why.setVisible(not says_all and bool(view.message))
+        remedy = error.remedy if error is not None else ""
+        self._remedy.setText(remedy)
+        self._remedy.setVisible(bool(remedy))
         now = datetime.now().astimezone()
         facts = [Fact("Run", str(view.run))]
         if error is not None and error.rank is not None:
@@ -89,11 +126,16 @@ class FailureTab(QWidget):
         facts.append(Fact("At step", formats.of(view.step, view.total_steps)))
         facts.append(Fact("When", formats.moment_long(formats.instant(view.ended), now)))
         self._facts.set_facts(facts)
-        self._log.setText("Show the log" if self._rank is None else f"Log of rank {self._rank}")
+        rank = error.rank if error is not None else None
+        evidence = error.evidence if error is not None else ()
+        named = error.cause if error is not None else ""
+        self._show_proof(evidence, named == UNKNOWN, rank)
+        self._show_acts(named in _CHANGE_FIRST)
         trace = error.traceback if error is not None else ""
         if trace != self._trace.toPlainText():
             self._trace.setPlainText(trace)
-        self._trace_card.setVisible(bool(trace))
+        # Where nothing is known, the last lines are shown with their numbers, once.
+        self._trace_card.setVisible(bool(trace) and (named != UNKNOWN or "Traceback" in trace))
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
         newest = max(checkpoints, key=lambda c: c.step, default=None)
@@ -108,14 +150,56 @@ class FailureTab(QWidget):
                 "No checkpoint was made, so there is nothing to resume from; start over instead."
             )
 
+    def _show_proof(
+        self, evidence: tuple[Evidence, ...], is_unknown: bool, rank: int | None
+    ) -> None:
+        lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
+        told = [line for line in lines if line.file]
+        source = _source(told[0].file) if told else MPIRUN_LOG if rank is None else str(rank)
+        at = told[-1].line if told else 0
+        self._place = (source, at)
+        whose = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
+        self._log.setText(f"Log of {whose}")
+        self._log.set_tip(f"At line {formats.count(at)}" if at else "")
+        self._proof_title.setText(
+            f"The last lines of the log of {whose}" if is_unknown else f"The log of {whose} says"
+        )
+        wide = max((len(formats.count(line.line)) for line in lines), default=0)
+        text = "\n".join(
+            f"{formats.count(line.line) if line.line else '':>{wide}}  {plain(line.text)}"
+            for line in lines
+        )
+        if text != self._proof.toPlainText():
+            self._proof.setPlainText(text)
+        rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
+        # Room for the bar below: a line is mostly wider than this.
+        self._proof.setFixedHeight(rows * self._proof.fontMetrics().lineSpacing() + 44)
+        self._proof_card.setVisible(bool(told))
+
+    def _show_acts(self, change_first: bool) -> None:
+        """The likeliest act stands first, and is the one that stands out."""
+        first, second = (self._clone, self._resume) if change_first else (self._resume, self._clone)
+        first.set_kind("primary")
+        second.set_kind("plain")
+        if self._acts.indexOf(first) != 0:
+            self._acts.removeWidget(first)
+            self._acts.insertWidget(0, first)
+            QWidget.setTabOrder(first, second)
+
     @Slot()
     def _wish_resume(self) -> None:
         self.resume_requested.emit(self._newest)
 
     @Slot()
     def _wish_log(self) -> None:
-        self.log_requested.emit(self._rank)
+        self.log_requested.emit(*self._place)
 
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _source(file: str) -> str:
+    """Whose log a file is: "3" for "rank-3.log", else mpirun's."""
+    name = file.partition(".")[0]
+    return name.removeprefix("rank-") if name.startswith("rank-") else MPIRUN_LOG

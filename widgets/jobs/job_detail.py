@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.job_view import JobView, RunUpdate
 from backend.records.node import NodeState
 from backend.records.series import RunStart
 from backend.records.state import JobState
@@ -56,7 +56,6 @@ class JobDetail(QWidget):
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
         rename_requested, notes_requested: Job id, text. tags_requested: job id, tuple.
-        log_requested: Job id, rank (None: mpirun), byte from which on (-1: the end).
         save_requested: Suggested file name, bytes.
         back_requested: The list is wished for (narrow windows).
     """
@@ -77,7 +76,6 @@ class JobDetail(QWidget):
     tags_requested = Signal(str, object)
     remove_requested = Signal(str)
     folder_requested = Signal(str)
-    log_requested = Signal(str, object, int)
     checkpoints_requested = Signal(str)
     settings_requested = Signal(str)
     save_requested = Signal(str, object)
@@ -164,10 +162,6 @@ class JobDetail(QWidget):
         self.failure.show_checkpoints(checkpoints)
         self._tabs.set_count("checkpoints", formats.count(len(checkpoints)) if checkpoints else "")
         self._show()
-
-    def show_log(self, job_id: str, rank: int | None, chunk: LogChunk, from_offset: int) -> None:
-        if self._is_open(job_id):
-            self.log.show_chunk(rank, chunk, from_offset)
 
     def show_settings(self, job_id: str, toml: str, command: tuple[str, ...]) -> None:
         if self._is_open(job_id):
@@ -302,9 +296,6 @@ class JobDetail(QWidget):
             lambda name: self.new_from_requested.emit(self._id(), name)
         )
         self.checkpoints.export_requested.connect(self._open_export)
-        self.log.log_requested.connect(
-            lambda rank, offset: self.log_requested.emit(self._id(), rank, offset)
-        )
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
         self.failure.resume_requested.connect(self._resume_from)
@@ -341,6 +332,7 @@ class JobDetail(QWidget):
         self.ranks.show_view(view)
         self.checkpoints.set_live(view.state.is_live)
         self.failure.show_view(view)
+        self.log.show_view(view)
 
     def _fit_tabs(self, view: JobView) -> None:
         wants = self._has_failed(view)
@@ -423,10 +415,10 @@ class JobDetail(QWidget):
     def _resume_from(self, checkpoint: str) -> None:
         self.resume_requested.emit(self._id(), checkpoint)
 
-    @Slot(object)
-    def _show_log_of(self, rank: int | None) -> None:
+    @Slot(str, int)
+    def _show_log_of(self, source: str, line: int) -> None:
         self._choose_tab("log")
-        self.log.show_rank(rank)
+        self.log.show_source(source, line)
 
     @Slot()
     def _fill_menu(self) -> None:

@@ -1,237 +1,377 @@
-"""The log of a rank or of mpirun: follows its end, remembers little, finds things.
+"""The logs of a job: one rank's, mpirun's, or all together, of any length.
 
-A log of 200 MB opens at once because only its end is asked for; what came before comes when a
-person wants it. Text is added in batches, and only so many lines are kept.
+The tab knows numbers of lines only; what is in sight is asked for, and searching happens
+elsewhere too. So a log of 200 MB opens as fast as its lines can be counted, and one that grows by
+10,000 lines a second costs the window no more than one that stands still.
 """
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_left
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QTextCursor, QTextDocument
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
-from backend.records.job_view import JobView, LogChunk
-from widgets.common import formats
+from backend.records.job_view import (
+    ALL_LOGS,
+    MPIRUN_LOG,
+    JobView,
+    LogLines,
+    LogMatches,
+    LogSize,
+)
+from widgets.common import formats, icons
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, SearchField, TextBox
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label
-from widgets.common.theme import S2, S3
+from widgets.common.cards import Card, EmptyState
+from widgets.common.fields import ComboBox, SearchField
+from widgets.common.layout import col, row
+from widgets.common.text import Label, plain_tip
+from widgets.common.theme import ICON_SMALL, S2, S3
+from widgets.jobs.log_ansi import plain
+from widgets.jobs.log_view import LogView
 
-LINES_KEPT = 20_000
-LOOK_INTERVAL_MS = 1000
-EARLIER_BYTES = 400_000
-
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
-_ERROR = re.compile(r"^(Traceback \(most recent|\w*Error\b|.*\berror:|.*CUDA error)", re.MULTILINE)
-
-
-def plain(text: str) -> str:
-    """Log text as it can be shown: no colour codes, a progress bar's last state, no control."""
-    text = _ANSI.sub("", text).replace("\r\n", "\n")
-    lines = [line.rpartition("\r")[2] if "\r" in line else line for line in text.split("\n")]
-    return "".join(c for c in "\n".join(lines) if c in "\n\t" or c.isprintable())
+LOOK_INTERVAL_MS = 500
+MOST_COPIED = 50_000
+"""Lines; more than anybody pastes."""
 
 
 class LogTab(QWidget):
-    """The tab Log.
+    """The tab Log. All signals begin with the job's id and whose log: a rank, "mpirun" or "all".
 
     Signals:
-        log_requested: Rank (None: mpirun) and the byte from which on; -1 for the end.
+        look_requested: How long is it now?
+        lines_requested: First line from 0, count.
+        find_requested: Text, the line from which on.
+        error_requested: Where is the first fault?
+        copy_requested: First line, count; the text comes back to `show_copied`.
     """
 
-    log_requested = Signal(object, int)
+    look_requested = Signal(str, str)
+    lines_requested = Signal(str, str, int, int)
+    find_requested = Signal(str, str, str, int)
+    error_requested = Signal(str, str)
+    copy_requested = Signal(str, str, int, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._first = 0
-        self._next = -1
+        self._job = ""
+        self._is_live = False
         self._asked = False
-        self._unseen = 0
+        self._size: LogSize | None = None
+        self._trouble = ""
+        self._seen = 0
+        self._faults: dict[str, int] = {}
+        self._wanted_line = -1
         self._picker = ComboBox(name="Whose log")
-        self._picker.currentIndexChanged.connect(self._pick)
+        self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
+        self._picker.setMinimumWidth(124)
+        self._picker.currentIndexChanged.connect(self._start_anew)
         self._search = SearchField("Search in the log")
-        self._search.searched.connect(self._find_first)
-        self._count = Label("", "small", "text3")
-        up = IconButton("caret-up", "Previous match")
-        up.clicked.connect(self._find_previous)
-        down = IconButton("caret-down", "Next match")
-        down.clicked.connect(self._find_next)
+        self._search.searched.connect(self._find)
+        self._count = Label("", "small", "text2")
+        self._found: tuple[int, ...] = ()
+        self._searched = 0
+        self._is_cut = False
+        self._is_searching = False
+        self._current = -1
+        self._up = IconButton("caret-up", "Previous match")
+        self._up.clicked.connect(lambda: self._step(-1))
+        self._down = IconButton("caret-down", "Next match")
+        self._down.clicked.connect(lambda: self._step(1))
+        self.view = LogView()
         error = Button("First error", icon="warning")
-        error.clicked.connect(self._go_to_error)
-        copy = Button("Copy", kind="quiet", icon="copy")
-        copy.clicked.connect(self._copy)
-        self._earlier = Button("Show earlier", kind="quiet", icon="caret-up")
-        self._earlier.clicked.connect(self._wish_earlier)
-        self._text = TextBox(mono=True, read_only=True, name="Log")
-        self._text.setMaximumBlockCount(LINES_KEPT)
-        self._text.verticalScrollBar().valueChanged.connect(self._scrolled)
-        self._new_lines = Button("", icon="caret-down")
+        error.clicked.connect(self._wish_error)
+        copy = IconButton("copy", "Copy the chosen lines, or all")
+        copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
+        self.view.lines_wished.connect(
+            lambda first, count: self.lines_requested.emit(self._job, self.source, first, count)
+        )
+        self.view.copy_wished.connect(self._copy)
+        self.view.follows_changed.connect(self._sync)
+        self._empty = EmptyState("article", "")
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.view)
+        self._stack.addWidget(self._empty)
+        self._state = Label("", "small", "text3", elide="right")
+        self._new_lines = Button("", icon="caret-down", tip="Follow the end of the log")
         self._new_lines.clicked.connect(self._follow)
-        self._new_lines.hide()
-        head = row(self._picker, (self._search, 1), self._count, up, down, error, copy, gap=S2)
-        foot = row(self._earlier, STRETCH, self._new_lines)
+        head = row(
+            self._picker,
+            (self._search, 1),
+            self._count,
+            self._up,
+            self._down,
+            error,
+            copy,
+            gap=S2,
+        )
+        foot = row((self._state, 1), self._new_lines)
+        self._new_lines.setSizePolicy(_keeping_its_place(self._new_lines))
         self.setLayout(
-            col((Card(head, (self._text, 1), foot, gap=S2), 1), margins=(0, 0, 0, S3), gap=0)
+            col(
+                (Card(head, (self._stack, 1), foot, gap=S2), 1),
+                margins=(0, 0, 0, S3),
+                gap=0,
+            )
         )
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK_INTERVAL_MS)
-        self._timer.timeout.connect(self._wish_more)
+        self._timer.timeout.connect(self._tick)
+        self._sync()
 
     @property
-    def rank(self) -> int | None:
-        """Whose log is shown; None is mpirun's."""
-        key = self._picker.key()
-        return int(key) if key.isdecimal() else None
+    def source(self) -> str:
+        """Whose log is shown: the number of a rank, "mpirun" or "all"."""
+        return self._picker.key()
 
     def open_job(self, view: JobView) -> None:
         """Another job: the failing rank's log first, else rank 0's."""
-        failed = view.error.rank if view.error is not None else None
-        options = [(str(rank), f"rank {rank}") for rank in range(view.world_size)]
-        options.append(("mpirun", "mpirun"))
+        error = view.error
+        failed = error.rank if error is not None else None
+        self._job = view.id
+        self._is_live = view.state.is_live
+        self._faults = {}
+        for line in error.evidence if error is not None else ():
+            self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
+        options = [(ALL_LOGS, "All together"), (MPIRUN_LOG, "mpirun")]
+        options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
+        self._picker.blockSignals(True)
         self._picker.set_options(options, str(failed or 0))
+        if failed is not None and failed < view.world_size:
+            self._picker.setItemIcon(failed + 2, icons.icon("x-circle-fill", "bad"))
+            tip = plain_tip("The first rank that failed")
+            self._picker.setItemData(failed + 2, tip, Qt.ItemDataRole.ToolTipRole)
+        self._picker.blockSignals(False)
         self._start_anew()
 
-    def show_rank(self, rank: int | None) -> None:
-        self._picker.choose("mpirun" if rank is None else str(rank))
+    def show_view(self, view: JobView) -> None:
+        """News of the job: one that is over is looked at once more, then no more."""
+        if view.id == self._job and view.state.is_live != self._is_live:
+            self._is_live = view.state.is_live
+            self._look()
 
-    def show_chunk(self, rank: int | None, chunk: LogChunk, from_offset: int) -> None:
-        """What was asked for; text of another rank than the one shown is dropped."""
-        if rank != self.rank:
-            return
-        self._asked = False
-        text = plain(chunk.text)
-        if self._next < 0:
-            self._first, self._next = from_offset, chunk.offset
-            self._text.setPlainText(text)
-            self._to_end()
-        elif from_offset == self._next:
-            self._next = chunk.offset
-            self._append(text)
-        elif chunk.offset == self._first:
-            self._first = from_offset
-            self._prepend(text)
-        self._earlier.setVisible(self._first > 0)
-        if chunk.size < self._next:
-            # The log is another one now: the job was started over.
-            self._start_anew()
-
-    def showEvent(self, event: object) -> None:
-        self._timer.start()
-        if self._next < 0:
-            self._wish_more()
-
-    def hideEvent(self, event: object) -> None:
-        self._timer.stop()
+    def show_source(self, source: str, line: int = 0) -> None:
+        """Another log; with a ``line`` (from 1) at this line."""
+        self._wanted_line = line - 1
+        if source != self.source:
+            self._picker.choose(source)
+            self._wanted_line = line - 1
+        self._go_where_wanted()
 
     def focus_search(self) -> None:
         self._search.setFocus()
 
-    def _start_anew(self) -> None:
-        self._first, self._next, self._asked, self._unseen = 0, -1, False, 0
-        self._text.setPlainText("")
-        self._new_lines.hide()
-        self._earlier.hide()
-        if self.isVisible():
-            self._wish_more()
+    # -- what comes in
 
-    @Slot()
-    def _pick(self) -> None:
-        self._start_anew()
-
-    @Slot()
-    def _wish_more(self) -> None:
-        if not self._asked:
-            self._asked = True
-            self.log_requested.emit(self.rank, self._next)
-
-    @Slot()
-    def _wish_earlier(self) -> None:
-        if not self._asked and self._first > 0:
-            self._asked = True
-            self.log_requested.emit(self.rank, max(0, self._first - EARLIER_BYTES))
-
-    def _append(self, text: str) -> None:
-        if not text:
+    def show_size(self, job_id: str, source: str, size: LogSize) -> None:
+        if not self._is_shown(job_id, source):
             return
-        follows = self._is_at_end()
-        kept = self._text.verticalScrollBar().value()
-        cursor = QTextCursor(self._text.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        cursor.insertText(text)
-        if follows:
-            self._to_end()
+        self._asked = False
+        self._trouble = ""
+        if self._size is not None and size.generation != self._size.generation:
+            self._seen = 0
+        self._size = size
+        self.view.set_numbered(not size.begins_at)
+        self.view.set_size(size.lines, size.generation)
+        if self.view.follows or not self._seen:
+            self._seen = size.lines
+        self._go_where_wanted()
+        behind = self._searched < size.lines and not self._is_cut
+        if self._search.text() and behind and not self._is_searching:
+            self._wish_matches()
+        self._sync()
+
+    def show_lines(self, job_id: str, source: str, lines: LogLines) -> None:
+        if self._is_shown(job_id, source):
+            self.view.show_lines(lines)
+
+    def show_matches(self, job_id: str, source: str, matches: LogMatches) -> None:
+        size = self._size
+        self._is_searching = False
+        if not self._is_shown(job_id, source) or matches.text != self._search.text():
+            return
+        if size is None or matches.generation != size.generation:
+            return
+        first = not self._found
+        known = bisect_left(matches.lines, self._found[-1] + 1) if self._found else 0
+        self._found += matches.lines[known:]
+        self._searched = matches.searched
+        self._is_cut = matches.is_cut
+        self.view.set_matches(matches.text, self._found)
+        if first and self._found:
+            self._current = max(0, bisect_left(self._found, self.view.top))
+            self._current = min(self._current, len(self._found) - 1)
+            self.view.go_to(self._found[self._current])
+        self._sync()
+
+    def show_error_line(self, job_id: str, source: str, line: int | None) -> None:
+        if not self._is_shown(job_id, source):
+            return
+        if line is None:
+            self._count.setText("No line looks like a fault")
         else:
-            self._text.verticalScrollBar().setValue(kept)
-            self._unseen += text.count("\n")
-            self._new_lines.setText(formats.plural(self._unseen, "new line"))
-            self._new_lines.setVisible(self._unseen > 0)
+            self.view.go_to(line)
+            self._count.setText(f"Line {formats.count(line + 1)}")
 
-    def _prepend(self, text: str) -> None:
-        # Keeping only so many lines would drop those just added: they are wished for.
-        self._text.setMaximumBlockCount(0)
-        cursor = QTextCursor(self._text.document())
-        cursor.movePosition(QTextCursor.MoveOperation.Start)
-        cursor.insertText(text)
-        self._text.setTextCursor(cursor)
+    def show_searching(self, job_id: str, source: str, share: float | None) -> None:
+        """How far a search is, 0 to 1."""
+        if self._is_shown(job_id, source) and share is not None and share < 1:
+            self._count.setText(f"Searching, {formats.percent(share)}")
 
-    def _is_at_end(self) -> bool:
-        bar = self._text.verticalScrollBar()
-        return bar.value() >= bar.maximum() - 1
+    def show_copied(self, lines: LogLines) -> None:
+        texts = [plain(line) for line in lines.lines]
+        if lines.sources:
+            texts = [f"{who}  {text}" for who, text in zip(lines.sources, texts, strict=True)]
+        QGuiApplication.clipboard().setText("\n".join(texts))
 
-    def _to_end(self) -> None:
-        bar = self._text.verticalScrollBar()
-        bar.setValue(bar.maximum())
-        self._unseen = 0
-        self._new_lines.hide()
+    def show_trouble(self, job_id: str, source: str, sentence: str) -> None:
+        """The log could not be read; it is tried again."""
+        if self._is_shown(job_id, source):
+            self._asked = self._is_searching = False
+            self._trouble = sentence
+            self._sync()
+
+    # -- what is asked for
+
+    def showEvent(self, event: object) -> None:
+        self._timer.start()
+        self._look()
+
+    def hideEvent(self, event: object) -> None:
+        self._timer.stop()
+
+    def _is_shown(self, job_id: str, source: str) -> bool:
+        return job_id == self._job and source == self.source
+
+    @Slot()
+    def _start_anew(self) -> None:
+        self._asked = False
+        self._size = None
+        self._trouble = ""
+        self._seen = 0
+        self._wanted_line = -1
+        self._forget_matches()
+        self.view.clear()
+        self._sync()
+        self._look()
+
+    @Slot()
+    def _tick(self) -> None:
+        # What is over does not grow: it is looked at until that worked once.
+        if self._size is None or self._is_live or self._trouble:
+            self._look()
+
+    def _look(self) -> None:
+        if self._job and self.isVisible() and not self._asked:
+            self._asked = True
+            self.look_requested.emit(self._job, self.source)
+
+    @Slot(str)
+    def _find(self, text: str) -> None:
+        self._forget_matches()
+        if text and self._size is not None:
+            self._count.setText("Searching…")
+            self._wish_matches()
+        else:
+            self.find_requested.emit(self._job, self.source, "", 0)
+            self._sync()
+
+    def _wish_matches(self) -> None:
+        self._is_searching = True
+        self.find_requested.emit(self._job, self.source, self._search.text(), self._searched)
+
+    def _forget_matches(self) -> None:
+        self._found, self._searched, self._current = (), 0, -1
+        self._is_cut = self._is_searching = False
+        self.view.set_matches("", ())
+
+    def _step(self, by: int) -> None:
+        if self._found:
+            self._current = (self._current + by) % len(self._found)
+            self.view.go_to(self._found[self._current])
+            self._sync()
+
+    @Slot()
+    def _wish_error(self) -> None:
+        known = self._faults.get(self.source, 0)
+        if known and self._size is not None and not self._size.begins_at:
+            self.show_error_line(self._job, self.source, known - 1)
+        else:
+            self._count.setText("Looking…")
+            self.error_requested.emit(self._job, self.source)
+
+    @Slot(int, int)
+    def _copy(self, first: int, count: int) -> None:
+        total = self.view.total
+        if not count:
+            first, count = max(0, total - MOST_COPIED), total
+        if count:
+            self.copy_requested.emit(self._job, self.source, first, min(count, MOST_COPIED))
 
     @Slot()
     def _follow(self) -> None:
-        self._to_end()
+        self.view.to_end()
+        self._seen = self.view.total
+        self._sync()
+
+    def _go_where_wanted(self) -> None:
+        if self._wanted_line >= 0 and self._size is not None:
+            if not self._size.begins_at:
+                self.view.go_to(min(self._wanted_line, max(0, self.view.total - 1)))
+            self._wanted_line = -1
+
+    # -- what is said
 
     @Slot()
-    def _scrolled(self) -> None:
-        if self._is_at_end():
-            self._unseen = 0
-            self._new_lines.hide()
+    def _sync(self) -> None:
+        size = self._size
+        if self.view.follows and size is not None:
+            self._seen = size.lines
+        self._stack.setCurrentWidget(self.view if self.view.total else self._empty)
+        if self._trouble:
+            self._empty.say("warning", "The log cannot be read now", self._trouble)
+        elif size is None:
+            self._empty.say("article", "Reading the log…")
+        else:
+            self._empty.say(
+                "article",
+                "Nothing has been written yet" if self._is_live else "Nothing was written",
+                "What the program prints appears here as it comes." if self._is_live else "",
+            )
+        self._state.setText(self._state_words())
+        behind = size.lines - self._seen if size is not None else 0
+        self._new_lines.setText(formats.plural(behind, "new line") if behind else "Follow")
+        self._new_lines.setVisible(not self.view.follows and self.view.total > 0)
+        found = len(self._found)
+        for arrow in (self._up, self._down):
+            arrow.setVisible(bool(self._search.text()))
+            arrow.setEnabled(found > 0)
+        if self._search.text() and (self._searched or found):
+            more = " and more" if self._is_cut else ""
+            if found:
+                place = f"{formats.count(self._current + 1)} of {formats.count(found)}{more}"
+                self._count.setText(place if self._current >= 0 else f"{found} lines{more}")
+            else:
+                self._count.setText("No line holds it")
+        elif not self._search.text():
+            self._count.setText("")
 
-    @Slot(str)
-    def _find_first(self, text: str) -> None:
-        found = self._text.toPlainText().casefold().count(text.casefold()) if text else 0
-        self._count.setText(formats.plural(found, "match", "matches") if text else "")
-        if text:
-            self._text.moveCursor(QTextCursor.MoveOperation.Start)
-            self._text.find(text)
+    def _state_words(self) -> str:
+        if self._trouble and self.view.total:
+            return self._trouble
+        if self._size is None or not self._size.lines:
+            return ""
+        size = formats.disk(self._size.size_bytes)
+        words = f"{formats.plural(self._size.lines, 'line')}, {size}"
+        if self._size.begins_at:
+            words += ". The beginning is too long to be fetched; “Open folder” leads to it"
+        elif self.source == ALL_LOGS:
+            words += ". In the order in which lines were seen here; before that, rank by rank"
+        return words
 
-    @Slot()
-    def _find_next(self) -> None:
-        if self._search.text() and not self._text.find(self._search.text()):
-            self._text.moveCursor(QTextCursor.MoveOperation.Start)
-            self._text.find(self._search.text())
 
-    @Slot()
-    def _find_previous(self) -> None:
-        backward = QTextDocument.FindFlag.FindBackward
-        if self._search.text() and not self._text.find(self._search.text(), backward):
-            self._text.moveCursor(QTextCursor.MoveOperation.End)
-            self._text.find(self._search.text(), backward)
-
-    @Slot()
-    def _go_to_error(self) -> None:
-        match = _ERROR.search(self._text.toPlainText())
-        if match is None:
-            self._count.setText("no error here")
-            return
-        cursor = self._text.textCursor()
-        cursor.setPosition(match.start())
-        cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor)
-        self._text.setTextCursor(cursor)
-        self._text.setFocus(Qt.FocusReason.OtherFocusReason)
-
-    @Slot()
-    def _copy(self) -> None:
-        chosen = self._text.textCursor().selection().toPlainText()
-        QGuiApplication.clipboard().setText(chosen or self._text.toPlainText())
+def _keeping_its_place(widget: QWidget) -> QSizePolicy:
+    policy = widget.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    return policy

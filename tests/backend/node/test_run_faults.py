@@ -210,7 +210,10 @@ def test_f13_leaving_early_with_code_0_is_an_error(make_run: MakeRun) -> None:
 
 def test_f14_leaving_with_another_code_is_told_with_it(make_run: MakeRun) -> None:
     record = make_run({0: "exit7", 1: "wait"}).start().end()
-    assert record.message == "Rank 0 on this computer left with exit code 7 in the model's step."
+    assert record.message == (
+        "Rank 0 on this computer left with exit code 7 in the model's step, "
+        "and its log does not say why."
+    )
 
 
 def test_f15_a_segfault_is_told_with_the_line_of_the_users_code(make_run: MakeRun) -> None:
@@ -372,7 +375,7 @@ def test_an_mpirun_that_does_not_return_is_ended(
 def test_m07_a_rank_module_that_is_not_there_is_told(make_run: MakeRun) -> None:
     record = make_run(module="no_such_module").start().end()
     assert record.state is JobState.ERROR
-    assert "No module named no_such_module" in record.message
+    assert "module no_such_module is not installed" in record.message
 
 
 def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run) -> None:

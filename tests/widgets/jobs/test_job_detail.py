@@ -7,14 +7,15 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.checkpoint import Checkpoint
+from backend.records.explanation import Evidence
 from backend.records.job import parse_job
-from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RankError
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.job_detail import JobDetail
-from widgets.jobs.log_tab import LINES_KEPT, plain
+from widgets.jobs.log_ansi import plain
 from widgets.jobs.ranks_tab import slow_ranks
 
 CONFIG = parse_job(
@@ -136,7 +137,7 @@ def test_m14_a_failed_job_shows_first_what_happened(detail):
     assert detail._tabs.key() == "failure"
     assert detail.failure._sentence.text().startswith("Rank 1 on this computer was killed")
     assert detail.failure._trace.toPlainText() == "Traceback"
-    assert detail.log.rank == 1
+    assert detail.log.source == "1"
 
 
 def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(detail):
@@ -214,43 +215,34 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     assert wished.args == ["epoch-0002-step-000020", "onnx", "digits- 2-workers.onnx"]
 
 
-def test_the_log_follows_its_end_and_asks_from_where_it_stopped(detail, qtbot):
-    detail.open_job(LIVE)
-    asked = []
-    detail.log_requested.connect(lambda job, rank, offset: asked.append((job, rank, offset)))
-    detail._choose_tab("log")
-    assert asked == [("a", 0, -1)]
-    detail.show_log("a", 0, LogChunk("one\ntwo\n", 108, 108), 100)
-    detail.log._wish_more()
-    assert asked[-1] == ("a", 0, 108)
-    detail.show_log("a", 0, LogChunk("three\n", 114, 114), 108)
-    assert detail.log._text.toPlainText() == "one\ntwo\nthree\n"
+def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
+    lines = (Evidence("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
+    error = RankError(
+        "The GPU's memory is full.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
+    )
+    detail.open_job(replace(FAILED, error=error))
+    failure = detail.failure
+    assert failure._acts.indexOf(failure._clone) == 0
+    assert failure._remedy.text() == "Try a smaller one."
+    assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
+    assert failure._log.text() == "Log of rank 1"
+    with qtbot.waitSignal(failure.log_requested) as wished:
+        qtbot.mouseClick(failure._log, Qt.MouseButton.LeftButton)
+    assert wished.args == ["1", 214]
+    assert detail._tabs.key() == "log"
+    disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
+    detail.show_view(replace(FAILED, error=disk))
+    assert failure._acts.indexOf(failure._resume) == 0
 
 
-def test_what_stands_before_the_end_of_a_long_log_comes_on_demand(detail):
-    detail.open_job(LIVE)
-    asked = []
-    detail.log_requested.connect(lambda _job, _rank, offset: asked.append(offset))
-    detail._choose_tab("log")
-    detail.show_log("a", 0, LogChunk("end\n", 200_000_000, 200_000_000), 199_999_996)
-    detail.log._wish_earlier()
-    assert asked[-1] == 199_599_996
-    detail.show_log("a", 0, LogChunk("before\n", 199_999_996, 200_000_000), asked[-1])
-    assert detail.log._text.toPlainText() == "before\nend\n"
-
-
-def test_text_of_another_ranks_log_is_not_mixed_in(detail):
-    detail.open_job(LIVE)
-    detail._choose_tab("log")
-    detail.show_log("a", 1, LogChunk("of rank 1\n", 10, 10), 0)
-    assert detail.log._text.toPlainText() == ""
-
-
-def test_a_log_of_many_lines_keeps_only_so_many(detail):
-    detail.open_job(LIVE)
-    detail._choose_tab("log")
-    detail.show_log("a", 0, LogChunk("x\n" * (LINES_KEPT + 500), 41_000, 41_000), 0)
-    assert detail.log._text.document().blockCount() <= LINES_KEPT
+def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
+    lines = tuple(Evidence("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
+    error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
+    detail.open_job(replace(FAILED, error=replace(error, evidence=lines)))
+    assert detail.failure._proof_title.text() == "The last lines of the log of rank 1"
+    assert detail.failure._proof.toPlainText().count("\n") == 19
+    assert "<b>line 20</b>" in detail.failure._proof.toPlainText()
+    assert not detail.failure._remedy.isVisible()
 
 
 def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():

@@ -1,0 +1,128 @@
+"""A log of any size, found by its lines: each line is what a plain reading of the file gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.datastore import log_index
+from backend.datastore.log_index import LINE_CHARACTERS, LogIndex
+from backend.errors import Cancelled
+from backend.progress import Progress
+
+
+def indexed(path: Path) -> LogIndex:
+    index = LogIndex(path)
+    index.refresh()
+    return index
+
+
+def plainly(content: bytes) -> list[str]:
+    lines = content.decode("utf-8", "replace").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 bytes, so that everything happens at their edges."""
+    monkeypatch.setattr(log_index, "BLOCK_BYTES", 16)
+
+
+TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(deadline=None, max_examples=150)
+@given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
+def test_lines_are_those_of_the_file_wherever_blocks_end(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[str],
+    ends: bool,
+    first: int,
+    count: int,
+) -> None:
+    content = "\n".join(lines).encode() + (b"\n" if ends else b"")
+    path = tmp_path_factory.getbasetemp() / "any.log"
+    path.write_bytes(content)
+    wanted = plainly(content)
+    index = indexed(path)
+    assert index.lines == len(wanted)
+    assert list(index.read(first, count)) == wanted[first : first + count]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(deadline=None, max_examples=100)
+@given(lines=TEXTS, text=st.text(st.sampled_from("abé"), min_size=1, max_size=3))
+def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], text: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "searched.log"
+    path.write_text("\n".join(lines))
+    wanted = plainly(path.read_bytes())
+    holding = tuple(n for n, line in enumerate(wanted) if text.casefold() in line.casefold())
+    assert indexed(path).find(text.upper()) == (holding, False)
+    later = tuple(n for n in holding if n >= 5)
+    assert indexed(path).find(text, from_line=5) == (later, False)
+
+
+def test_what_is_added_is_read_and_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("one\ntw")
+    index = indexed(path)
+    assert (index.lines, index.whole_lines) == (2, 1)
+    with path.open("a") as file:
+        file.write("o\nthree\n")
+    index.refresh()
+    assert index.read(0, 10) == ("one", "two", "three")
+    assert (index.lines, index.whole_lines, index.generation) == (3, 3, 0)
+
+
+def test_a_log_that_is_shorter_than_before_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("of the run before\n" * 5)
+    index = indexed(path)
+    path.write_text("new\n")
+    index.refresh()
+    assert (index.generation, index.read(0, 9)) == (1, ("new",))
+
+
+def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "rank-0.log")
+    assert (index.lines, index.read(0, 5), index.find("x")) == (0, (), ((), False))
+    assert index.first_error() is None
+
+
+def test_a_line_of_megabytes_is_cut_and_a_progress_bar_shows_its_last_state(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("x" * 3_000_000 + "\n 10%\r 20%\r\nend\n", newline="")
+    index = indexed(path)
+    assert len(index.read(0, 1)[0]) == LINE_CHARACTERS + 1
+    assert index.read(1, 2) == (" 20%", "end")
+
+
+def test_colours_do_not_hide_a_word_from_a_search(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("\x1b[31mlo\x1b[1mss\x1b[0m 0.5\n")
+    assert indexed(path).find("loss")[0] == (0,)
+    assert indexed(path).find("31m")[0] == ()
+
+
+def test_the_first_fault_is_found_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("epoch 1\n" * 50_000 + "Traceback (most recent call last):\nValueError: x\n")
+    assert indexed(path).first_error() == 50_000
+
+
+def test_a_search_can_be_ended(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("epoch 1\n" * 1000)
+    index = indexed(path)
+    ended = Progress()
+    ended.cancel()
+    with pytest.raises(Cancelled):
+        index.find("epoch", ended)
