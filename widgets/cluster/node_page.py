@@ -44,6 +44,7 @@ class NodePage(QWidget):
         remove_requested: Forget it; the person was asked.
         add_requested: Another node is to be added (carries no name).
         look_requested: Try once more to reach it.
+        forget_requested: The passphrase of its key is to be kept no longer.
         move_off_requested: Id of a job, and the node that it is to leave.
     """
 
@@ -54,6 +55,7 @@ class NodePage(QWidget):
     remove_requested = Signal(str)
     add_requested = Signal()
     look_requested = Signal(str)
+    forget_requested = Signal(str)
     move_off_requested = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -206,6 +208,8 @@ class NodePage(QWidget):
         self._menu = QMenu(self._more)
         self._again = self._menu.addAction("Set up again")
         self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
+        self._forget = self._menu.addAction("Forget passphrase")
+        self._forget.triggered.connect(lambda: self.forget_requested.emit(self.node))
         self._remove = self._menu.addAction("Remove…")
         self._remove.triggered.connect(self._ask_removal)
         self._more.setMenu(self._menu)
