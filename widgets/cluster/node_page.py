@@ -156,7 +156,7 @@ class NodePage(QWidget):
         times = history.times()
         # Without GPUs the meters tell of the last minutes; the card is for what was before.
         told = bool(reading.gpus) if reading is not None else False
-        told = told or (len(times) > 1 and times[-1] - times[0] > _METERS_S)
+        told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
         seen = bool(len(times)) and reading is not None and told
         self._history_card.setVisible(seen)
         if seen:
@@ -330,7 +330,7 @@ class NodePage(QWidget):
             self._placed = None
             self._place()
         for gpu in gpus:
-            use = self._history.series(gpu.uuid, "use")
+            use = self._history.lately(gpu.uuid, "use")
             finding = self._state.of_gpu(gpu) if self._state is not None else None
             self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding)
         message = reading.gpu_message if reading is not None else ""
