@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
-    QInputDialog,
-    QLineEdit,
     QMessageBox,
 )
 
@@ -37,7 +36,6 @@ from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
-from widgets.common.text import literal
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from backend.records.cluster import HostKey
     from backend.services.workplace import Services
     from widgets.cluster.nodes_page import NodesPage
+    from widgets.cluster.passphrase_dialog import PassphraseDialog
     from widgets.jobs.job_form import JobForm
     from widgets.jobs.jobs_page import JobsPage
     from widgets.library.library_page import LibraryPage
@@ -118,6 +117,9 @@ class Program(QObject):
         self._locked_key = ""
         self._passphrase = ""
         self._node_names: tuple[str, ...] = ()
+        self._keeps_passphrase = False
+        self._has_given_passphrase = False
+        self._passphrase_dialog: PassphraseDialog | None = None
         self.is_built = False
 
         self.window = MainWindow()
@@ -229,12 +231,18 @@ class Program(QObject):
 
         accepted, self._unknown_key = self._unknown_key, None
         passphrase, self._passphrase = self._passphrase, ""
-        return open_services(
+        keep, self._keeps_passphrase = self._keeps_passphrase, False
+        services = open_services(
             self._data_root,
             self._catalogue,
             accept=lambda key: key == accepted,
             passphrase=(lambda _identity: passphrase) if passphrase else None,
         )
+        if passphrase and keep:
+            # A keyring that stays locked keeps nobody from the data root that is open now.
+            with suppress(BackendError):
+                services.cluster.keep_passphrase(self._locked_key)
+        return services
 
     def _refused(self, error: BackendError) -> None:
         """The data root or the catalogue cannot be used: one sentence, and the way out."""
@@ -251,19 +259,42 @@ class Program(QObject):
 
     @Slot()
     def _open_again(self) -> None:
-        if self._locked_key:
-            self._passphrase, typed = QInputDialog.getText(
-                self.window,
-                "Passphrase",
-                literal(f"Passphrase of {self._locked_key}"),
-                QLineEdit.EchoMode.Password,
-            )
-            if not typed:
-                return
-        if self._sets_aside:
+        if self._locked_key and not self._passphrase:
+            self._ask_passphrase()
+        elif self._sets_aside:
             self._background.run("open", self._set_aside, self._furnish, self._refused)
         else:
             self._open()
+
+    def _ask_passphrase(self) -> None:
+        from backend.cluster.system_keyring import SystemKeyring
+        from widgets.cluster.passphrase_dialog import PassphraseDialog
+
+        refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
+        dialog = PassphraseDialog(self._locked_key, refusal, self.window)
+
+        def take(passphrase: str, keep: bool) -> None:
+            self._passphrase, self._keeps_passphrase = passphrase, keep
+            self._has_given_passphrase = True
+            self._open_again()
+
+        dialog.given.connect(take)
+        dialog.finished.connect(self._forget_dialog)
+        self._passphrase_dialog = dialog
+        self._background.run(
+            "keyring", SystemKeyring().fault, self._tell_keyring, lambda _error: None
+        )
+        dialog.open()
+
+    @Slot()
+    def _forget_dialog(self) -> None:
+        dialog, self._passphrase_dialog = self._passphrase_dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+
+    def _tell_keyring(self, fault: str) -> None:
+        if self._passphrase_dialog is not None:
+            self._passphrase_dialog.show_keyring(fault)
 
     def _set_aside(self) -> Services:
         from backend.services.workplace import set_catalogue_aside

@@ -89,6 +89,7 @@ class NodeController(QObject):
         page.set_up_requested.connect(self.set_up)
         page.service_requested.connect(self._set_in_service)
         page.remove_requested.connect(self._remove)
+        page.forget_requested.connect(self._forget_passphrase)
         page.past_requested.connect(self._read_past)
 
     def start(self) -> None:
@@ -226,15 +227,17 @@ class NodeController(QObject):
     def _trust(self, key: HostKey) -> None:
         self._try_to_add(key=key)
 
-    @Slot(str)
-    def _unlock(self, passphrase: str) -> None:
-        self._try_to_add(passphrase=passphrase)
+    @Slot(str, bool)
+    def _unlock(self, passphrase: str, keep: bool) -> None:
+        self._try_to_add(passphrase=passphrase, keep=keep)
 
     @Slot()
     def _forget_adding(self) -> None:
         self._adding = None
 
-    def _try_to_add(self, key: HostKey | None = None, passphrase: str = "") -> None:
+    def _try_to_add(
+        self, key: HostKey | None = None, passphrase: str = "", keep: bool = False
+    ) -> None:
         dialog = self._adding
         if dialog is None:
             return
@@ -242,21 +245,34 @@ class NodeController(QObject):
         cluster = self._services.cluster
         dialog.show_progress(f"Looking at {address.host}")
 
-        def add() -> NodeEntry:
+        def add() -> tuple[NodeEntry, str]:
             if key is not None:
                 cluster.trust(key)
-            ask = (lambda _identity: passphrase) if passphrase else None
-            return cluster.add(
+            asked: list[str] = []
+
+            def give(identity: str) -> str:
+                asked.append(identity)
+                return passphrase
+
+            entry = cluster.add(
                 name,
                 address,
                 accept=lambda _key: False,
-                passphrase=ask,
+                passphrase=give if passphrase else None,
                 node_data_root=data_root,
             )
+            # It is kept once it has opened the key, and a keyring that stays locked undoes nothing.
+            try:
+                for identity in asked[:1] if keep else ():
+                    cluster.keep_passphrase(identity)
+            except BackendError as error:
+                return entry, f" {error}"
+            return entry, ""
 
-        def added(entry: NodeEntry) -> None:
+        def added(outcome: tuple[NodeEntry, str]) -> None:
+            entry, trouble = outcome
             self.look()
-            self.told.emit(f"Added {entry.name}.")
+            self.told.emit(f"Added {entry.name}.{trouble}")
             if dialog is self._adding:
                 dialog.accept()
                 self.set_up(entry.name)
@@ -265,8 +281,31 @@ class NodeController(QObject):
             # Somebody who has closed the dialog meanwhile does not want to know.
             if dialog is self._adding:
                 _explain(dialog, error, bool(passphrase))
+                if isinstance(error, PassphraseNeeded):
+                    self._look_for_keyring(dialog)
 
         self._runner.run("add node", add, added, refused)
+
+    def _look_for_keyring(self, dialog: AddNodeDialog) -> None:
+        def show(fault: str) -> None:
+            if dialog is self._adding:
+                dialog.show_keyring(fault)
+
+        keyring = self._services.cluster.keyring
+        self._runner.run("keyring", keyring.fault, show, lambda _error: None)
+
+    @Slot(str)
+    def _forget_passphrase(self, name: str) -> None:
+        def told(keys: tuple[str, ...]) -> None:
+            none = f"No passphrase of a key of {name} was kept."
+            self.told.emit(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
+
+        self._runner.run(
+            "keyring",
+            partial(self._services.cluster.forget_passphrase, name),
+            told,
+            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+        )
 
     # What is done with a node.
 

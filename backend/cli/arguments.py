@@ -129,6 +129,13 @@ def _node(words: _Words) -> None:
     leaf.add_argument(
         "--node-data-root", default="", metavar="PATH", help="the same path as here if unsaid"
     )
+    leaf.add_argument(
+        "--keep-passphrase",
+        action="store_true",
+        help="let the system keyring keep the passphrase of the key",
+    )
+    leaf = words.leaf("forget-passphrase", "have the passphrase of a node's key kept no longer")
+    leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("provision", "set nodes up: Python, Open MPI, Horovod, agent, a trial")
     leaf.add_argument("names", nargs="*", metavar="NAME", help="all if unsaid")
     leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")

@@ -38,6 +38,15 @@ if TYPE_CHECKING:
 
 def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     asks = has_person(as_json)
+    typed: list[str] = []
+
+    def ask(identity: str) -> str:
+        typed.append(identity)
+        return passphrase(identity)
+
+    fault = services.cluster.keyring.fault() if arguments.keep_passphrase else ""
+    if fault:
+        raise BackendError(fault, "Leave --keep-passphrase out; nothing was added.")
     entry = services.cluster.add(
         arguments.name,
         NodeAddress(
@@ -48,9 +57,13 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
             jump=arguments.jump,
         ),
         accept=acceptance(arguments, asks),
-        passphrase=passphrase if asks else None,
+        passphrase=ask if asks else None,
         node_data_root=arguments.node_data_root,
     )
+    if arguments.keep_passphrase:
+        for identity in dict.fromkeys(typed):
+            services.cluster.keep_passphrase(identity)
+            print_note(f"The system keyring keeps the passphrase of {identity}.")
     if as_json:
         print_json(entry)
     else:
@@ -213,6 +226,17 @@ def forget(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
         print_json({"host": arguments.host, "port": arguments.port, "keys": count})
     else:
         print_line(f"Forgot {count} host {'key' if count == 1 else 'keys'} of {arguments.host}.")
+    return OK
+
+
+def forget_passphrase(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    keys = services.cluster.forget_passphrase(arguments.name)
+    if as_json:
+        print_json({"name": arguments.name, "keys": list(keys)})
+    elif keys:
+        print_line(f"Forgot the passphrase of {', '.join(keys)}.")
+    else:
+        print_line(f"No passphrase of a key of {arguments.name} was kept.")
     return OK
 
 

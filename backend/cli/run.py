@@ -608,6 +608,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "list"): nodes.list_nodes,
     ("node", "check"): nodes.check,
     ("node", "forget"): nodes.forget,
+    ("node", "forget-passphrase"): nodes.forget_passphrase,
     ("node", "orphans"): nodes.orphans,
     ("node", "provision"): nodes.provision,
     ("node", "remove"): nodes.remove,

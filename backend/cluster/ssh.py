@@ -93,6 +93,16 @@ def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str,
     return hop.host, hop.port
 
 
+def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, ...]:
+    """The key files that may be tried on the way to a node, as `PassphraseNeeded` names them.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    hops = route(address, _lookup(ssh_config))
+    return tuple(dict.fromkeys(one for hop in hops for one in hop.identities or DEFAULT_KEYS))
+
+
 class SshShell:
     """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
 

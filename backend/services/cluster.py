@@ -2,19 +2,20 @@
 
 A node is added only when a look at it has succeeded from beginning to end; until then nothing of
 it is written but a host key that a person accepted. Passphrases are kept in memory, by key file,
-for as long as the program runs.
+for as long as the program runs; in the system keyring only those that a person wants kept there.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from backend.cluster.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.cluster.look import Look, look_at
 from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
+from backend.cluster.system_keyring import SystemKeyring
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
@@ -37,13 +38,20 @@ class ClusterService:
     is read instead of the user's client settings.
     """
 
-    def __init__(self, root: DataRoot, profile: Path, ssh_config: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        profile: Path,
+        ssh_config: Path | None = None,
+        keyring: SystemKeyring | None = None,
+    ) -> None:
         self._root = root
         self.share: Share = MOUNTED
         """How the data root is reached; over SSH it is by `connect`, so it comes later."""
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._passphrases: dict[str, str] = {}
+        self.keyring = keyring if keyring is not None else SystemKeyring()
 
     @property
     def known_hosts_path(self) -> Path:
@@ -135,12 +143,55 @@ class ClusterService:
     def remove(self, name: str) -> NodeEntry:
         """Move what the data root knows of a node to its trash; the machine is left as it is.
 
+        The passphrase of a key that opens no other node is forgotten.
+
         Raises:
             BackendError: There is no such node.
         """
         entry = self.entry(name)
+        mine = self._identities(entry)
         node_files.remove_entry(self._root, name, self.share)
+        others = {one for other in self.list() for one in self._identities(other)}
+        with contextlib.suppress(BackendError):
+            self._forget_passphrases([one for one in mine if one not in others])
         return entry
+
+    def keep_passphrase(self, identity: str) -> None:
+        """Have the passphrase that opened a key kept by the system keyring, too.
+
+        Raises:
+            BackendError: It was not given, or the keyring does not take it.
+        """
+        passphrase = self._passphrases.get(identity, "")
+        if not passphrase:
+            raise BackendError(f"No passphrase of {printable(identity)} is known.")
+        self.keyring.keep(identity, passphrase)
+
+    def forget_passphrase(self, name: str) -> tuple[str, ...]:
+        """Forget the passphrases of the keys of a node, here and in the system keyring.
+
+        Returns the key files that had one.
+
+        Raises:
+            BackendError: There is no such node, or the keyring does not let go of one.
+        """
+        return self._forget_passphrases(self._identities(self.entry(name)))
+
+    def _forget_passphrases(self, identities: Iterable[str]) -> tuple[str, ...]:
+        found = []
+        for one in identities:
+            here = self._passphrases.pop(one, None) is not None
+            if self.keyring.forget(one) or here:
+                found.append(one)
+        return tuple(found)
+
+    def _identities(self, entry: NodeEntry) -> tuple[str, ...]:
+        from backend.cluster.ssh import identities_of
+
+        try:
+            return identities_of(entry.address, self._ssh_config)
+        except BackendError:
+            return (entry.address.identity,) if entry.address.identity else ()
 
     def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:
         """A connection to a node; close it in the end.
@@ -196,6 +247,7 @@ class ClusterService:
 
         passphrase = ""
         asked = 0
+        looked_up: set[str] = set()
         while True:
             try:
                 return connect(
@@ -212,6 +264,9 @@ class ClusterService:
                 self.trust(error.key)
             except PassphraseNeeded as error:
                 kept = self._passphrases.pop(error.identity, "")
+                if not kept and error.identity not in looked_up:
+                    looked_up.add(error.identity)
+                    kept = self.keyring.read(error.identity)
                 if kept and kept != passphrase:
                     passphrase = kept
                 elif ask is None or asked == _PASSPHRASE_TRIES:

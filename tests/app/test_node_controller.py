@@ -26,6 +26,8 @@ class Cluster:
         self.answers = []
         self.trusted = []
         self.passphrases = []
+        self.kept = []
+        self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root=""):
         assert not accept(KEY), "nobody but a person accepts"
@@ -34,6 +36,12 @@ class Cluster:
         if isinstance(answer, Exception):
             raise answer
         return NodeEntry(name, address)
+
+    def keep_passphrase(self, identity):
+        self.kept.append(identity)
+
+    def forget_passphrase(self, name):
+        return ("/key",) if self.kept else ()
 
     def trust(self, key):
         self.trusted.append(key)
@@ -102,10 +110,44 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
     cluster.answers = [locked, locked, None]
     dialog.look_requested.emit(ADDRESS, "gpu13", "")
     assert dialog._passphrase.isVisible()
-    dialog.passphrase_given.emit("wrong")
+    dialog.passphrase_given.emit("wrong", False)
     assert dialog._passphrase.isVisible()
-    dialog.passphrase_given.emit("right")
+    dialog.passphrase_given.emit("right", False)
     assert cluster.passphrases == ["", "wrong", "right"]
+    assert cluster.kept == []
+
+
+def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(dialog, cluster):
+    locked = PassphraseNeeded("Locked.", "", "/key")
+    cluster.answers = [locked, locked, None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    dialog.passphrase_given.emit("wrong", True)
+    assert cluster.kept == []
+    dialog.passphrase_given.emit("right", True)
+    assert cluster.kept == ["/key"]
+
+
+def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
+    cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "")
+    page = dialog._passphrase
+    assert not page.keep.isEnabled()
+    assert page._why_not.text() == "This computer has no system keyring."
+    dialog.show_keyring("")
+    assert page.keep.isEnabled()
+    assert page._why_not.isHidden()
+
+
+def test_forget_passphrase_says_what_it_did(controller, cluster):
+    told = []
+    controller.told.connect(told.append)
+    controller._page.forget_requested.emit("gpu7")
+    cluster.kept.append("/key")
+    controller._page.forget_requested.emit("gpu7")
+    assert told == [
+        "No passphrase of a key of gpu7 was kept.",
+        "Forgot the passphrase of /key.",
+    ]
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):

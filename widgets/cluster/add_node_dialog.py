@@ -54,13 +54,14 @@ class AddNodeDialog(QDialog):
             with one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or
             `accept` once the node is added.
         trusted: The `HostKey` of `ask_trust`; go on.
-        passphrase_given: What was typed. Nobody keeps it: the field is emptied at once.
+        passphrase_given: What was typed, and whether the system keyring is to keep it. Nobody
+            here does: the field is emptied at once.
         cancelled: What is under way is not wanted any more.
     """
 
     look_requested = Signal(object, str, str)
     trusted = Signal(object)
-    passphrase_given = Signal(str)
+    passphrase_given = Signal(str, bool)
     cancelled = Signal()
 
     def __init__(self, taken: Collection[str] = (), parent: QWidget | None = None) -> None:
@@ -129,6 +130,11 @@ class AddNodeDialog(QDialog):
         self._passphrase.ask(what, refusal)
         self._show_page(self._passphrase, f"Unlock the way to {self._host.text().strip()}")
         self._passphrase.edit.setFocus()
+
+    def show_keyring(self, fault: str) -> None:
+        """Whether a passphrase can be kept: "", or why not."""
+        self._passphrase.show_keyring(fault)
+        self._fit()
 
     def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
         """It did not work out. `field` is one of `FIELDS`, or "" when none is to blame."""
@@ -305,10 +311,10 @@ class AddNodeDialog(QDialog):
         self.show_progress(f"Reaching {key.host}")
         self.trusted.emit(key)
 
-    @Slot(str)
-    def _pass_passphrase(self, passphrase: str) -> None:
+    @Slot(str, bool)
+    def _pass_passphrase(self, passphrase: str, keep: bool) -> None:
         self.show_progress(f"Reaching {self._host.text().strip()}")
-        self.passphrase_given.emit(passphrase)
+        self.passphrase_given.emit(passphrase, keep)
 
     def _show_page(self, page: QWidget, title: str = "Add a node") -> None:
         self._title.setText(title)

@@ -19,7 +19,7 @@ from widgets.cluster.node_history import BY_KEY, NODE, QUANTITIES, NodeHistory, 
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
-from widgets.common.layout import row
+from widgets.common.layout import STRETCH, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, SEGMENTED_SMALL_H
 from widgets.curves.curve_data import CurveData, Floats, XAxis
@@ -70,8 +70,8 @@ class HistoryCard(Card):
         self._lane = JobLane()
         self._plot = self._new_plot(QUANTITIES[0])
         self._words = Label("", "small", "text2", elide="right")
-        head = row(self._title, (self._words, 1), self._picker, self._stretch, gap=S2)
-        super().__init__(head, self._lane, (self._plot, 1), gap=S2)
+        head = row(self._title, STRETCH, self._picker, self._stretch, gap=S2)
+        super().__init__(head, self._words, self._lane, (self._plot, 1), gap=S2)
 
     @property
     def plot(self) -> CurvePanel:
@@ -194,6 +194,7 @@ class HistoryCard(Card):
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
         key = self._picker.key()
         self._words.setText(self._peers(BY_KEY[key]))
+        self._words.setVisible(bool(self._words.text()))
         hot = Limits().hot_c.enter
         thresholds = [Threshold(hot, f"hot from {formats.celsius(hot)}")]
         hottest = max((np.nanmax(d.raw, initial=0.0) for d in self._data.values()), default=0.0)

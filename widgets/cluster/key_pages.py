@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from backend.records.cluster import HostKey
-from widgets.common.buttons import Button, IconButton
+from widgets.common.buttons import Button, CheckBox, IconButton
 from widgets.common.cards import Banner, Frame
 from widgets.common.fields import Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
@@ -129,31 +129,43 @@ class PassphrasePage(QWidget):
     """What unlocks a private key. It stays in the field only until it is given away.
 
     Signals:
-        given: What was typed.
+        given: What was typed, and whether the system keyring is to keep it.
         refused: Nothing will be typed.
     """
 
-    given = Signal(str)
+    given = Signal(str, bool)
     refused = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.edit = LineEdit(name="Passphrase")
         self.edit.setEchoMode(QLineEdit.EchoMode.Password)
-        note = "Used for this once, and kept nowhere. An SSH agent would remember it for you."
-        self.field = Field("Passphrase", self.edit, note=note)
+        self.field = Field("Passphrase", self.edit, note="Kept in memory until the window closes.")
+        self.keep = CheckBox("Keep it in the system keyring")
+        self.keep.setEnabled(False)
+        self._why_not = Label("", "small", "text3", wrap=True)
+        self._why_not.hide()
         self.default = Button("Unlock", kind="primary")
         self.default.setEnabled(False)
         self.default.clicked.connect(self._give)
         self.edit.textChanged.connect(self._changed)
         back = Button("Back")
         back.clicked.connect(self._back)
-        self.setLayout(col(self.field, S2, row(STRETCH, back, self.default, gap=S2), gap=S3))
+        keep = col(self.keep, self._why_not, gap=2)
+        self.setLayout(col(self.field, keep, S2, row(STRETCH, back, self.default, gap=S2), gap=S3))
 
     def ask(self, what: str, refusal: str = "") -> None:
         self.edit.clear()
         self.field.set_label(what)
         self.field.set_error(refusal)
+
+    def show_keyring(self, fault: str) -> None:
+        """Whether the system has a keyring: "", or why it has none."""
+        self.keep.setEnabled(not fault)
+        if fault:
+            self.keep.setChecked(False)
+        self._why_not.setText(fault)
+        self._why_not.setVisible(bool(fault))
 
     @Slot(str)
     def _changed(self, text: str) -> None:
@@ -164,7 +176,7 @@ class PassphrasePage(QWidget):
         text = self.edit.text()
         self.edit.clear()
         if text:
-            self.given.emit(text)
+            self.given.emit(text, self.keep.isChecked())
 
     @Slot()
     def _back(self) -> None:

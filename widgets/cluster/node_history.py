@@ -20,6 +20,7 @@ CAPACITY = 600
 """Twenty minutes of readings at one each two seconds."""
 PAST_EVERY_S = 20.0
 """From one line of an agent's past to the next."""
+_LATELY_S, _LATELY_POINTS = 1200.0, 120
 _GAP_S = 90.0
 """Without news for so long, a curve has a gap."""
 NODE = ""
@@ -232,6 +233,16 @@ class NodeHistory:
                 np.full(len(live), math.nan) if now is None else self._in_order(now),
             )
         )
+
+    def lately(self, uuid: str, quantity: str) -> Floats:
+        """The values of the last minutes at equal distances, whoever saw them."""
+        times = self.times()
+        if len(times) < 2:
+            return self.series(uuid, quantity)
+        begin = max(float(times[0]), float(times[-1]) - _LATELY_S)
+        grid = np.linspace(begin, float(times[-1]), _LATELY_POINTS)
+        places = np.clip(np.searchsorted(times, grid, "right") - 1, 0, len(times) - 1)
+        return self.series(uuid, quantity)[places]
 
     def spans(self, uuids: Sequence[str], from_s: float) -> list[tuple[float, float, str]]:
         """From when to when any of these GPUs was unwell, and what was wrong when it began."""

@@ -51,8 +51,11 @@ class FindingsCard(Card):
     def _fill(self) -> None:
         self.setVisible(bool(self._health or self._found))
         clear(self.rows)
+        told = ""
         for sentence, remedy in self._health:
-            self._add("warning-fill", "warn", sentence, remedy, "body")
+            # Heat and what comes of it have one remedy: said once.
+            self._add("warning-fill", "warn", sentence, "" if remedy == told else remedy, "body")
+            told = remedy
         for finding in sorted(self._found, key=lambda f: f.ok):
             icon = "check-circle-fill" if finding.ok else "x-circle-fill"
             tone: Tone = "good" if finding.ok else "bad"

@@ -44,6 +44,7 @@ class NodePage(QWidget):
         remove_requested: Forget it; the person was asked.
         add_requested: Another node is to be added (carries no name).
         look_requested: Try once more to reach it.
+        forget_requested: The passphrase of its key is to be kept no longer.
         move_off_requested: Id of a job, and the node that it is to leave.
     """
 
@@ -54,6 +55,7 @@ class NodePage(QWidget):
     remove_requested = Signal(str)
     add_requested = Signal()
     look_requested = Signal(str)
+    forget_requested = Signal(str)
     move_off_requested = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -154,7 +156,7 @@ class NodePage(QWidget):
         times = history.times()
         # Without GPUs the meters tell of the last minutes; the card is for what was before.
         told = bool(reading.gpus) if reading is not None else False
-        told = told or bool(len(times) > 1 and times[-1] - times[0] > _METERS_S)
+        told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
         seen = bool(len(times)) and reading is not None and told
         self._history_card.setVisible(seen)
         if seen:
@@ -206,6 +208,8 @@ class NodePage(QWidget):
         self._menu = QMenu(self._more)
         self._again = self._menu.addAction("Set up again")
         self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
+        self._forget = self._menu.addAction("Forget passphrase")
+        self._forget.triggered.connect(lambda: self.forget_requested.emit(self.node))
         self._remove = self._menu.addAction("Remove…")
         self._remove.triggered.connect(self._ask_removal)
         self._more.setMenu(self._menu)
@@ -326,7 +330,7 @@ class NodePage(QWidget):
             self._placed = None
             self._place()
         for gpu in gpus:
-            use = self._history.series(gpu.uuid, "use")
+            use = self._history.lately(gpu.uuid, "use")
             finding = self._state.of_gpu(gpu) if self._state is not None else None
             self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding)
         message = reading.gpu_message if reading is not None else ""

@@ -39,6 +39,7 @@ class NodesPage(QWidget):
         set_up_requested: Set it up, or again, or show its set-up that runs.
         service_requested: Out of service (False), or back (True).
         remove_requested: Forget it; the person was asked.
+        forget_requested: The passphrase of its key is to be kept no longer.
         move_off_requested: Id of a job, and the node that it is to leave.
         past_requested: It is looked at; answer with `show_past`, again and again.
         opened: It is shown by itself now; "" for the rack.
@@ -50,6 +51,7 @@ class NodesPage(QWidget):
     set_up_requested = Signal(str)
     service_requested = Signal(str, bool)
     remove_requested = Signal(str)
+    forget_requested = Signal(str)
     move_off_requested = Signal(str, str)
     past_requested = Signal(str)
     opened = Signal(str)
@@ -207,6 +209,7 @@ class NodesPage(QWidget):
         detail.set_up_requested.connect(self.set_up_requested)
         detail.service_requested.connect(self.service_requested)
         detail.remove_requested.connect(self.remove_requested)
+        detail.forget_requested.connect(self.forget_requested)
         detail.move_off_requested.connect(self.move_off_requested)
 
     def _history(self, name: str) -> NodeHistory:

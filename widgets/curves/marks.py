@@ -206,12 +206,12 @@ def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Thres
 
 
 def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> None:
-    """What the shaded stretches mean; the shades lie behind the curves."""
+    """What the shaded stretches mean, at their foot: what makes them shaded is mostly high up."""
     for span in spans:
         left = max(frame.px(span.x0), frame.rect.left())
         right = min(frame.px(span.x1), frame.rect.right())
         if span.text and text_width(span.text, "tiny") <= right - left - 8:
-            rect = QRectF(left + 4, frame.rect.top() + 2, right - left - 8, 16)
+            rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
             paint_text(painter, rect, span.text, "tiny", span.tone)
 
 

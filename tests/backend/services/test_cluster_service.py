@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as Fail
+from keyring.backends.null import Keyring as Null
+from keyring.errors import KeyringLocked
 
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
+from backend.cluster.system_keyring import SystemKeyring
 from backend.errors import BackendError
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry
 from backend.records.layout import DataRoot
@@ -265,3 +271,134 @@ def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
     back = service.look("gpu1")
     assert back.facts is not None
     assert back.facts.data_root_writable
+
+
+class Memory(KeyringBackend):
+    """A guarded keyring, in memory."""
+
+    priority = 5  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.held[service, username]
+
+
+class Locked(Memory):
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise KeyringLocked("the prompt was dismissed")
+
+
+@pytest.fixture
+def use_keyring() -> Iterator[Callable[[KeyringBackend], KeyringBackend]]:
+    before = keyring.get_keyring()
+
+    def use(backend: KeyringBackend) -> KeyringBackend:
+        keyring.set_keyring(backend)
+        return backend
+
+    yield use
+    keyring.set_keyring(before)
+
+
+Use = Callable[[KeyringBackend], KeyringBackend]
+
+
+def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
+    open_service: Callable[[], ClusterService], sshd: Sshd, tmp_path: Path, use_keyring: Use
+) -> None:
+    held = Memory()
+    use_keyring(held)
+    service, address = open_service(), locked(sshd)
+    service.add("gpu1", address, accept=yes, passphrase=Person(PASSPHRASE))
+    assert held.held == {}, "nobody asked for it to be kept"
+    service.keep_passphrase(address.identity)
+    assert list(held.held.values()) == [PASSPHRASE]
+    # The next start of the program asks nobody.
+    open_service().open_shell("gpu1").close()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
+
+
+def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
+    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+) -> None:
+    use_keyring(Memory())
+    address = locked(sshd)
+    service = open_service()
+    service.keyring.keep(address.identity, "that of last year")
+    person = Person(PASSPHRASE)
+    service.add("gpu1", address, accept=yes, passphrase=person)
+    assert person.asked == [address.identity]
+
+
+def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
+    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+) -> None:
+    held = Memory()
+    use_keyring(held)
+    service, address = open_service(), locked(sshd)
+    person = Person(PASSPHRASE)
+    for name in ("gpu1", "gpu2"):
+        service.add(name, address, accept=yes, passphrase=person)
+    service.keep_passphrase(address.identity)
+    service.remove("gpu1")
+    assert held.held, "gpu2 needs it still"
+    assert service.forget_passphrase("gpu2") == (address.identity,)
+    assert held.held == {}
+    assert service.forget_passphrase("gpu2") == ()
+    with pytest.raises(PassphraseNeeded):
+        service.open_shell("gpu2")
+    service.open_shell("gpu2", Person(PASSPHRASE)).close()
+    service.keep_passphrase(address.identity)
+    service.remove("gpu2")
+    assert held.held == {}
+
+
+class Plain(Memory):
+    """As `keyrings.alt` has it: a file that anybody reads."""
+
+    __module__ = "keyrings.alt.file"
+
+
+class Weak(Memory):
+    priority = 0.5  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "backend", [Plain(), Weak(), Fail(), Null()], ids=lambda b: type(b).__name__
+)
+def test_what_guards_nothing_is_no_keyring(backend: KeyringBackend, use_keyring: Use) -> None:
+    use_keyring(backend)
+    ring = SystemKeyring()
+    assert "no system keyring" in ring.fault()
+    with pytest.raises(BackendError):
+        ring.keep("/key", PASSPHRASE)
+    assert (ring.read("/key"), ring.forget("/key")) == ("", False)
+    assert getattr(backend, "held", {}) == {}
+
+
+def test_of_several_keyrings_the_guarded_one_is_taken(use_keyring: Use) -> None:
+    plain, guarded = Plain(), Memory()
+    chain = Memory()
+    chain.backends = [plain, guarded]  # type: ignore[attr-defined]
+    use_keyring(chain)
+    SystemKeyring().keep("/key", PASSPHRASE)
+    assert (plain.held, chain.held) == ({}, {})
+    assert list(guarded.held.values()) == [PASSPHRASE]
+
+
+def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:
+    use_keyring(Locked())
+    assert SystemKeyring().fault() == ""
+    with pytest.raises(BackendError, match="did not take the passphrase of /key"):
+        SystemKeyring().keep("/key", PASSPHRASE)

@@ -17,14 +17,16 @@ from backend.cli.run import run as cli
 from backend.cluster.shell import HostKeyUnknown, Unreachable
 from backend.datastore.job_files import clear_old_wish
 from backend.errors import BackendError, Cancelled
+from backend.node.past import Past
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
 from backend.records.far_root import FarRoot
 from backend.records.files import read_json, replace_json
 from backend.records.job import parse_job
 from backend.records.job_view import JobView, RunUpdate
+from backend.records.layout import DataRoot
 from backend.records.library import Kind
-from backend.records.node import Presence
+from backend.records.node import NodeReading, Presence
 from backend.records.state import JobState
 from backend.services import tool_process
 from backend.services.workplace import Services, open_services
@@ -334,6 +336,35 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd) -> Non
     heart.stop()
     wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, why="silence")
     assert other.nodes.far()[0].message.startswith("no news")
+
+
+def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
+    place: Place, beat: Beat
+) -> None:
+    beat(place)
+    services = place.desktop()
+    folder = DataRoot(place.root).node(NODE)
+    status = NodeReading.from_dict(read_json(folder.status))
+    ages = iter(range(4000, 0, -20))
+
+    def keep(past: Past, count: int) -> None:
+        for _ in range(count):
+            line = past.line(status)
+            assert line is not None
+            past.append(line, status)
+
+    now = time.time()
+    past = Past(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
+    assert services.nodes.past(NODE) == ()
+    keep(past, 3)
+    assert [round(now - one.at_s) for one in services.nodes.past(NODE)] == [4000, 3980, 3960]
+    keep(past, 100)
+    assert folder.earlier.exists()
+    found = [round(now - one.at_s) for one in services.nodes.past(NODE)]
+    assert found[-1] == 4000 - 20 * 102
+    assert found == list(range(found[0], found[-1] - 1, -20))
+    with pytest.raises(BackendError):
+        services.nodes.past("nobody")
 
 
 def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:

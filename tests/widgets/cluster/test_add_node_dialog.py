@@ -158,7 +158,7 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
     qtbot.keyClicks(edit, "s3cret")
     with qtbot.waitSignal(looking.passphrase_given) as given:
         qtbot.keyClick(looking, Qt.Key.Key_Return)
-    assert given.args == ["s3cret"]
+    assert given.args == ["s3cret", False]
     assert edit.text() == ""
     looking.ask_passphrase("Passphrase of ~/.ssh/id_ed25519", "That is not its passphrase.")
     assert looking._passphrase.field.error() == "That is not its passphrase."

@@ -207,3 +207,16 @@ def test_jobs_side_by_side_have_a_lane_each():
     assert names == [["a", "b"], ["c"]]
     many = [JobBar(str(n), NOON + n) for n in range(9)]
     assert [[bar.name for bar in lane] for lane in lanes_of(many, 0)] == [["6"], ["7"], ["8"]]
+
+
+def test_the_last_minutes_are_drawn_at_equal_distances_whoever_saw_them():
+    history = NodeHistory()
+    history.put_past(hours(hot_from_s=600, hot_to_s=300))
+    history.append(STATE.reading, NOON)
+    heat = history.lately("GPU-1", "temperature")
+    assert len(heat) == 120
+    # A quarter of twenty minutes was hot.
+    assert abs(np.count_nonzero(heat == 91.0) - 30) <= 2
+    alone = NodeHistory()
+    alone.append(STATE.reading, NOON)
+    assert list(alone.lately("GPU-1", "temperature")) == [66.0]

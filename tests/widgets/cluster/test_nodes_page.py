@@ -301,3 +301,13 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert page.detail._history_card._title.text().startswith("Since ")
     page.show_past("gone", past_of([]))
+
+
+def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
+    page.show_nodes((HERE, samples.state("cpu01", count=0)))
+    page.open_node("cpu01")
+    assert not page.detail._history_card.isVisible()
+    now = page._clock()
+    page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
+    assert page.detail._history_card.isVisible()
+    assert page.detail._history_card.plot.keys() == ("node",)

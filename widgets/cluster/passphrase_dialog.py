@@ -1,0 +1,47 @@
+"""Asks for the passphrase of a key on the way to the data root."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QWidget
+
+from widgets.cluster.key_pages import PassphrasePage
+from widgets.common.layout import col
+from widgets.common.text import Label
+from widgets.common.theme import S3, S4, S6
+
+_WIDTH = 480
+
+
+class PassphraseDialog(QDialog):
+    """The page `PassphrasePage` by itself.
+
+    Signals:
+        given: What was typed, and whether the system keyring is to keep it.
+    """
+
+    given = Signal(str, bool)
+
+    def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Unlock the way to the data root")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self.page = PassphrasePage()
+        self.page.given.connect(self._give)
+        self.page.refused.connect(self.reject)
+        self.page.default.setDefault(True)
+        title = Label("Unlock the way to the data root", "title")
+        self.setLayout(col(title, self.page, gap=S3, margins=(S6, S4, S6, S4)))
+        self.page.ask(f"Passphrase of {identity}", refusal)
+        self.page.edit.setFocus()
+
+    def show_keyring(self, fault: str) -> None:
+        """Whether it can be kept: "", or why not."""
+        self.page.show_keyring(fault)
+        self.adjustSize()
+
+    @Slot(str, bool)
+    def _give(self, passphrase: str, keep: bool) -> None:
+        self.given.emit(passphrase, keep)
+        self.accept()
