@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import nodes, preflight
+from backend.cli import nodes, preflight, queue
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -616,6 +616,12 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "create"): _create,
     ("job", "start"): _start,
     ("job", "preflight"): preflight.preflight,
+    ("job", "queue"): queue.queue,
+    ("job", "unqueue"): queue.unqueue,
+    ("job", "reorder"): queue.reorder,
+    ("queue", "list"): queue.list_queue,
+    ("queue", "pause"): queue.pause,
+    ("queue", "resume"): queue.resume,
     ("job", "stop"): _stop,
     ("job", "resume"): _resume,
     ("job", "wait"): _wait,

@@ -1,4 +1,5 @@
-"""The agent of a node: writes how the node is, and closes runs that ended unrecorded here.
+"""The agent of a node: writes how the node is, closes runs that ended unrecorded here, and starts
+the queued jobs that the node leads.
 
 It lives for months on machines that other people use, so it is small, and nothing that the data
 root or the driver does ends it: whatever may hang is asked in a thread that can be left behind, and
@@ -20,7 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.errors import BackendError
 from backend.node import identity, linux
@@ -30,6 +31,10 @@ from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
 from backend.records.files import read_json, replace_bytes, replace_json
 from backend.records.layout import DataRoot, NodeFolder
+
+if TYPE_CHECKING:
+    from backend.node.queue_watch import QueueWatch
+    from backend.records.node import NodeReading
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -76,8 +81,12 @@ class Agent:
     def __init__(self, name: str, folder: NodeFolder, root: DataRoot, interval_s: float) -> None:
         self._folder = folder
         self._interval_s = interval_s
+        self._name = name
+        self._root = root
         self._probe = Probe(name, root.path, interval_s)
+        self._newest: NodeReading | None = None
         self._runs = RunWatch(root, name)
+        self._queue: QueueWatch | None = None
         self._share = Bounded(_WRITE_LIMIT_S)
         self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
@@ -91,7 +100,7 @@ class Agent:
             now = time.monotonic()
             if now >= next_runs:
                 next_runs = now + _RUNS_EVERY_S
-                self._closing.begin(self._close_runs)
+                self._closing.begin(self._look_after_runs)
             if now >= next_touch:
                 next_touch = now + _TOUCH_EVERY_S
                 lock.touch()
@@ -101,7 +110,8 @@ class Agent:
 
     def beat(self) -> bool:
         """Read and write once; False when it could not be written now."""
-        raw = self._probe.read().to_dict()
+        self._newest = self._probe.read()
+        raw = self._newest.to_dict()
         try:
             self._share.call(lambda: self._write(raw))
         except OSError:  # away, full, or hanging: a later one gets there
@@ -134,13 +144,28 @@ class Agent:
                 "bundle": str(CODE_ROOT),
                 "python": platform.python_version(),
                 "interval_s": self._interval_s,
+                "starts_queued": True,
             },
         )
         return beats
 
-    def _close_runs(self) -> None:
+    def _look_after_runs(self) -> None:
         with suppress(OSError):
             self._runs.look()
+            # Loaded only now: an agent stays small as long as nothing waits.
+            if self._queue is None and _has_names(self._root.queue):
+                from backend.node.queue_watch import QueueWatch
+
+                self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+            if self._queue is not None:
+                self._queue.look()
+
+
+def _has_names(folder: Path) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except FileNotFoundError:
+        return False
 
 
 def _detach(log: Path) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from backend.cluster.shell import Unreachable
-from backend.datastore import job_files
+from backend.datastore import job_files, queue_files
 from backend.datastore.checkpoint_files import (
     best_value,
     checkpoint_named,
@@ -44,7 +44,7 @@ from backend.records.values import job_name_fault, printable
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import JobChecker, check_size, rates, read_job_file
-from backend.services.run_start import RunStarter
+from backend.services.run_start import Prepared, RunStarter
 from backend.services.tool_process import ToolError
 
 if TYPE_CHECKING:
@@ -179,18 +179,7 @@ class JobService:
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
-        if view.run and not start_over:
-            raise BackendError(
-                f"The job {job_id} has run before.",
-                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
-            )
-        start_from = file.config.start_from
-        weights = ""
-        if start_from:
-            found = self._checker.weights(start_from)
-            if found.record is not None:
-                verify(found.record, share=self._share)
-            weights = str(found.path)
+        weights = self._weights(file, view, start_over)
         return self._run(folder, file, view.run + 1, placement, start_from=weights)
 
     def resume(
@@ -203,13 +192,52 @@ class JobService:
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
-        if view.state is JobState.FINISHED and not checkpoint:
+        record = self._checkpoint(folder, file, view, checkpoint)
+        return self._run(folder, file, view.run + 1, placement, resume_from=record.path)
+
+    def prepare(
+        self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
+    ) -> tuple[JobFolder, JobView, Prepared]:
+        """What the next run of a job is to be, for who starts it later: the queue.
+
+        A job that has run before goes on from its newest checkpoint, unless it starts over.
+        """
+        folder, file, view = self._at(job_id)
+        if placement:
+            file = replace(file, config=replace(file.config, placement=tuple(placement)))
+        resume_from = weights = ""
+        if view.run and not start_over:
+            resume_from = self._checkpoint(folder, file, view, "").path
+        else:
+            weights = self._weights(file, view, start_over)
+        # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
+        prepared = self._starter.prepare(
+            file, view.run + 1, resume_from=resume_from, start_from=weights
+        )
+        return folder, view, prepared
+
+    def _weights(self, file: JobFile, view: JobView, start_over: bool) -> str:
+        """Path of what a run from the beginning starts from, "" for nothing."""
+        if view.run and not start_over:
             raise BackendError(
-                f"The job {job_id} has done all its {file.config.epochs} epochs.",
+                f"The job {view.id} has run before.",
+                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+            )
+        if not file.config.start_from:
+            return ""
+        found = self._checker.weights(file.config.start_from)
+        if found.record is not None:
+            verify(found.record, share=self._share)
+        return str(found.path)
+
+    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
+        """What a run goes on from, the newest where none is named."""
+        if view.state is JobState.FINISHED and not name:
+            raise BackendError(
+                f"The job {view.id} has done all its {file.config.epochs} epochs.",
                 "Clone it with more epochs and start_from, or start it over.",
             )
-        record = self._sound_checkpoint(folder, file, checkpoint)
-        return self._run(folder, file, view.run + 1, placement, resume_from=record.path)
+        return self._sound_checkpoint(folder, file, name)
 
     def stop(self, job_id: str) -> JobView:
         """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
@@ -224,7 +252,9 @@ class JobService:
         self,
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
-        until: Callable[[JobView], bool] = lambda view: not view.state.is_live,
+        until: Callable[[JobView], bool] = lambda view: not (
+            view.state.is_live or view.state is JobState.QUEUED
+        ),
     ) -> JobView:
         """Look again and again until ``until``; what ends this call does nothing to the run."""
         cursor: object = None
@@ -319,10 +349,12 @@ class JobService:
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
         known = {view.id: view for view in self._index.jobs()}
+        with _world("The queue could not be read"):
+            queued = queue_files.queued_ids(self._root, self._share)
         views = []
         for job_id in self._ids():
             view = known.get(job_id)
-            if view is None or self._may_have_changed(view):
+            if view is None or job_id in queued or self._may_have_changed(view):
                 # One spoiled folder must not hide the other jobs.
                 with contextlib.suppress(BackendError):
                     view = self.show(job_id)
@@ -530,6 +562,7 @@ class JobService:
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         with _world(f"The job {job_id} could not be moved to the trash"):
+            queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
         self._index.forget_job(job_id)
         return view

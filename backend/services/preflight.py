@@ -70,7 +70,7 @@ class PreflightService:
         Raises:
             Cancelled: As ``cancelled`` said; the looks that were under way end by themselves.
         """
-        return Flight(self._ground, config, self._needed_bytes(config, job_id)).fly(
+        return Flight(self._ground, config, self.needed_bytes(config, job_id)).fly(
             on_finding, cancelled
         )
 
@@ -196,7 +196,7 @@ class PreflightService:
             raise BackendError(f"{node} is not set up.", f"Set {node} up first.")
         return entry, entry.installation, entry.facts
 
-    def _needed_bytes(self, config: JobConfig, job_id: str) -> int:
+    def needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Of the checkpoints to come: those that are kept, and one being written."""
         if not job_id:
             return 0

@@ -25,6 +25,7 @@ from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
 from backend.services.preflight import PreflightService
+from backend.services.queue import QueueService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
@@ -40,6 +41,7 @@ class Services:
     set_up: SetUpService
     preflight: PreflightService
     canary: CanaryService
+    queue: QueueService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -115,8 +117,9 @@ def open_services(
     library.see_job = jobs.show
     preflight = PreflightService(root, cluster, set_up, share=share)
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
+    queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
     services = Services(
-        library, jobs, nodes, cluster, set_up, preflight, canary, root, share, opened
+        library, jobs, nodes, cluster, set_up, preflight, canary, queue, root, share, opened
     )
     if opened.is_new:
         library.rescan()

@@ -1,0 +1,88 @@
+"""The waiting jobs of a data root, as its files tell them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from backend.node import identity
+from backend.records.files import read_json
+from backend.records.layout import DataRoot, JobFolder
+from backend.records.queue import QueueEntry
+from backend.records.values import printable
+
+
+def queued_ids(root: DataRoot) -> tuple[str, ...]:
+    """The jobs that may be waiting; whether one is, its own folder says. Cheap.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    try:
+        names = os.listdir(root.queue)
+    except FileNotFoundError:
+        # A share that is not mounted is no empty queue.
+        os.stat(root.jobs)
+        return ()
+    return tuple(sorted(n for n in names if not n.startswith(".") and n != root.paused.name))
+
+
+def entry_of(folder: JobFolder) -> QueueEntry | None:
+    """The job's place in the queue, None when it does not wait. A file that cannot be read is none.
+
+    An entry whose run is claimed is spent: the claim takes a job out of the queue, in one step.
+    """
+    try:
+        entry = QueueEntry.from_dict(read_json(folder.queued))
+    except (OSError, ValueError):
+        return None
+    if entry.job_id != folder.job_id or entry.run <= folder.newest_run():
+        return None
+    return entry
+
+
+def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
+    """Every waiting job, in no order.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    found = (entry_of(root.job(job_id)) for job_id in queued_ids(root))
+    return tuple(entry for entry in found if entry is not None)
+
+
+def who_paused(root: DataRoot) -> str | None:
+    """None: nobody; else the end of a sentence (" by ben")."""
+    try:
+        raw = read_json(root.paused)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return ""
+    user = printable(str(raw.get("user", "")))
+    return f" by {user}" if user else ""
+
+
+def leave(root: DataRoot, folder: JobFolder) -> None:
+    """The job waits no longer; also tidies what a claim left."""
+    with suppress(OSError):
+        folder.queued.unlink(missing_ok=True)
+        folder.queued_launch.unlink(missing_ok=True)
+        (root.queue / folder.job_id).unlink(missing_ok=True)
+
+
+def is_abandoned(folder: JobFolder, run: int) -> bool:
+    """Whether who claimed this run for the queue is gone before it started it.
+
+    Only the computer that claimed it can say so.
+    """
+    from backend.records.status import ProcessIdentity
+
+    attempt = folder.attempt(run)
+    if attempt.supervisor.exists() or attempt.exit.exists():
+        return False
+    try:
+        claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return identity.is_here(claimer) and not identity.is_alive(claimer)
