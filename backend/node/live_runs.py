@@ -63,7 +63,7 @@ class LiveRuns:
             if not run:
                 continue
             tags.add(run_tag(job, run))
-            launch = closing.launch_of(folder, run)
+            launch = closing.launch_of(folder, run) or _frozen(folder, run)
             if launch is None:
                 is_complete = False
             else:
@@ -96,6 +96,15 @@ class LiveRuns:
             return False
         since = self._claims.setdefault(key, self._monotonic())
         return self._monotonic() > since + _START_LIMIT_S
+
+
+def _frozen(folder: JobFolder, run: int) -> Launch | None:
+    """What a run was queued with that has just been claimed."""
+    try:
+        launch = Launch.from_dict(read_json(folder.queued_launch))
+    except (OSError, ValueError):
+        return None
+    return launch if launch.run == run else None
 
 
 def _running(folder: JobFolder, launch: Launch) -> Running:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from backend.errors import BackendError
-from backend.node import queue_start, waiting
+from backend.node import identity, queue_start, waiting
 from backend.node.beats import Beats
 from backend.node.live_runs import LiveRuns, Look
 from backend.node.machine import machine
@@ -130,12 +130,14 @@ class QueueWatch:
         except (OSError, ValueError):
             return False
         run = folder.newest_run()
-        is_lost = entry.head == self._key and entry.run == run
-        if not is_lost or not waiting.is_abandoned(folder, run):
+        is_mine = entry.head == self._key and entry.run == run
+        claimer = waiting.abandoned_by(folder, run) if is_mine else None
+        if claimer is None:
             self._abandoned.pop(folder.job_id, None)
             return False
         since = self._abandoned.setdefault(folder.job_id, self._monotonic())
-        if self._monotonic() < since + _GO_ON_AFTER_S:
+        rebooted = claimer.boot_id != identity.boot_id()
+        if not rebooted and self._monotonic() < since + _GO_ON_AFTER_S:
             return False
         self._abandoned.pop(folder.job_id)
         with suppress(BackendError, OSError):

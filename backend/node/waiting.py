@@ -9,6 +9,7 @@ from backend.node import identity
 from backend.records.files import read_json
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.queue import QueueEntry
+from backend.records.status import ProcessIdentity
 from backend.records.values import printable
 
 
@@ -71,18 +72,16 @@ def leave(root: DataRoot, folder: JobFolder) -> None:
         (root.queue / folder.job_id).unlink(missing_ok=True)
 
 
-def is_abandoned(folder: JobFolder, run: int) -> bool:
-    """Whether who claimed this run for the queue is gone before it started it.
+def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
+    """Who claimed this run for the queue, and was gone before it was started; else None.
 
     Only the computer that claimed it can say so.
     """
-    from backend.records.status import ProcessIdentity
-
     attempt = folder.attempt(run)
     if attempt.supervisor.exists() or attempt.exit.exists():
-        return False
+        return None
     try:
         claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
     except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return identity.is_here(claimer) and not identity.is_alive(claimer)
+        return None
+    return claimer if identity.is_here(claimer) and not identity.is_alive(claimer) else None
