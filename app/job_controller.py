@@ -93,8 +93,9 @@ class JobController(QObject):
         detail.settings_requested.connect(self._settings)
         detail.save_requested.connect(self._save)
         form.check_requested.connect(self._check)
-        form.start_requested.connect(partial(self._create, start=True))
-        form.save_requested.connect(partial(self._create, start=False))
+        form.start_requested.connect(partial(self._create, then=self._start_new))
+        form.queue_requested.connect(partial(self._create, then=self._queue_new))
+        form.save_requested.connect(partial(self._create, then=lambda view: view))
         form.open_requested.connect(self._choose_job_file)
         form.load_requested.connect(self._load_settings)
 
@@ -272,13 +273,20 @@ class JobController(QObject):
         if number == self._check_number:
             self._form.show_check(check)
 
-    def _create(self, draft: JobDraft, start: bool) -> None:
+    def _start_new(self, view: JobView) -> JobView:
+        return self._look_and(self._jobs.start, view.id)
+
+    def _queue_new(self, view: JobView) -> JobView:
+        self._services.queue.enqueue(view.id)
+        return self._jobs.show(view.id)
+
+    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
+        """Make a job, and do ``then`` with it on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
 
         def create() -> JobView:
-            view = self._jobs.create(draft.raw, progress)
-            return self._look_and(self._jobs.start, view.id) if start else view
+            return then(self._jobs.create(draft.raw, progress))
 
         self._runner.run(
             "create",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
+from backend.records.queue_when import FORMS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -190,9 +191,7 @@ def _job(words: _Words) -> None:
     leaf.add_argument(
         "--priority", type=int, default=None, metavar="N", help="-100 to 100, 0 if unsaid"
     )
-    leaf.add_argument(
-        "--not-before", default="", metavar="TIME", help="18:30, 2026-12-24T06:00, +2h, or now"
-    )
+    leaf.add_argument("--not-before", default="", metavar="TIME", help=f"{FORMS}, or now")
     leaf.add_argument(
         "--start-over", action="store_true", help="from its beginning, though it ran before"
     )

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from backend.cli.printing import OK, in_time, print_json, print_line, print_note, print_table
 from backend.errors import BackendError
 from backend.records.queue import Queue, QueuePlace
-from backend.records.values import printable
+from backend.records.queue_when import parse_when
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services
 
-_IN = re.compile(r"\+(\d{1,4})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-
 
 def queue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    when, at_once = parse_when(arguments.not_before, datetime.now().astimezone())
-    job_id = services.jobs.find(arguments.id)
+    when = _when(arguments.not_before)
     place = services.queue.enqueue(
-        job_id, arguments.priority, when, at_once=at_once, start_over=arguments.start_over
+        services.jobs.find(arguments.id),
+        arguments.priority,
+        when,
+        at_once=arguments.not_before == "now",
+        start_over=arguments.start_over,
     )
     return _print_place(place, as_json)
 
@@ -64,26 +63,13 @@ def resume(services: Services, _: argparse.Namespace, as_json: bool) -> int:
     return _print_queue(services.queue.resume(), as_json)
 
 
-def parse_when(text: str, now: datetime) -> tuple[datetime | None, bool]:
-    """A time of day (the next one), a date and time, or ``+2h``; and whether it says "now".
-
-    Raises:
-        BackendError: It is none of these.
-    """
-    if not text or text == "now":
-        return None, text == "now"
-    if match := _IN.fullmatch(text):
-        return now + timedelta(**{_UNITS[match[2]]: int(match[1])}), False
+def _when(text: str) -> datetime | None:
+    if text in ("", "now"):
+        return None
     try:
-        if len(text) <= len("18:30"):
-            clock = datetime.strptime(text, "%H:%M")  # noqa: DTZ007 - a time of day alone
-            when = now.replace(hour=clock.hour, minute=clock.minute, second=0, microsecond=0)
-            return (when if when > now else when + timedelta(days=1)), False
-        return datetime.fromisoformat(text).astimezone(), False
+        return parse_when(text, datetime.now().astimezone())
     except ValueError as error:
-        raise BackendError(
-            f"“{printable(text)}” is no time.", "Give 18:30, 2026-12-24T06:00, +2h, or now."
-        ) from error
+        raise BackendError(str(error)) from error
 
 
 def _print_place(place: QueuePlace, as_json: bool) -> int:

@@ -200,7 +200,8 @@ class Scene:
 class QueuePlace:
     """Where a job stands in the queue, for people. ``waiting`` is None when it starts now.
 
-    ``number`` counts from 1, 0 is for one that left the queue meanwhile. ``starts_in_s`` is a forecast, None when nobody can say.
+    ``number`` counts from 1; 0 is for one that left the queue meanwhile. ``starts_in_s`` is a
+    forecast, None when nobody can say.
     """
 
     entry: QueueEntry

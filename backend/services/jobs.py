@@ -252,8 +252,8 @@ class JobService:
         self,
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
-        until: Callable[[JobView], bool] = lambda view: not (
-            view.state.is_live or view.state is JobState.QUEUED
+        until: Callable[[JobView], bool] = lambda view: (
+            not (view.state.is_live or view.state is JobState.QUEUED)
         ),
     ) -> JobView:
         """Look again and again until ``until``; what ends this call does nothing to the run."""

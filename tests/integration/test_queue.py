@@ -53,11 +53,12 @@ def queue(services: Services) -> Iterator[Services]:
 def command(services: Services, tmp_path: Path) -> Callable[..., Any]:
     """A subcommand in a process of its own; what it printed as JSON."""
 
+    places = ["--data-root", str(services.data_root.path)]
+    places += ["--catalogue", str(tmp_path / "another" / "catalogue.sqlite")]
+
     def call(*words: str) -> Any:
         done = subprocess.run(
-            [sys.executable, str(MAIN), *words, "--json"]
-            + ["--data-root", str(services.data_root.path)]
-            + ["--catalogue", str(tmp_path / "another" / "catalogue.sqlite")],
+            [sys.executable, str(MAIN), *words, "--json", *places],
             capture_output=True,
             text=True,
             check=False,
@@ -87,8 +88,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     root = queue.data_root
     queue.queue.pause()
     views = {
-        name: made(queue, name, processes=HALF, epochs=1)
-        for name in ("least", "most", "middle")
+        name: made(queue, name, processes=HALF, epochs=1) for name in ("least", "most", "middle")
     }
     for name, priority in (("least", 0), ("most", 5), ("middle", 1)):
         queue.queue.enqueue(views[name].id, priority)
@@ -141,7 +141,10 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     told = said(queue)
     assert told["first"][0] is Cause.BUSY
     assert told["first"][1].startswith("This computer is busy with “resnet”: 0 of")
-    assert told["second"] == (Cause.TURN, "Waiting for “first”, which comes first on this computer.")
+    assert told["second"] == (
+        Cause.TURN,
+        "Waiting for “first”, which comes first on this computer.",
+    )
     assert told["late"][0] is Cause.NOT_BEFORE
     assert queue.jobs.show(first.id).state is JobState.QUEUED
 

@@ -62,6 +62,7 @@ class JobForm(QWidget):
     Signals:
         check_requested: A `JobDraft`; answer with `show_check`.
         start_requested: A `JobDraft` to create and start.
+        queue_requested: A `JobDraft` to create and queue.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: The settings of an old job are wished for; answer with `show_draft`.
         open_requested: A job file is wished for; answer with `show_draft`.
@@ -69,6 +70,7 @@ class JobForm(QWidget):
 
     check_requested = Signal(object)
     start_requested = Signal(object)
+    queue_requested = Signal(object)
     save_requested = Signal(object)
     load_requested = Signal()
     open_requested = Signal()
@@ -155,6 +157,8 @@ class JobForm(QWidget):
             button.setEnabled(self._may_start and not self._busy)
             if sentence:
                 button.setText(sentence)
+        for button in (self._queue_button, self._foot_queue):
+            button.setEnabled(self._may_start and not self._busy)
 
     def show_error(self, sentence: str) -> None:
         """A start that was refused says why beside the button."""
@@ -268,6 +272,7 @@ class JobForm(QWidget):
         self._refusal = Label("", "small", "bad", wrap=True)
         self._refusal.hide()
         self._start_button = self._make_start()
+        self._queue_button = self._make_queue()
         save = Button("Save draft", tip="Create the job and start it later")
         save.clicked.connect(self._save)
         self._save_button = save
@@ -296,7 +301,7 @@ class JobForm(QWidget):
                 margins=(S4, S4, S4, S2),
             )
         )
-        start = row((self._start_button, 1), save, gap=S2)
+        start = row((self._start_button, 1), self._queue_button, save, gap=S2)
         pane = Frame("pane")
         pane.setFixedWidth(_SIDE_W)
         pane.setLayout(
@@ -312,9 +317,9 @@ class JobForm(QWidget):
         """What stands for the pane on the right where the window is narrow."""
         self._foot_verdict = Label("", "strong", elide="right")
         self._foot_start = self._make_start()
-        foot = Frame(
-            "pane", row((self._foot_verdict, 1), self._foot_start, margins=(S4, S2, S4, S2))
-        )
+        self._foot_queue = self._make_queue()
+        buttons = row(self._foot_queue, self._foot_start, gap=S2)
+        foot = Frame("pane", row((self._foot_verdict, 1), buttons, margins=(S4, S2, S4, S2)))
         foot.hide()
         return foot
 
@@ -323,6 +328,11 @@ class JobForm(QWidget):
         start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         start.clicked.connect(self._start)
         return start
+
+    def _make_queue(self) -> Button:
+        queue = Button("Queue", tip="Start it by itself as soon as its nodes are free")
+        queue.clicked.connect(self._queue)
+        return queue
 
     # -- what happens
 
@@ -378,6 +388,10 @@ class JobForm(QWidget):
                 at_fault.setFocus()
 
     @Slot()
+    def _queue(self) -> None:
+        self.queue_requested.emit(self.draft())
+
+    @Slot()
     def _save(self) -> None:
         self.save_requested.emit(self.draft())
 
@@ -407,6 +421,8 @@ class JobForm(QWidget):
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
                 button.setText(text)
+        for button in (self._queue_button, self._foot_queue):
+            button.setEnabled(self._may_start and not self._busy)
         self._save_button.setEnabled(self._may_start)
         steps = check.steps_per_epoch
         self._figures.set_facts(

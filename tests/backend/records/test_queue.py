@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -22,12 +22,11 @@ from backend.records.queue import (
     look_of,
     node_key,
     place_between,
-    seats_of,
     why_waiting,
 )
 from backend.records.queue_forecast import lasts_s, starts_in
 
-NOW = datetime(2026, 11, 22, 14, 2, tzinfo=timezone.utc).astimezone()
+NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
 DESK = node_key("this-computer", "m1")
 GPU03 = NodeLook(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_free_bytes=10**12)
 NODES = {DESK: NodeLook(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
