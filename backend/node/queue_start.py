@@ -123,7 +123,8 @@ def _insist(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
             "whom this node does not know.",
             "Let only those write to the data root who may run jobs: chmod o-w.",
         )
-    for path in (launch.python, launch.environment.get("PYTHONPATH", "")):
+    code_roots = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
+    for path in (launch.python, *code_roots):
         if path and not os.path.exists(path):
             raise BackendError(f"{path} is gone since it was queued.", _AGAIN)
     for checkpoint in (launch.resume_from, launch.start_from):
