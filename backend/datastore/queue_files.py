@@ -58,8 +58,8 @@ def put(
     folder = root.job(entry.job_id)
     if launch is not None:
         share.replace_json(folder.queued_launch, launch.to_dict())
-        share.make_folder(root.queue, exist_ok=True)
-        share.replace_bytes(root.queue / entry.job_id, b"")
+    share.make_folder(root.queue, exist_ok=True)
+    share.replace_bytes(root.queue / entry.job_id, b"")
     share.replace_json(folder.queued, entry.to_dict())
 
 

@@ -23,14 +23,12 @@ from backend.records.files import read_json, replace_json
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.node import NodeReading
-from backend.records.queue import (
+from backend.records.queue import QueueEntry, in_order, node_key
+from backend.records.queue_why import (
     NodeLook,
-    QueueEntry,
     Scene,
-    in_order,
     judge_queue,
     look_of,
-    node_key,
 )
 
 _SHARE_OF_TIME = 20
@@ -187,10 +185,14 @@ class QueueWatch:
             return {}
         except (OSError, ValueError) as error:
             return {name: NodeLook(why_down=f"{name} cannot be looked up: {error}.")}
-        reading, is_alive = self._beats.look(name)
         why = "" if entry.in_service else f"{name} is out of service."
-        if reading is None or not is_alive:
-            why = why or f"{name} is offline."
-        if reading is None:
-            return {name: NodeLook(why_down=why)}
-        return {name: look_of(reading, live.tags, why_down=why)}
+        try:
+            reading, is_alive = self._beats.look(name)
+            if reading is None or not is_alive:
+                why = why or f"{name} is offline."
+            if reading is None:
+                return {name: NodeLook(why_down=why)}
+            return {name: look_of(reading, live.tags, why_down=why)}
+        except (TypeError, ValueError, AttributeError):
+            # Whoever may write to its folder may write anything; the other nodes go on.
+            return {name: NodeLook(why_down=f"The status of {name} cannot be used.")}

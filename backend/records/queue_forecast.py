@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from backend.records.queue import (
     Cause,
     QueueEntry,
-    Scene,
     Seat,
     Waiting,
     in_order,
     moment,
 )
+from backend.records.queue_why import Scene
 
 _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 

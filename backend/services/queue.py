@@ -33,18 +33,20 @@ from backend.records.queue import (
     HIGHEST,
     LOWEST,
     STEP,
-    NodeLook,
     Queue,
     QueueEntry,
     QueuePlace,
-    Scene,
     in_order,
-    judge_queue,
-    look_of,
     node_key,
     place_between,
 )
 from backend.records.queue_forecast import lasts_s, starts_in
+from backend.records.queue_why import (
+    NodeLook,
+    Scene,
+    judge_queue,
+    look_of,
+)
 from backend.services.jobs import JobService
 from backend.services.nodes import NodeService
 

@@ -48,7 +48,6 @@ def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
     return stocked.services.jobs.create(raw)
 
 
-@pytest.mark.timeout(400)
 def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_meanwhile(
     stocked: ReadyCluster, made: list[JobView]
 ) -> None:

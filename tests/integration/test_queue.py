@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
+from math import nextafter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.datastore import queue_files
 from backend.errors import BackendError
 from backend.node import identity
 from backend.node.queue_keeper import lock_of
@@ -21,13 +24,13 @@ from backend.records.files import read_json
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
-from backend.records.queue import Cause
+from backend.records.queue import Cause, QueueEntry
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity
 from backend.services.workplace import Services
 from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training
-from tests.integration.tiny import MODEL, raw_job
+from tests.integration.tiny import raw_job
 
 MAIN = Path(__file__).parents[2] / "main.py"
 CORES = os.cpu_count() or 1
@@ -203,10 +206,10 @@ def test_a_queue_is_ordered_by_hand(queue: Services, command: Callable[..., Any]
     assert command("job", "reorder", ids["a"], "--after", "b")["place"] == 3
     assert order() == "cba"
     # Between two neighbours there is room only so often; then all get new places.
-    for _ in range(60):
-        queue.queue.reorder(ids["a"], before=ids["b"])
-        queue.queue.reorder(ids["b"], before=ids["a"])
-        queue.queue.reorder(ids["a"], after=ids["c"])
+    for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
+        entry = QueueEntry.from_dict(read_json(queue.data_root.job(ids[name]).queued))
+        queue_files.put(queue.data_root, replace(entry, place=place))
+    queue.queue.reorder(ids["a"], before=ids["b"])
     assert order() == "cab"
     queue.queue.change(ids["b"], 9)
     assert order() == "bca"
@@ -230,4 +233,3 @@ def test_what_a_queued_job_is_made_of_cannot_be_removed_and_its_trash_is_not_sta
     queue.jobs.remove(view.id)
     assert queue.queue.look().places == ()
     assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()
-    assert MODEL

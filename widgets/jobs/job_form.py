@@ -181,7 +181,10 @@ class JobForm(QWidget):
         load.clicked.connect(self.load_requested)
         open_file = Button("Open job file…", kind="quiet", icon="folder-open")
         open_file.clicked.connect(self.open_requested)
-        return PageHeader("New job", "", load, open_file)
+        tip = "Create the job and start it later"
+        self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=tip)
+        self._save_button.clicked.connect(self._save)
+        return PageHeader("New job", "", load, open_file, self._save_button)
 
     def _make_sections(self) -> QWidget:
         f = self._fields
@@ -273,9 +276,6 @@ class JobForm(QWidget):
         self._refusal.hide()
         self._start_button = self._make_start()
         self._queue_button = self._make_queue()
-        save = Button("Save draft", tip="Create the job and start it later")
-        save.clicked.connect(self._save)
-        self._save_button = save
         upper = QWidget()
         upper.setLayout(
             col(
@@ -301,7 +301,7 @@ class JobForm(QWidget):
                 margins=(S4, S4, S4, S2),
             )
         )
-        start = row((self._start_button, 1), self._queue_button, save, gap=S2)
+        start = row((self._start_button, 1), self._queue_button, gap=S2)
         pane = Frame("pane")
         pane.setFixedWidth(_SIDE_W)
         pane.setLayout(
@@ -330,7 +330,8 @@ class JobForm(QWidget):
         return start
 
     def _make_queue(self) -> Button:
-        queue = Button("Queue", tip="Start it by itself as soon as its nodes are free")
+        tip = "Start it by itself as soon as its turn has come and its nodes are free"
+        queue = Button("Queue", kind="tall", icon="clock", tip=tip)
         queue.clicked.connect(self._queue)
         return queue
 

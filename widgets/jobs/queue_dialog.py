@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from backend.records.queue import HIGHEST, LOWEST, QueueEntry, moment
 from backend.records.queue_when import FORMS, parse_when
+from backend.records.values import printable
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit, SpinBox
@@ -18,6 +19,7 @@ from widgets.common.theme import S2, S3, S4, S6
 
 _WIDTH = 460
 _PRIORITY_W = 96
+_NAME_CHARS = 40
 
 
 class QueueDialog(QDialog):
@@ -50,8 +52,8 @@ class QueueDialog(QDialog):
             col(
                 Label("Priority and time", "title"),
                 Label(
-                    f"The higher priority starts first. {entry.name} starts by itself when its "
-                    "turn has come and its nodes are free.",
+                    f"“{printable(entry.name, _NAME_CHARS)}” starts by itself when its turn has "
+                    "come and its nodes are free. The higher priority comes first.",
                     "body",
                     "text2",
                     wrap=True,

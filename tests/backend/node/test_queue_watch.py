@@ -170,7 +170,10 @@ def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
     for heartbeat in (7, 7):
         replace_json(other.status, replace(READING, heartbeat=heartbeat).to_dict())
         assert look(watch, clock) == ()
-    replace_json(other.status, replace(READING, heartbeat=8).to_dict())
+    for spoiled in ({"interval_s": "soon", "heartbeat": 8}, {"gpus": [{"processes": 3}]}):
+        replace_json(other.status, {**READING.to_dict(), **spoiled})
+        assert look(watch, clock) == ()
+    replace_json(other.status, replace(READING, heartbeat=9).to_dict())
     assert look(watch, clock) == ("a",)
 
 

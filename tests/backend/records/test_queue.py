@@ -13,18 +13,20 @@ from backend.records.job import Placement
 from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue import (
     Cause,
-    NodeLook,
     QueueEntry,
     Running,
-    Scene,
     in_order,
-    judge_queue,
-    look_of,
     node_key,
     place_between,
-    why_waiting,
 )
 from backend.records.queue_forecast import lasts_s, starts_in
+from backend.records.queue_why import (
+    NodeLook,
+    Scene,
+    judge_queue,
+    look_of,
+    why_waiting,
+)
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
 DESK = node_key("this-computer", "m1")
@@ -276,8 +278,9 @@ def test_what_was_written_is_read_back_and_a_newer_format_is_refused():
         {"not_before": "2026-11-22T06:00:00"},
         {"priority": "high"},
         {"place": None},
+        {"place": float("nan")},
     ):
-        with pytest.raises(ValueError, match=r"queued|time|Invalid|invalid"):
+        with pytest.raises(ValueError, match=r"queued|time|nvalid"):
             QueueEntry.from_dict({**written.to_dict(), **changes})
 
 
