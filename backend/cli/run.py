@@ -375,11 +375,13 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
         print_json(view)
         return OK
     config = view.config
+    place = services.queue.look().of(view.id) if view.state is JobState.QUEUED else None
     print_facts(
         [
             ("Job", view.id),
             ("Name", view.name),
             ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
+            ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
             ("Cause", _cause(view)),
             ("Message", view.message),
             ("Run", str(view.run) if view.run else ""),

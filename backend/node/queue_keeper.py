@@ -23,7 +23,7 @@ from backend.node.machine import machine
 from backend.node.probe import Probe
 from backend.node.queue_watch import QueueWatch
 from backend.node.run_watch import RunWatch
-from backend.node.waiting import entries
+from backend.node.waiting import entries, is_led_by
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot
 from backend.records.queue import node_key
@@ -109,7 +109,7 @@ class Keeper:
 
     def _has_work(self) -> bool:
         key = node_key(THIS_COMPUTER, machine())
-        return any(entry.head == key for entry in entries(self._root))
+        return any(is_led_by(self._root, entry, key) for entry in entries(self._root))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class QueueWatch:
         ids = waiting.queued_ids(self._root)
         entries = [e for e in map(self._entry, ids) if e is not None]
         begun = [job for job in ids if self._goes_on(self._root.job(job))]
-        mine = [entry for entry in entries if entry.head == self._key]
+        mine = [entry for entry in entries if self._leads(entry)]
         self.has_work = bool(mine or self._abandoned)
         if mine:
             begun += self._advance(entries)
@@ -102,9 +102,12 @@ class QueueWatch:
         due = (
             entry
             for entry in in_order(entries)
-            if verdicts[entry.job_id] is None and entry.head == self._key
+            if verdicts[entry.job_id] is None and self._leads(entry)
         )
         return [entry.job_id for entry in due if self._starts(entry)]
+
+    def _leads(self, entry: QueueEntry) -> bool:
+        return waiting.is_led_by(self._root, entry, self._key)
 
     def _starts(self, entry: QueueEntry) -> bool:
         folder = self._root.job(entry.job_id)
@@ -128,7 +131,7 @@ class QueueWatch:
         except (OSError, ValueError):
             return False
         run = folder.newest_run()
-        is_mine = entry.head == self._key and entry.run == run
+        is_mine = entry.run == run and self._leads(entry)
         claimer = waiting.abandoned_by(folder, run) if is_mine else None
         if claimer is None:
             self._abandoned.pop(folder.job_id, None)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from backend.node import identity
 from backend.records.files import read_json
+from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.queue import QueueEntry
 from backend.records.status import ProcessIdentity
@@ -50,6 +51,21 @@ def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
     """
     found = (entry_of(root.job(job_id)) for job_id in queued_ids(root))
     return tuple(entry for entry in found if entry is not None)
+
+
+def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
+    """Whether it is for the node, or computer, with this key to start it, as this user.
+
+    Several people may share a computer that has no agent; each one's jobs run as their own.
+    """
+    if entry.head != key:
+        return False
+    if not key.startswith(THIS_COMPUTER):
+        return True
+    try:
+        return os.stat(root.job(entry.job_id).queued_launch).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def who_paused(root: DataRoot) -> str | None:

@@ -23,7 +23,7 @@ from backend.node.live_runs import LiveRuns, Look
 from backend.node.machine import machine
 from backend.node.queue_keeper import lock_of
 from backend.node.start import CODE_ROOT, last_line
-from backend.node.waiting import entry_of
+from backend.node.waiting import entry_of, is_led_by
 from backend.records.files import read_json
 from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.job_view import JobView
@@ -217,7 +217,7 @@ class QueueService:
             if not self._share.is_mounted or lock_of(self._root).holder() is not None:
                 return
             entries = queue_files.entries(self._root, self._share)
-        if any(entry.head == key for entry in entries):
+        if any(is_led_by(self._root, entry, key) for entry in entries):
             self._start_keeper()
 
     def _start_keeper(self) -> None:

@@ -70,7 +70,7 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
 
     # As a cron of the node would; from here on no desktop does anything.
     stocked.revive()
-    wait_for(folder.attempt(1).exit.exists, "the second job to start and to end", 120)
+    wait_for(folder.attempt(1).exit.exists, "the second job to start and to end", 240)
     assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
     assert read_json(folder.attempt(1).claimed)["host"] == "node1"
     assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)

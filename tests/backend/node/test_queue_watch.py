@@ -151,6 +151,18 @@ def test_what_others_lead_and_what_is_paused_is_left_alone(
     assert theirs.queued.exists()
 
 
+def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(
+    root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
+) -> None:
+    queued(root, "a", node="this-computer")
+    keeper = QueueWatch(root, "this-computer", lambda: READING, clock)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert look(keeper, clock) == ()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert look(keeper, clock) == ("a",)
+
+
 def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
     root: DataRoot, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
