@@ -226,7 +226,7 @@ class Program(QObject):
 
     def _open_services(self) -> Services:
         # On the worker: these imports take longer than the first frame.
-        from app import job_controller, library_controller  # noqa: F401
+        from app import job_controller, library_controller, queue_controller  # noqa: F401
         from backend.services.workplace import open_services
 
         accepted, self._unknown_key = self._unknown_key, None
@@ -307,6 +307,7 @@ class Program(QObject):
         from app.library_controller import LibraryController
         from app.log_controller import LogController
         from app.node_controller import NodeController
+        from app.queue_controller import QueueController
 
         self._services = services
         side_bar = self.window.side_bar
@@ -329,7 +330,14 @@ class Program(QObject):
             services, self._background, self.nodes, self.window, NODE_INTERVAL_MS, self
         )
 
+        self._queue_controller = QueueController(
+            services.queue, self._background, self._poller, self.jobs, self
+        )
+
         self._poller.listed.connect(self._listed)
+        self._poller.listed.connect(self._queue_controller.show_jobs)
+        self._queue_controller.shown.connect(side_bar.show_queue)
+        self._queue_controller.told.connect(self.window.toast.tell)
         self._poller.updated.connect(self._updated)
         self._poller.unreadable.connect(self.jobs.detail.show_doubt)
         self._poller.unlisted.connect(side_bar.show_trouble)

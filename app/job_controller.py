@@ -103,7 +103,8 @@ class JobController(QObject):
         form.check_requested.connect(self._check)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
-        form.save_requested.connect(self._save_draft)
+        form.queue_requested.connect(partial(self._create, then=self._queue_new))
+        form.save_requested.connect(partial(self._create, then=lambda view: view))
         form.open_requested.connect(self._choose_job_file)
         form.load_requested.connect(self._load_settings)
 
@@ -332,14 +333,22 @@ class JobController(QObject):
         if number == self._check_number:
             self._form.show_check(check)
 
-    @Slot(object)
-    def _save_draft(self, draft: JobDraft) -> None:
+    def _queue_new(self, view: JobView) -> JobView:
+        self._services.queue.enqueue(view.id)
+        return self._jobs.show(view.id)
+
+    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
+        """Make a job that does not start now, and do ``then`` with it on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
         self._saving = progress
+
+        def create() -> JobView:
+            return then(self._jobs.create(draft.raw, progress))
+
         self._runner.run(
             "create",
-            partial(self._jobs.create, draft.raw, progress),
+            create,
             self._created,
             self._not_created,
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
+from backend.records.queue_when import FORMS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -52,7 +53,8 @@ def make_parser() -> argparse.ArgumentParser:
     ):
         _library(words.branch(kind, does), kind)
     _node(words.branch("node", "add, look at and remove nodes"))
-    _job(words.branch("job", "create, start, watch and stop jobs"))
+    _job(words.branch("job", "create, start, queue, watch and stop jobs"))
+    _queue(words.branch("queue", "the waiting jobs, and why each waits"))
     return parser
 
 
@@ -199,6 +201,22 @@ def _job(words: _Words) -> None:
     ):
         _job_id(words.leaf(name, does))
     words.leaf("list", "every job")
+    leaf = words.leaf("queue", "let a job start by itself as soon as it can; again to change that")
+    _job_id(leaf)
+    leaf.add_argument(
+        "--priority", type=int, default=None, metavar="N", help="-100 to 100, 0 if unsaid"
+    )
+    leaf.add_argument("--not-before", default="", metavar="TIME", help=f"{FORMS}, or now")
+    leaf.add_argument(
+        "--start-over", action="store_true", help="from its beginning, though it ran before"
+    )
+    _job_id(words.leaf("unqueue", "take a job out of the queue"))
+    leaf = words.leaf("reorder", "move a waiting job; it gets the priority of the one beside it")
+    _job_id(leaf)
+    where = leaf.add_mutually_exclusive_group(required=True)
+    where.add_argument("--before", default="", metavar="ID")
+    where.add_argument("--after", default="", metavar="ID")
+    where.add_argument("--first", action="store_true", help="before all others")
     leaf = words.leaf("preflight", "all that would keep a job from starting, with what mends it")
     _job_id(leaf)
     leaf.add_argument(
@@ -223,6 +241,12 @@ def _job(words: _Words) -> None:
     leaf.add_argument("--name", default=None)
     leaf.add_argument("--notes", default=None)
     leaf.add_argument("--tag", action="append", default=None, metavar="TAG", help="may be repeated")
+
+
+def _queue(words: _Words) -> None:
+    words.leaf("list", "the waiting jobs, the next one first")
+    words.leaf("pause", "start no more jobs from the queue; those that run go on")
+    words.leaf("resume", "start jobs from the queue again")
 
 
 def _job_id(parser: argparse.ArgumentParser) -> None:

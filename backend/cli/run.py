@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import nodes, preflight
+from backend.cli import nodes, preflight, queue
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -372,11 +372,13 @@ def _show(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
         print_json(view)
         return OK
     config = view.config
+    place = services.queue.look().of(view.id) if view.state is JobState.QUEUED else None
     print_facts(
         [
             ("Job", view.id),
             ("Name", view.name),
             ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
+            ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
             ("Cause", _cause(view)),
             ("Way out", view.error.remedy if view.error else ""),
             ("Message", view.message),
@@ -616,6 +618,12 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "create"): _create,
     ("job", "start"): _start,
     ("job", "preflight"): preflight.preflight,
+    ("job", "queue"): queue.queue,
+    ("job", "unqueue"): queue.unqueue,
+    ("job", "reorder"): queue.reorder,
+    ("queue", "list"): queue.list_queue,
+    ("queue", "pause"): queue.pause,
+    ("queue", "resume"): queue.resume,
     ("job", "stop"): _stop,
     ("job", "resume"): _resume,
     ("job", "wait"): _wait,

@@ -26,7 +26,7 @@ from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job import JobConfig, parse_job, parse_placement
 from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder
+from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
 from backend.records.library import Pin
 from backend.records.status import RunStatus
 from backend.records.stop import wish_to_stop
@@ -34,7 +34,6 @@ from backend.records.stop import wish_to_stop
 _SCHEMA = 1
 # No letter or digit that can be taken for another when it is read out or typed.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-_MOVED = ("output", "checkpoints", "logs", "status.json", "launch.json")
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> No
     share.make_folder(folder.runs, exist_ok=True)
     share.make_folder(target)
     there = share.names(folder.path)
-    for part in _MOVED:
+    for part in STARTED_OVER:
         if part in there:
             share.rename(folder.path / part, target / part)
     share.make_folder(target / "attempts")

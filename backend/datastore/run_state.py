@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.node import waiting
 from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
 from backend.records.files import read_json
 from backend.records.layout import JobFolder
@@ -46,6 +47,7 @@ class Evidence:
     silent_s: float = 0.0
     last_news: str = ""
     stop_is_wished: bool = False
+    is_queued: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -72,14 +74,15 @@ def judge(evidence: Evidence) -> RunState:
     run = evidence.run
     status = evidence.status
     if run == 0:
-        queued = status is not None and status.state is JobState.QUEUED
-        state = JobState.QUEUED if queued else JobState.CREATED
+        state = JobState.QUEUED if evidence.is_queued else JobState.CREATED
         return RunState(RunStatus(state), problems=evidence.problems)
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
     if evidence.exit is not None:
         record = evidence.exit
         over = replace(status, state=record.state, message=record.message, error=record.error)
+        if evidence.is_queued:
+            over = replace(status, state=JobState.QUEUED, message="", error=None, eta_s=None)
         return RunState(over, problems=evidence.problems)
     unrecorded = _unrecorded(evidence)
     if unrecorded:
@@ -189,6 +192,7 @@ class RunStateReader:
             silent_s=now - self._news_at,
             last_news=self._last_news,
             stop_is_wished=stop,
+            is_queued=waiting.entry_of(folder) is not None,
             problems=tuple(problems),
         )
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from backend.errors import BackendError
 from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.launch import RankPlan
-
-PROCESSES_PER_CORE = 4
-"""More only wait for each other; the tests of this project use two."""
+from backend.records.queue import PROCESSES_PER_CORE
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The agent of a node: writes how the node is, and closes runs that ended unrecorded here.
+"""The agent of a node: writes how the node is, closes runs that ended unrecorded here, and starts
+the queued jobs that the node leads.
 
 It lives for months on machines that other people use, so it is small, and nothing that the data
 root or the driver does ends it: whatever may hang is asked in a thread that can be left behind, and
@@ -20,7 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.errors import BackendError
 from backend.node import identity, linux
@@ -33,6 +34,9 @@ from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot, NodeFolder
 from backend.records.node import NodeReading
 from backend.records.spare import Spare
+
+if TYPE_CHECKING:
+    from backend.node.queue_watch import QueueWatch
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -79,9 +83,13 @@ class Agent:
     def __init__(self, name: str, folder: NodeFolder, root: DataRoot, interval_s: float) -> None:
         self._folder = folder
         self._interval_s = interval_s
+        self._name = name
+        self._root = root
         self._probe = Probe(name, root.path, interval_s)
+        self._newest: NodeReading | None = None
         self._runs = RunWatch(root, name)
         self._past = Past(folder)
+        self._queue: QueueWatch | None = None
         self._share = Bounded(_WRITE_LIMIT_S)
         self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
@@ -96,7 +104,7 @@ class Agent:
             now = time.monotonic()
             if now >= next_runs:
                 next_runs = now + _RUNS_EVERY_S
-                self._closing.begin(self._close_runs)
+                self._closing.begin(self._look_after_runs)
             if now >= next_touch:
                 next_touch = now + _TOUCH_EVERY_S
                 lock.touch()
@@ -106,7 +114,7 @@ class Agent:
 
     def beat(self) -> bool:
         """Read and write once; False when it could not be written now."""
-        reading = self._probe.read()
+        reading = self._newest = self._probe.read()
         line = self._past.line(reading)
         try:
             self._share.call(lambda: self._write(reading, line))
@@ -144,13 +152,28 @@ class Agent:
                 "bundle": str(CODE_ROOT),
                 "python": platform.python_version(),
                 "interval_s": self._interval_s,
+                "starts_queued": True,
             },
         )
         return beats
 
-    def _close_runs(self) -> None:
+    def _look_after_runs(self) -> None:
         with suppress(OSError):
             self._runs.look()
+            # Loaded only now: an agent stays small as long as nothing waits.
+            if self._queue is None and _has_names(self._root.queue):
+                from backend.node.queue_watch import QueueWatch
+
+                self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+            if self._queue is not None:
+                self._queue.look()
+
+
+def _has_names(folder: Path) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except FileNotFoundError:
+        return False
 
 
 def _detach(log: Path) -> bool:

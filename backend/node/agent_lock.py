@@ -40,6 +40,10 @@ class AgentLock:
             return False
         return True
 
+    def leave(self) -> None:
+        """Hold it no longer, before the end of the process."""
+        os.close(self._descriptor)
+
     def sign(self) -> None:
         """Say that this process is the holder, for `holder`."""
         os.ftruncate(self._descriptor, 0)

@@ -89,6 +89,9 @@ def unit_text(service: AgentService) -> str:
         "[Service]\n"
         f"Environment={_unit_word(f'PYTHONPATH={service.code_root}')}\n"
         f"ExecStart={words}\n"
+        # The runs that it starts from the queue live on in its group, whatever becomes of it.
+        "KillMode=process\n"
+        "OOMPolicy=continue\n"
         "Restart=always\n"
         "RestartSec=30\n"
         "\n"

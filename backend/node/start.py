@@ -23,8 +23,10 @@ def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...
     return (*command, "--detach")
 
 
-def start_supervisor(job_folder: JobFolder, run: int, python: str) -> None:
+def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: str = "") -> None:
     """Start the supervisor of a run on this computer and return at once.
+
+    ``code_root`` is the folder that holds the package ``backend``, this one's if unsaid.
 
     Raises:
         BackendError: It did not start.
@@ -35,7 +37,7 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            env={**os.environ, "PYTHONPATH": code_root or str(CODE_ROOT)},
             start_new_session=True,
             timeout=60,
             check=False,

@@ -7,11 +7,20 @@ datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, re
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
 jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file says
-jobs/<id>/launch.json                 the desktop that starts a run, before the supervisor
+jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
+                                      supervisor
+jobs/<id>/queued-launch.json          the desktop that queues the job: the launch.json to come
+jobs/<id>/queued.json                 any desktop; its head node where it cannot be started. There:
+                                      the job waits, unless its run is claimed
+queue/<id>                            any desktop: empty, says where to look for a queued.json;
+                                      made before it and removed after it
+queue/paused.json                     any desktop: nothing is started from the queue
 jobs/<id>/job.lock                    any desktop: the wish to stop; created exclusively
 jobs/<id>/status.json                 the starting desktop, then rank 0, then the supervisor: each
                                       begins when the one before it is done or gone
-jobs/<id>/attempts/<n>/               made by the desktop that starts run n: making it is the claim
+jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or the agent of its head
+                                      node from the queue): making it is the claim
+    claimed.json                      the agent or queue keeper that claimed run n
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
@@ -86,6 +95,14 @@ class DataRoot:
         return NodeFolder(self.nodes / name)
 
     @property
+    def queue(self) -> Path:
+        return self.path / "queue"
+
+    @property
+    def paused(self) -> Path:
+        return self.queue / "paused.json"
+
+    @property
     def trash(self) -> Path:
         """Where removed things go; nothing here is ever emptied by the program unasked."""
         return self.path / "trash"
@@ -131,6 +148,14 @@ class JobFolder:
     @property
     def launch(self) -> Path:
         return self.path / "launch.json"
+
+    @property
+    def queued(self) -> Path:
+        return self.path / "queued.json"
+
+    @property
+    def queued_launch(self) -> Path:
+        return self.path / "queued-launch.json"
 
     @property
     def logs(self) -> Path:
@@ -190,6 +215,10 @@ class AttemptFolder:
     """What one run left behind about how it was watched and how it ended."""
 
     path: Path
+
+    @property
+    def claimed(self) -> Path:
+        return self.path / "claimed.json"
 
     @property
     def supervisor(self) -> Path:
@@ -279,6 +308,9 @@ def checkpoint_name(epoch: int, step: int) -> str:
     """Name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
     return f"epoch-{epoch:04d}-step-{step:06d}"
 
+
+STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
+"""What a job's folder holds of its earlier runs besides ``attempts``, and starting over moves."""
 
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"

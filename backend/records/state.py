@@ -89,7 +89,8 @@ _ENDINGS = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.CREATED: frozenset({JobState.QUEUED, JobState.STARTING}),
-    JobState.QUEUED: frozenset({JobState.CREATED, JobState.STARTING}),
+    # One that ran before, taken out of the queue, is again what its last run made it.
+    JobState.QUEUED: frozenset({JobState.CREATED, JobState.STARTING}) | _OVER,
     JobState.STARTING: frozenset({JobState.SETUP, JobState.STOPPING}) | _ENDINGS,
     JobState.SETUP: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
     JobState.TRAINING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,

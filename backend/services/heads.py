@@ -84,6 +84,21 @@ class Heads:
         finally:
             shell.close()
 
+    def prepare(self, ranks: Sequence[RankPlan]) -> None:
+        """See to it that the head can reach the others whenever it starts by itself.
+
+        Raises:
+            BackendError: It cannot be reached, and without that the others cannot be either.
+        """
+        name = ranks[0].node
+        if name == THIS_COMPUTER or all(plan.node == name for plan in ranks):
+            return
+        shell = self._cluster.open_shell(name)
+        try:
+            self._renew_settings(shell, self._cluster.entry(name))
+        finally:
+            shell.close()
+
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Nodes that were added since the head was set up, and host keys accepted since."""
         assert head.facts is not None, "a head was set up"

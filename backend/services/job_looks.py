@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.cluster.shell import Unreachable
+from backend.datastore import queue_files
 from backend.datastore.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.job_files import JobFile, read_job, view_of
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
@@ -76,7 +77,9 @@ class JobLooks:
         self,
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
-        until: Callable[[JobView], bool] = lambda view: not view.state.is_live,
+        until: Callable[[JobView], bool] = lambda view: (
+            not (view.state.is_live or view.state is JobState.QUEUED)
+        ),
     ) -> JobView:
         """Look again and again until ``until``; what ends this call does nothing to the run."""
         cursor: object = None
@@ -91,10 +94,12 @@ class JobLooks:
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
         known = {view.id: view for view in self._index.jobs()}
+        with in_words("The queue could not be read"):
+            queued = queue_files.queued_ids(self._root, self._share)
         views = []
         for job_id in self._ids():
             view = known.get(job_id)
-            if view is None or self._may_have_changed(view):
+            if view is None or job_id in queued or self._may_have_changed(view):
                 # One spoiled folder must not hide the other jobs.
                 with contextlib.suppress(BackendError):
                     view = self.show(job_id)

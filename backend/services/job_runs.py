@@ -27,7 +27,7 @@ from backend.records.state import JobState
 from backend.services.job_check import JobChecker
 from backend.services.job_looks import JobLooks
 from backend.services.preflight import PreflightService
-from backend.services.run_start import RunStarter
+from backend.services.run_start import Prepared, RunStarter
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -74,13 +74,8 @@ class JobRuns(JobLooks):
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
-        if view.run and not start_over:
-            raise BackendError(
-                f"The job {job_id} has run before.",
-                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
-            )
+        weights = self._at_the_beginning(file, view, start_over)
         file = _placed(file, placement)
-        weights = self._weights(file.config.start_from)
         return self._look_and_run(
             folder, file, view.run + 1, bool(placement), progress, start_from=weights
         )
@@ -102,16 +97,31 @@ class JobRuns(JobLooks):
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
-        if view.state is JobState.FINISHED and not checkpoint:
-            raise BackendError(
-                f"The job {job_id} has done all its {file.config.epochs} epochs.",
-                "Clone it with more epochs and start_from, or start it over.",
-            )
-        record = self._sound_checkpoint(folder, file, checkpoint)
+        record = self._checkpoint(folder, file, view, checkpoint)
         file = _placed(file, placement)
         return self._look_and_run(
             folder, file, view.run + 1, bool(placement), progress, resume_from=record.path
         )
+
+    def prepare(
+        self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
+    ) -> tuple[JobFolder, JobView, Prepared]:
+        """What the next run of a job is to be, for who starts it later: the queue.
+
+        A job that has run before goes on from its newest checkpoint, unless it starts over.
+        """
+        folder, file, view = self._at(job_id)
+        file = _placed(file, placement)
+        resume_from = weights = ""
+        if view.run and not start_over:
+            resume_from = self._checkpoint(folder, file, view, "").path
+        else:
+            weights = self._at_the_beginning(file, view, start_over)
+        # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
+        prepared = self._starter.prepare(
+            file, view.run + 1, resume_from=resume_from, start_from=weights
+        )
+        return folder, view, prepared
 
     def stop(self, job_id: str) -> JobView:
         """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
@@ -191,6 +201,15 @@ class JobRuns(JobLooks):
             return record
         return None
 
+    def _at_the_beginning(self, file: JobFile, view: JobView, start_over: bool) -> str:
+        """The weights that a run from the first step starts from, "" for none."""
+        if view.run and not start_over:
+            raise BackendError(
+                f"The job {view.id} has run before.",
+                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+            )
+        return self._weights(file.config.start_from)
+
     def _weights(self, start_from: str) -> str:
         """The path of weights to start from, verified where their hash is known."""
         if not start_from:
@@ -199,6 +218,15 @@ class JobRuns(JobLooks):
         if found.record is not None:
             verify(found.record, share=self._share)
         return str(found.path)
+
+    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
+        """What a run goes on from, the newest where none is named; verified."""
+        if view.state is JobState.FINISHED and not name:
+            raise BackendError(
+                f"The job {view.id} has done all its {file.config.epochs} epochs.",
+                "Clone it with more epochs and start_from, or start it over.",
+            )
+        return self._sound_checkpoint(folder, file, name)
 
 
 def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:

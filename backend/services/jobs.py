@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.datastore import job_files
+from backend.datastore import job_files, queue_files
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.share import MOUNTED, Share
@@ -215,6 +215,7 @@ class JobService(JobRuns):
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         with in_words(f"The job {job_id} could not be moved to the trash"):
+            queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
         self._index.forget_job(job_id)
         return view

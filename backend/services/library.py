@@ -37,6 +37,7 @@ from backend.records.library import (
     split_reference,
 )
 from backend.records.preview import ModelCheck, Preview
+from backend.records.state import JobState
 from backend.records.values import nearest, printable
 from backend.services import tool_process
 
@@ -178,11 +179,11 @@ class LibraryService:
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
         for view in self._pinned_by(kind, item):
-            if view.state.is_live:
+            if view.state.is_live or view.state is JobState.QUEUED:
                 raise BackendError(
                     f"The {folder.words} is in use by the job “{printable(view.name)}” "
                     f"({view.id}), which is {view.state.word.lower()}.",
-                    "Stop the job first.",
+                    "Stop the job first." if view.state.is_live else "Take it out of the queue.",
                 )
         today = datetime.now(UTC)
         record = {"removed": today.isoformat(timespec="seconds"), "item": item.to_dict()}

@@ -45,6 +45,7 @@ _OF_A_JOB = (
     "meta.json",
     "notes.json",
     "placement.json",
+    "queued.json",
     "status.json",
 )
 

@@ -198,6 +198,10 @@ class NodeService:
         """Where the supervisor of a run with these ranks is started."""
         return self._heads.of(ranks)
 
+    def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
+        """Let the head of these ranks start them by itself, whenever that will be."""
+        self._heads.prepare(ranks)
+
     def _site(self) -> Site:
         if self._mpirun is None:
             self._mpirun = find_mpirun(self._python)

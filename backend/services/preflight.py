@@ -67,7 +67,7 @@ class PreflightService:
         Raises:
             Cancelled: As ``cancelled`` said; the looks that were under way end by themselves.
         """
-        return Flight(self._ground, config, self._needed_bytes(config, job_id)).fly(
+        return Flight(self._ground, config, self.needed_bytes(config, job_id)).fly(
             on_finding, cancelled
         )
 
@@ -145,7 +145,7 @@ class PreflightService:
         """
         return self._mender.mend(findings, on_change)
 
-    def _needed_bytes(self, config: JobConfig, job_id: str) -> int:
+    def needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Of the checkpoints to come: those that are kept, and one being written."""
         if not job_id:
             return 0

@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from backend.datastore import job_files
+from backend.datastore import job_files, queue_files
 from backend.datastore.job_files import JobFile
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, one_site, rank_plans
-from backend.node import words
+from backend.node import queue_start, words
 from backend.records.files import read_json
 from backend.records.job import JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
-from backend.records.state import JobState
 from backend.records.status import RunStatus
 
 if TYPE_CHECKING:
@@ -47,6 +46,14 @@ class Plan:
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     site: Site
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that only has to be claimed and started."""
+
+    plan: Plan
+    launch: Launch
 
 
 class RunStarter:
@@ -82,12 +89,10 @@ class RunStarter:
             BackendError: The job cannot run as it was made, or its supervisor did not start.
             OSError: The job's folder cannot be written.
         """
-        for key, pin in file.pins.items():
-            self._library.verify(KINDS[key], pin)
-        plan = self.plan(file.config, file.id, run)
-        launch = self._launch(file, run, plan, resume_from, start_from)
-        launch = replace(launch, steps_limit=steps_limit)
-        status = _first_status(folder, file, run, goes_on=bool(resume_from))
+        prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
+        plan = prepared.plan
+        launch = replace(prepared.launch, steps_limit=steps_limit)
+        status = queue_start.first_status(launch, _last_status(folder), job_files.now())
         with self._nodes.head(plan.ranks) as head:
             share = self._share
             if not job_files.claim_run(folder, run, share):
@@ -98,7 +103,21 @@ class RunStarter:
             share.replace_json(folder.launch, launch.to_dict())
             share.replace_json(folder.status, status.to_dict())
             head.start(folder, run, plan.site)
+            queue_files.leave(self._root, folder, share)
         return True
+
+    def prepare(
+        self, file: JobFile, run: int, *, resume_from: str = "", start_from: str = ""
+    ) -> Prepared:
+        """Everything that can be decided, and refused, before run ``run`` is claimed.
+
+        Raises:
+            BackendError: The job cannot run as it was made.
+        """
+        for key, pin in file.pins.items():
+            self._library.verify(KINDS[key], pin)
+        plan = self.plan(file.config, file.id, run)
+        return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> Plan:
         """What the supervisor will execute, and which rank runs where.
@@ -184,29 +203,8 @@ class RunStarter:
         )
 
 
-def _first_status(folder: JobFolder, file: JobFile, run: int, *, goes_on: bool) -> RunStatus:
-    """STARTING; a run that goes on shows how far the job is from its first moment."""
-    now = job_files.now()
-    starting = RunStatus(
-        state=JobState.STARTING,
-        run=run,
-        epochs=file.config.epochs,
-        world_size=file.config.world_size,
-        started=now,
-        updated=now,
-    )
+def _last_status(folder: JobFolder) -> RunStatus | None:
     try:
-        before = RunStatus.from_dict(read_json(folder.status))
+        return RunStatus.from_dict(read_json(folder.status))
     except (OSError, ValueError):
-        return starting
-    starting = replace(starting, heartbeat=before.heartbeat + 1)
-    if not goes_on:
-        return starting
-    return replace(
-        starting,
-        epoch=before.epoch,
-        step=before.step,
-        total_steps=before.total_steps,
-        steps_per_epoch=before.steps_per_epoch,
-        metrics=before.metrics,
-    )
+        return None

@@ -26,6 +26,7 @@ from backend.services.library import LibraryService
 from backend.services.logs import LogService
 from backend.services.nodes import NodeService
 from backend.services.preflight import PreflightService
+from backend.services.queue import QueueService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
@@ -42,6 +43,7 @@ class Services:
     preflight: PreflightService
     canary: CanaryService
     logs: LogService
+    queue: QueueService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -118,8 +120,20 @@ def open_services(
     library.see_job = jobs.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
     logs = LogService(root, share)
+    queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
     services = Services(
-        library, jobs, nodes, cluster, set_up, preflight, canary, logs, root, share, opened
+        library=library,
+        jobs=jobs,
+        nodes=nodes,
+        cluster=cluster,
+        set_up=set_up,
+        preflight=preflight,
+        canary=canary,
+        logs=logs,
+        queue=queue,
+        data_root=root,
+        share=share,
+        catalogue=opened,
     )
     if opened.is_new:
         library.rescan()

@@ -30,7 +30,7 @@ from widgets.common.theme import (
     TARGET_MIN,
 )
 
-Kind = Literal["plain", "primary", "quiet", "icon", "big", "danger", "toast"]
+Kind = Literal["plain", "primary", "quiet", "icon", "big", "tall", "danger", "toast"]
 
 _ICON_TONES = {
     "primary": "on_ink",
@@ -46,8 +46,8 @@ class Button(QPushButton):
     """A push button; an ``&`` in its text is an ``&``.
 
     Args:
-        kind: ``primary`` once on a page; ``big`` for the one great act; ``quiet`` without an edge;
-            ``danger`` for what takes something away.
+        kind: ``primary`` once on a page; ``big`` for the one great act, ``tall`` for another one
+            beside it; ``quiet`` without an edge; ``danger`` for what takes something away.
         icon: A Phosphor name.
         tip: Longer than the text, or the reason why the button is off.
         key: A key that presses it, as ``Ctrl+N``; stands in the tool tip.

@@ -107,6 +107,9 @@ QPushButton[kind="primary"]:pressed, QPushButton[kind="big"]:pressed {{
 QPushButton[kind="primary"]:focus {{ {focus(14, CONTROL_H)} }}
 QPushButton[kind="big"]:focus {{ {focus(18, BIG_H)} }}
 
+QPushButton[kind="tall"] {{ min-height: {BIG_H - 2}px; max-height: {BIG_H - 2}px; }}
+QPushButton[kind="tall"]:focus {{ {focus(12, BIG_H)} }}
+
 QPushButton[kind="danger"] {{ color: {t.bad}; border-color: {t.bad}; }}
 QPushButton[kind="danger"]:hover {{ background: {t.bad_tint}; }}
 

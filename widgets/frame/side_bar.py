@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
+from backend.records.queue import Queue
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
@@ -181,12 +182,14 @@ class SideBar(QWidget):
             job.hide()
         self._more = Label("", "small", "text3")
         self._more.hide()
+        self._next = Label("", "small", "text2", elide="right")
+        self._next.hide()
         self._running = QWidget()
         self._running.setLayout(
             col(
                 row(self._running_title, STRETCH, self._running_count),
                 *self._jobs,
-                self._more,
+                col(self._more, self._next, gap=2),
                 gap=S3,
                 margins=(S2, 0, S2, 0),
             )
@@ -264,8 +267,16 @@ class SideBar(QWidget):
         rest = len(views) - _RUNNING_SHOWN
         self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
+        self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
         for rule in self._rules:
             rule.setVisible(not self._narrow or bool(views))
+
+    def show_queue(self, queue: Queue) -> None:
+        """While nothing runs, who comes next and for what it waits."""
+        first = next(iter(queue.places), None)
+        self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
+        self._next.set_tip(first.sentence if first is not None else "")
+        self.show_live(self._live)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """All nodes, in the order they keep."""

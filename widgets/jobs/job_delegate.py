@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3
-from widgets.jobs.job_list_model import JOB_ROLE, best_words, where
+from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, best_words, where
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 _GLYPH = 24
+_NEAR_S = 18 * 3600
 _SHOWS_PERCENT = frozenset(
     {
         JobState.TRAINING,
@@ -54,13 +56,17 @@ class JobDelegate(QStyledItemDelegate):
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
         half = inner.height() / 2
-        self._first_line(painter, QRectF(inner.left(), inner.top(), inner.width(), half), view)
+        place: QueuePlace | None = index.data(QUEUE_ROLE)
+        first = QRectF(inner.left(), inner.top(), inner.width(), half)
+        self._first_line(painter, first, view, place)
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
-        self._second_line(painter, second, view)
+        self._second_line(painter, second, view, place)
         painter.restore()
 
-    def _first_line(self, painter: QPainter, line: QRectF, view: JobView) -> None:
-        name, value = best_words(view)
+    def _first_line(
+        self, painter: QPainter, line: QRectF, view: JobView, place: QueuePlace | None
+    ) -> None:
+        name, value = best_words(view) if place is None else ("place", f"{place.number}")
         value_w = text_width(value, "strong")
         name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * 0.3))
         right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
@@ -70,8 +76,10 @@ class JobDelegate(QStyledItemDelegate):
         title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
         paint_text(painter, title, view.name, "strong")
 
-    def _second_line(self, painter: QPainter, line: QRectF, view: JobView) -> None:
-        when, tone = _when(view)
+    def _second_line(
+        self, painter: QPainter, line: QRectF, view: JobView, place: QueuePlace | None
+    ) -> None:
+        when, tone = _when(view) if place is None else (forecast(place), "text2")
         when_w = text_width(when, "body")
         corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
         paint_text(painter, corner, when, "body", tone, right=True)
@@ -83,7 +91,8 @@ class JobDelegate(QStyledItemDelegate):
         reason = QRectF(line)
         reason.setLeft(line.left() + used + S2)
         reason.setRight(corner.left() - S2)
-        paint_text(painter, reason, _reason(view), "body", "text2")
+        why = _reason(view) if place is None or view.doubt else place.sentence
+        paint_text(painter, reason, why, "body", "text2")
 
 
 def _reason(view: JobView) -> str:
@@ -93,9 +102,22 @@ def _reason(view: JobView) -> str:
         return view.error.sentence
     if view.state is JobState.CREATED:
         return "Never started"
+    if view.state is JobState.QUEUED:
+        return "Waits for its turn"
     if view.state is JobState.INTERRUPTED and view.message:
         return view.message
     return where(view)
+
+
+def forecast(place: QueuePlace) -> str:
+    """``≈ 15:56``, "" where nobody can say."""
+    if place.waiting is None or place.starts_in_s is None:
+        return ""
+    now = datetime.now().astimezone()
+    when = now + timedelta(seconds=place.starts_in_s)
+    # Of the night to come everybody knows the day.
+    near = place.starts_in_s < _NEAR_S
+    return f"≈{formats.GAP}{when:%H:%M}" if near else formats.about(when, now)
 
 
 def _when(view: JobView) -> tuple[str, str]:

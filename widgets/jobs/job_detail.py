@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.node import NodeState
+from backend.records.queue import QueuePlace
 from backend.records.series import RunStart
 from backend.records.state import JobState
 from widgets.common import formats
@@ -29,6 +30,7 @@ from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
 from widgets.jobs.job_name import JobName
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
+from widgets.jobs.queue_acts import QueueActs
 from widgets.jobs.ranks_tab import RanksTab, rank_marks
 from widgets.jobs.run_track import RunTrack, TrackMarks
 from widgets.jobs.settings_tab import SettingsTab
@@ -42,6 +44,7 @@ _TABS = (
     ("notes", "Notes"),
 )
 _FAILURE = ("failure", "What happened")
+QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 
 
 class JobDetail(QWidget):
@@ -94,6 +97,8 @@ class JobDetail(QWidget):
         self._dialog: ExportDialog | None = None
         self._elsewhere: ElsewhereDialog | None = None
         self._nodes: tuple[NodeState, ...] = ()
+        self._place: QueuePlace | None = None
+        self.queue = QueueActs(self)
         self._make_header()
         self._make_tabs()
         self.setLayout(
@@ -117,6 +122,7 @@ class JobDetail(QWidget):
         self._checkpoints = ()
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
+        self._place = None
         self.curves.clear(view.name)
         self.log.open_job(view)
         self.notes.open_job(view)
@@ -153,6 +159,12 @@ class JobDetail(QWidget):
         new_epoch = view.epoch != before.epoch or view.state is not before.state
         if new_epoch:
             self.checkpoints_requested.emit(view.id)
+
+    def show_place(self, place: QueuePlace | None) -> None:
+        """Where the open job stands in the queue."""
+        if place != self._place:
+            self._place = place
+            self._show()
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
         if self._view is None or not self._is_open(job_id):
@@ -244,12 +256,14 @@ class JobDetail(QWidget):
         self._facts = Facts()
         self._act = Button("Start", icon="play")
         self._act.clicked.connect(self._do_act)
+        self._wait = Button("Queue", tip=QUEUE_TIP)
+        self._wait.clicked.connect(self._do_wait)
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_menu)
         self._more.setMenu(self._menu)
         words = col(
-            row((self._name, 1), self._act, self._more, gap=S2),
+            row((self._name, 1), self._wait, self._act, self._more, gap=S2),
             self._badge,
             S1,
             self._facts,
@@ -325,7 +339,7 @@ class JobDetail(QWidget):
             self._track.show_marks(TrackMarks(kept, runs, failed))
         else:
             self._track.show_marks(TrackMarks())
-        self._caption.setText(self._busy or what_stop_costs(view, self._checkpoints))
+        self._caption.setText(self._busy or what_stop_costs(view, self._checkpoints, self._place))
         self._epochs.setText(formats.plural(view.epochs, "epoch"))
         self._show_banner(view)
         self.curves.show_view(view)
@@ -355,21 +369,31 @@ class JobDetail(QWidget):
         self._act.set_icon(icon)
         self._act.set_kind("primary" if kind == "primary" else "plain")
         self._act.setEnabled(able)
+        self._wait.setVisible(view.state in (JobState.CREATED, JobState.QUEUED))
+        self._wait.setText("Take out" if view.state is JobState.QUEUED else "Queue")
+        self._wait.set_tip(
+            "Take it out of the queue" if view.state is JobState.QUEUED else QUEUE_TIP
+        )
+        self._wait.setEnabled(not self._busy)
 
     def _show_banner(self, view: JobView) -> None:
         sentence, remedy = self._error
         doubt = self._doubt or (view.doubt if view.state.is_live else "")
+        place = self._place if view.state is JobState.QUEUED else None
         if sentence:
             self._banner.set_finding("bad", sentence, remedy)
         elif doubt:
             doubt = doubt[:1].upper() + doubt[1:]
             self._banner.set_finding("warn", doubt, "", icon="wifi-slash")
+        elif place is not None:
+            self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
         elif view.state in (JobState.INTERRUPTED, JobState.STOPPING) and view.message:
             self._banner.set_finding(
                 "warn" if view.state is JobState.STOPPING else "rest", view.message
             )
         self._banner.setVisible(
             bool(sentence or doubt)
+            or place is not None
             or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
         )
 
@@ -404,12 +428,20 @@ class JobDetail(QWidget):
             self.start_cancelled.emit(view.id)
         elif view.state.is_live:
             self.stop_requested.emit(view.id)
-        elif view.state in (JobState.CREATED, JobState.QUEUED):
+        elif view.state is JobState.CREATED or (view.state is JobState.QUEUED and not view.run):
             self.start_requested.emit(view.id)
         elif view.state is JobState.FINISHED:
             self._open_export("")
         else:
             self.resume_requested.emit(view.id, "")
+
+    @Slot()
+    def _do_wait(self) -> None:
+        view = self._view
+        if view is not None and view.state is JobState.QUEUED:
+            self.queue.leave_requested.emit(view.id)
+        elif view is not None:
+            self.queue.queue_requested.emit(view.id)
 
     @Slot(str)
     def _resume_from(self, checkpoint: str) -> None:
@@ -427,6 +459,9 @@ class JobDetail(QWidget):
         if view is None:
             return
         live = view.state.is_live
+        self.queue.fill(self._menu, view, self._place)
+        if self._menu.actions():
+            self._menu.addSeparator()
         acts = (
             ("Clone", True, lambda: self.clone_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
@@ -510,8 +545,10 @@ def _act_for(view: JobView) -> tuple[str, str, str, bool]:
         return "Stopping…", "stop", "plain", False
     if view.state.is_live:
         return "Stop", "stop", "plain", True
-    if view.state in (JobState.CREATED, JobState.QUEUED):
+    if view.state is JobState.CREATED:
         return "Start", "play", "primary", True
+    if view.state is JobState.QUEUED:
+        return "Start now", "play", "plain", True
     if view.state is JobState.FINISHED:
         return "Export…", "upload-simple", "plain", True
     return "Resume", "play", "primary", True

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.cards import Fact
+from widgets.jobs.job_delegate import forecast
 from widgets.jobs.job_list_model import best_words, took_s, where
 
 
@@ -52,7 +54,9 @@ def facts(view: JobView) -> list[Fact]:
     return facts
 
 
-def what_stop_costs(view: JobView, checkpoints: Sequence[Checkpoint]) -> str:
+def what_stop_costs(
+    view: JobView, checkpoints: Sequence[Checkpoint], place: QueuePlace | None = None
+) -> str:
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     there = ""
     if newest is not None:
@@ -66,4 +70,7 @@ def what_stop_costs(view: JobView, checkpoints: Sequence[Checkpoint]) -> str:
         return f"Stop loses nothing: it saves at the step it stops. {there}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
+    if view.state is JobState.QUEUED and place is not None:
+        foreseen = forecast(place)
+        return f"Starts {foreseen}. {there}".strip() if foreseen else there
     return there

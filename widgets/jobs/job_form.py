@@ -63,6 +63,7 @@ class JobForm(QWidget):
         check_requested: A `JobDraft`; answer with `show_check`.
         start_requested: A `JobDraft` to create and start.
         start_cancelled: The start under way is not wanted any more.
+        queue_requested: A `JobDraft` to create and queue.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: The settings of an old job are wished for; answer with `show_draft`.
         open_requested: A job file is wished for; answer with `show_draft`.
@@ -71,6 +72,7 @@ class JobForm(QWidget):
     check_requested = Signal(object)
     start_requested = Signal(object)
     start_cancelled = Signal()
+    queue_requested = Signal(object)
     save_requested = Signal(object)
     load_requested = Signal()
     open_requested = Signal()
@@ -153,10 +155,12 @@ class JobForm(QWidget):
     def set_busy(self, sentence: str) -> None:
         """A start is under way ("Starting…"), or is not ("")."""
         self._busy = bool(sentence)
-        self._save_button.setText("Cancel" if sentence else "Save draft")
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._busy)
             button.setText(sentence or self._start_text())
+        for button in (self._queue_button, self._foot_queue):
+            button.setText("Cancel" if self._busy else "Queue")
+            button.setEnabled(self._may_start or self._busy)
 
     def show_error(self, sentence: str) -> None:
         """A start that was refused says why beside the button."""
@@ -179,7 +183,10 @@ class JobForm(QWidget):
         load.clicked.connect(self.load_requested)
         open_file = Button("Open job file…", kind="quiet", icon="folder-open")
         open_file.clicked.connect(self.open_requested)
-        return PageHeader("New job", "", load, open_file)
+        tip = "Create the job and start it later"
+        self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=tip)
+        self._save_button.clicked.connect(self._save)
+        return PageHeader("New job", "", load, open_file, self._save_button)
 
     def _make_sections(self) -> QWidget:
         f = self._fields
@@ -270,9 +277,7 @@ class JobForm(QWidget):
         self._refusal = Label("", "small", "bad", wrap=True)
         self._refusal.hide()
         self._start_button = self._make_start()
-        save = Button("Save draft", tip="Create the job and start it later")
-        save.clicked.connect(self._save)
-        self._save_button = save
+        self._queue_button = self._make_queue()
         upper = QWidget()
         upper.setLayout(
             col(
@@ -298,7 +303,7 @@ class JobForm(QWidget):
                 margins=(S4, S4, S4, S2),
             )
         )
-        start = row((self._start_button, 1), save, gap=S2)
+        start = row((self._start_button, 1), self._queue_button, gap=S2)
         pane = Frame("pane")
         pane.setFixedWidth(_SIDE_W)
         pane.setLayout(
@@ -314,9 +319,9 @@ class JobForm(QWidget):
         """What stands for the pane on the right where the window is narrow."""
         self._foot_verdict = Label("", "strong", elide="right")
         self._foot_start = self._make_start()
-        foot = Frame(
-            "pane", row((self._foot_verdict, 1), self._foot_start, margins=(S4, S2, S4, S2))
-        )
+        self._foot_queue = self._make_queue()
+        buttons = row(self._foot_queue, self._foot_start, gap=S2)
+        foot = Frame("pane", row((self._foot_verdict, 1), buttons, margins=(S4, S2, S4, S2)))
         foot.hide()
         return foot
 
@@ -325,6 +330,12 @@ class JobForm(QWidget):
         start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         start.clicked.connect(self._start)
         return start
+
+    def _make_queue(self) -> Button:
+        tip = "Start it by itself as soon as its turn has come and its nodes are free"
+        queue = Button("Queue", kind="tall", icon="clock", tip=tip)
+        queue.clicked.connect(self._queue)
+        return queue
 
     # -- what happens
 
@@ -380,11 +391,15 @@ class JobForm(QWidget):
                 at_fault.setFocus()
 
     @Slot()
-    def _save(self) -> None:
+    def _queue(self) -> None:
         if self._busy:
             self.start_cancelled.emit()
         else:
-            self.save_requested.emit(self.draft())
+            self.queue_requested.emit(self.draft())
+
+    @Slot()
+    def _save(self) -> None:
+        self.save_requested.emit(self.draft())
 
     @Slot()
     def _copy_command(self) -> None:
@@ -410,7 +425,9 @@ class JobForm(QWidget):
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
                 button.setText(self._start_text())
-        self._save_button.setEnabled(self._may_start or self._busy)
+        for button in (self._queue_button, self._foot_queue):
+            button.setEnabled(self._may_start or self._busy)
+        self._save_button.setEnabled(self._may_start and not self._busy)
         steps = check.steps_per_epoch
         self._figures.set_facts(
             (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 from PySide6.QtCore import (
@@ -19,8 +20,10 @@ from PySide6.QtCore import (
 )
 
 from backend.records.job_view import JobView
+from backend.records.queue import Queue, QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats
+from widgets.common.text import plain_tip
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -52,6 +55,8 @@ TITLES = {
 
 JOB_ROLE = Qt.ItemDataRole.UserRole
 SORT_ROLE = Qt.ItemDataRole.UserRole + 1
+QUEUE_ROLE = Qt.ItemDataRole.UserRole + 2
+"""The `QueuePlace` of a job that waits, else None."""
 
 
 def where(view: JobView) -> str:
@@ -91,6 +96,7 @@ class JobListModel(QAbstractTableModel):
         super().__init__()
         self._views: list[JobView] = []
         self._rows: dict[str, int] = {}
+        self._places: dict[str, QueuePlace] = {}
 
     def put(self, view: JobView) -> None:
         """Add ``view``, or replace the row of the job with its id."""
@@ -125,6 +131,25 @@ class JobListModel(QAbstractTableModel):
             self._rows = {view.id: n for n, view in enumerate(self._views)}
             self.endInsertRows()
 
+    def show_queue(self, queue: Queue) -> None:
+        """Where the jobs stand that wait; told once, because who sorts rows compares them all."""
+        before, self._places = self._places, {p.entry.job_id: p for p in queue.places}
+        moved = [
+            self._rows[job_id]
+            for job_id in before.keys() | self._places.keys()
+            if job_id in self._rows and before.get(job_id) != self._places.get(job_id)
+        ]
+        if moved:
+            last = self.index(max(moved), len(JobColumn) - 1)
+            self.dataChanged.emit(self.index(min(moved), 0), last)
+
+    def place(self, job_id: str) -> QueuePlace | None:
+        """Where a job stands in the queue, None when it waits in none."""
+        view = self.view(job_id)
+        if view is None or view.state is not JobState.QUEUED:
+            return None
+        return self._places.get(job_id)
+
     def view(self, job_id: str) -> JobView | None:
         row = self._rows.get(job_id)
         return None if row is None else self._views[row]
@@ -155,11 +180,18 @@ class JobListModel(QAbstractTableModel):
         column = JobColumn(index.column())
         if role == JOB_ROLE:
             return view
+        if role == QUEUE_ROLE:
+            return self.place(view.id)
+        if role == Qt.ItemDataRole.ToolTipRole and (place := self.place(view.id)):
+            return plain_tip(place.sentence)
         if role == Qt.ItemDataRole.DisplayRole:
             return _shown(view, column)
         if role == SORT_ROLE:
             return _sorted_by(view, column)
         if role == Qt.ItemDataRole.AccessibleTextRole:
+            if place := self.place(view.id):
+                number = f"place {place.number}"
+                return f"{view.name}, {view.state.word}, {number}. {place.sentence}"
             percent = formats.progress(view.progress)
             return f"{view.name}, {view.state.word}, {percent}. {view.message}"
         return None
@@ -241,11 +273,14 @@ class JobFilter(QSortFilterProxyModel):
     def lessThan(self, left: AnyIndex, right: AnyIndex) -> bool:
         if not self._in_groups:
             return bool(left.data(SORT_ROLE) < right.data(SORT_ROLE))
-        return _place(left.data(JOB_ROLE)) < _place(right.data(JOB_ROLE))
+        return _order(left) < _order(right)
 
 
-def _place(view: JobView) -> tuple[int, float, str]:
-    """Live by start, waiting by creation, ended by end, the newest first in each."""
+def _order(index: AnyIndex) -> tuple[int, float, float, str]:
+    """Live by start, then the queue, drafts by creation, ended by end, the newest first in each."""
+    view: JobView = index.data(JOB_ROLE)
+    place: QueuePlace | None = index.data(QUEUE_ROLE)
+    number = float(place.number) if place is not None else inf
     when = formats.instant(view.ended if group(view) == 2 else view.started or view.created)
     newest_first = -(when.timestamp() if when else 0.0)
-    return group(view), newest_first, view.id
+    return group(view), number, newest_first, view.id

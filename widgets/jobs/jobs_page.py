@@ -7,6 +7,7 @@ from PySide6.QtCore import (
     QItemSelectionModel,
     QModelIndex,
     QObject,
+    QPoint,
     QSortFilterProxyModel,
     Qt,
     QTimer,
@@ -16,7 +17,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QListView,
+    QMenu,
     QSplitter,
     QStackedWidget,
     QTableView,
@@ -24,6 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from backend.records.job_view import JobView, RunUpdate
+from backend.records.queue import Queue
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
@@ -44,7 +46,16 @@ from widgets.common.views import dress
 from widgets.jobs.first_start import FirstStart
 from widgets.jobs.job_delegate import JobDelegate
 from widgets.jobs.job_detail import JobDetail
-from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobFilter, JobListModel, group
+from widgets.jobs.job_list_model import (
+    JOB_ROLE,
+    QUEUE_ROLE,
+    JobColumn,
+    JobFilter,
+    JobListModel,
+    group,
+)
+from widgets.jobs.job_list_view import JobListView
+from widgets.jobs.queue_strip import QueueStrip
 
 _GROUPS = {"all": None, "live": 0, "waiting": 1, "ended": 2}
 _WIDTHS = {
@@ -66,10 +77,15 @@ class JobsPage(QWidget):
     Signals:
         opened: The id of the job that is open now.
         new_requested: A new job is wished for.
+        move_requested: A waiting job was dragged: its id, and the id before or after which it is
+            to stand; the other one is "". What is wished by menus, `detail.queue` says.
+        pause_requested: Whether the queue shall be paused from now on.
     """
 
     opened = Signal(str)
     new_requested = Signal()
+    move_requested = Signal(str, str, str)
+    pause_requested = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -117,6 +133,14 @@ class JobsPage(QWidget):
             self.detail.show_view(opened)
         self._settle()
 
+    def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
+        """Where the waiting jobs stand; ``at_once`` moves rows under the pointer too."""
+        self.model.show_queue(queue)
+        self._strip.show_queue(queue)
+        self.detail.show_place(self.model.place(self._open_id))
+        if at_once:
+            self._list_filter.sort(0)
+
     def show_update(self, update: RunUpdate) -> None:
         """News of one job."""
         self.model.put(update.view)
@@ -140,6 +164,7 @@ class JobsPage(QWidget):
         if job_id != self._open_id:
             self._open_id = job_id
             self.detail.open_job(view)
+            self.detail.show_place(self.model.place(job_id))
             self.opened.emit(job_id)
         self._right.setCurrentWidget(self.detail)
         index = self._list_filter.mapFromSource(self.model.index(self.model.row_of(job_id), 0))
@@ -172,13 +197,18 @@ class JobsPage(QWidget):
         self._groups.chosen.connect(self._group_chosen)
         table = IconButton("table", "As a table over the whole width")
         table.clicked.connect(self._show_table)
-        self._list = QListView()
+        self._list = JobListView()
         self._list.setModel(self._list_filter)
         self._list.setItemDelegate(JobDelegate(self._list))
         dress(self._list, "Jobs")
         self._list.viewport().installEventFilter(self)
         self._list.selectionModel().currentChanged.connect(self._chosen)
         self._list.clicked.connect(self._pressed)
+        self._list.moved.connect(self.move_requested)
+        self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._list.customContextMenuRequested.connect(self._show_menu)
+        self._strip = QueueStrip()
+        self._strip.pause_requested.connect(self.pause_requested)
         self._no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self._no_match.pressed.connect(self._search.clear)
         self._no_match.hide()
@@ -189,6 +219,7 @@ class JobsPage(QWidget):
         self._list_pane.setLayout(
             col(
                 col(head, self._search, filters, gap=S2, margins=(S4, S3, S4, S2)),
+                self._strip,
                 (self._list, 1),
                 (self._no_match, 1),
                 gap=0,
@@ -316,6 +347,18 @@ class JobsPage(QWidget):
     def _activated(self, index: QModelIndex) -> None:
         self._show_list()
         self.open_job(index.data(JOB_ROLE).id)
+
+    @Slot(QPoint)
+    def _show_menu(self, at: QPoint) -> None:
+        """What the queue can do with the job under the pointer."""
+        index = self._list.indexAt(at)
+        if not index.isValid():
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.detail.queue.fill(menu, index.data(JOB_ROLE), index.data(QUEUE_ROLE))
+        if menu.actions():
+            menu.popup(self._list.viewport().mapToGlobal(at))
 
     @Slot()
     def _back(self) -> None:

@@ -38,9 +38,13 @@ WORDS = {
         ("job", action): ["ID"]
         for action in (
             *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
-            *("checkpoints", "clone", "annotate", "remove"),
+            *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
         )
     },
+    ("job", "reorder"): ["ID", "--first"],
+    ("queue", "list"): [],
+    ("queue", "pause"): [],
+    ("queue", "resume"): [],
     ("job", "list"): [],
     ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],
 }

@@ -61,7 +61,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
     assert judge(Evidence()).state is JobState.CREATED
-    assert judge(Evidence(status=RunStatus(JobState.QUEUED))).state is JobState.QUEUED
+    assert judge(Evidence(is_queued=True)).state is JobState.QUEUED
 
 
 def test_the_exit_record_is_believed_before_status_and_process() -> None:

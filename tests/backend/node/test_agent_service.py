@@ -138,6 +138,8 @@ def test_f54_a_unit_starts_the_agent_with_every_name_byte_by_byte(tmp_path: Path
     assert environment == [f"PYTHONPATH=/c/{NASTY}"]
     assert lines["Description"].endswith(NASTY.replace("%", "%%"))
     assert (lines["Restart"], lines["WantedBy"]) == ("always", "default.target")
+    # Whatever becomes of the agent, the runs that it started from the queue go on.
+    assert (lines["KillMode"], lines["OOMPolicy"]) == ("process", "continue")
 
 
 def test_names_that_no_unit_can_hold_are_refused() -> None:

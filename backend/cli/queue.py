@@ -1,0 +1,106 @@
+"""``job queue|unqueue|reorder`` and ``queue list|pause|resume``."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from backend.cli.printing import OK, in_time, print_json, print_line, print_note, print_table
+from backend.errors import BackendError
+from backend.records.queue import Queue, QueuePlace
+from backend.records.queue_when import parse_when
+
+if TYPE_CHECKING:
+    from backend.services.workplace import Services
+
+
+def queue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    when = _when(arguments.not_before)
+    place = services.queue.enqueue(
+        services.jobs.find(arguments.id),
+        arguments.priority,
+        when,
+        at_once=arguments.not_before == "now",
+        start_over=arguments.start_over,
+    )
+    return _print_place(place, as_json)
+
+
+def unqueue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    view = services.queue.dequeue(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(view)
+    else:
+        print_line(f"{view.id}  {view.state.word}")
+    return OK
+
+
+def reorder(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    if arguments.first:
+        return _print_place(services.queue.to_top(job_id), as_json)
+    beside = services.jobs.find(arguments.before or arguments.after)
+    place = (
+        services.queue.reorder(job_id, before=beside)
+        if arguments.before
+        else services.queue.reorder(job_id, after=beside)
+    )
+    return _print_place(place, as_json)
+
+
+def list_queue(services: Services, _: argparse.Namespace, as_json: bool) -> int:
+    # After a reboot nobody looks after the jobs of this computer until somebody asks for them.
+    services.queue.keep()
+    return _print_queue(services.queue.look(), as_json)
+
+
+def pause(services: Services, _: argparse.Namespace, as_json: bool) -> int:
+    return _print_queue(services.queue.pause(), as_json)
+
+
+def resume(services: Services, _: argparse.Namespace, as_json: bool) -> int:
+    return _print_queue(services.queue.resume(), as_json)
+
+
+def _when(text: str) -> datetime | None:
+    if text in ("", "now"):
+        return None
+    try:
+        return parse_when(text, datetime.now().astimezone())
+    except ValueError as error:
+        raise BackendError(str(error)) from error
+
+
+def _print_place(place: QueuePlace, as_json: bool) -> int:
+    if as_json:
+        print_json(place)
+    else:
+        number = f"place {place.number}, " if place.number else ""
+        priority = f"priority {place.entry.priority}"
+        print_line(f"{place.entry.job_id}  {number}{priority}: {place.sentence}")
+    return OK
+
+
+def _print_queue(found: Queue, as_json: bool) -> int:
+    if as_json:
+        print_json({"paused": found.paused, "jobs": list(found.places)})
+        return OK
+    if found.paused:
+        print_note(f"{found.paused} main.py queue resume")
+    print_table(
+        ("PLACE", "PRIORITY", "ID", "NAME", "STARTS IN", "WAITING BECAUSE"),
+        (
+            (
+                str(place.number),
+                str(place.entry.priority),
+                place.entry.job_id,
+                place.entry.name,
+                in_time(place.starts_in_s),
+                place.sentence,
+            )
+            for place in found.places
+        ),
+        "No job waits. Let one start by itself: main.py job queue ID",
+    )
+    return OK

@@ -1,0 +1,54 @@
+"""Whether the agents of other nodes live, by this computer's own clock.
+
+What counts is that a heartbeat advances: no two clocks are compared. As in
+`datastore.node_watch`, but for who never shows anything, so that it is small enough for an agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backend.records.files import read_json
+from backend.records.health import MISSED_BEATS
+from backend.records.layout import DataRoot
+from backend.records.node import NodeReading
+
+_LIMIT_BYTES = 1_000_000
+_SHORTEST_S, _LONGEST_S = 1.0, 60.0
+"""Between two beats; an agent that claims more could never be missed."""
+
+
+@dataclass
+class _Seen:
+    reading: NodeReading
+    at: float
+    has_advanced: bool = False
+
+
+class Beats:
+    """Looks at the nodes again and again."""
+
+    def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._monotonic = monotonic
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self, node: str) -> tuple[NodeReading | None, bool]:
+        """The last reading, and whether its agent is known to live: one beat proves nothing."""
+        now = self._monotonic()
+        seen = self._seen.get(node)
+        try:
+            found = NodeReading.from_dict(read_json(self._root.node(node).status, _LIMIT_BYTES))
+        except (OSError, ValueError):
+            found = None
+        if found is not None and seen is None:
+            seen = self._seen[node] = _Seen(found, now)
+        elif found is not None and seen is not None and found.heartbeat != seen.reading.heartbeat:
+            seen = self._seen[node] = _Seen(found, now, has_advanced=True)
+        if seen is None:
+            return None, False
+        interval_s = min(max(seen.reading.interval_s, _SHORTEST_S), _LONGEST_S)
+        is_alive = seen.has_advanced and now <= seen.at + MISSED_BEATS * interval_s
+        return seen.reading, is_alive

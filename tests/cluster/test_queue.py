@@ -1,0 +1,96 @@
+"""The queue across machines: the agent of the head starts a job, and no desktop does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from backend.records.files import read_json
+from backend.records.job_view import JobView
+from backend.records.layout import JobFolder
+from backend.records.library import Kind
+from backend.records.queue import Cause
+from backend.records.state import JobState
+from tests.cluster.commands import wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.integration.conftest import is_training
+from tests.integration.tiny import raw_job, write_sources
+
+NODES = ("node1", "node2")
+
+
+@pytest.fixture(scope="module")
+def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
+    library = ready_cluster.services.library
+    model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
+    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        library.import_item(kind, path, "queued")
+    return ready_cluster
+
+
+@pytest.fixture
+def made(stocked: ReadyCluster) -> Iterator[list[JobView]]:
+    """Jobs of which nothing is left running, and none waits."""
+    found: list[JobView] = []
+    yield found
+    services = stocked.services
+    for view in found:
+        services.queue.dequeue(view.id)
+        services.jobs.stop(view.id)
+        services.jobs.wait(view.id)
+
+
+def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
+    placement = [{"node": node, "processes": processes} for node in NODES]
+    what = dict.fromkeys(("model", "loader", "dataset"), "queued")
+    raw = raw_job(**what, name=f"{processes} each", epochs=epochs, placement=placement)
+    return stocked.services.jobs.create(raw)
+
+
+def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_meanwhile(
+    stocked: ReadyCluster, made: list[JobView]
+) -> None:
+    services = stocked.services
+    cores = min(int(stocked[node].run(["nproc"]).stdout) for node in NODES)
+    first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
+    made += [first, second]
+    services.jobs.start(first.id)
+    services.jobs.wait(first.id, until=is_training)
+    place = services.queue.enqueue(second.id)
+    assert place.waiting is not None
+    assert place.waiting.cause is Cause.BUSY
+    assert place.sentence.startswith("Node1 is busy with “1 each”")
+    agent = next(p for p in stocked["node1"].processes() if "backend.node.agent" in p.argv)
+    stocked["node1"].run(["kill", "-9", str(agent.pid)])
+    services.jobs.stop(first.id)
+    assert services.jobs.wait(first.id).state is JobState.INTERRUPTED
+    folder = JobFolder(services.data_root.job(second.id).path)
+    assert not folder.attempt(1).path.exists()
+
+    # As a cron of the node would; from here on no desktop does anything.
+    stocked.revive()
+    wait_for(folder.attempt(1).exit.exists, "the second job to start and to end", 240)
+    assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
+    assert read_json(folder.attempt(1).claimed)["host"] == "node1"
+    assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)
+    assert list(services.data_root.queue.iterdir()) == []
+
+
+def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
+    stocked: ReadyCluster, made: list[JobView]
+) -> None:
+    services = stocked.services
+    view = on_both(stocked, 1, 1)
+    made.append(view)
+    services.queue.pause()
+    services.queue.enqueue(view.id)
+    stocked.stop_agent("node2")
+
+    def told() -> str:
+        place = services.queue.look().of(view.id)
+        return place.sentence if place is not None else ""
+
+    assert told() == "The queue is paused by root."
+    services.queue.resume()
+    wait_for(lambda: told().startswith("node2 is offline"), "the agent to be missed", 30)

@@ -1,0 +1,235 @@
+"""Queued jobs start by themselves: real files, a real keeper, real mpirun, and no desktop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from math import nextafter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.datastore import queue_files
+from backend.errors import BackendError
+from backend.node import identity
+from backend.node.queue_keeper import lock_of
+from backend.records.files import read_json
+from backend.records.job_view import JobView
+from backend.records.layout import DataRoot
+from backend.records.library import Kind
+from backend.records.queue import Cause, QueueEntry
+from backend.records.state import JobState
+from backend.records.status import ProcessIdentity
+from backend.services.workplace import Services
+from tests.fakes.runs import wait_for
+from tests.integration.conftest import is_training
+from tests.integration.tiny import raw_job
+
+MAIN = Path(__file__).parents[2] / "main.py"
+CORES = os.cpu_count() or 1
+HALF = max(1, CORES // 2)
+ALONE = {"strategy": {"name": "alone"}}
+
+
+def keeper(root: DataRoot) -> ProcessIdentity | None:
+    return lock_of(root).holder()
+
+
+@pytest.fixture
+def queue(services: Services) -> Iterator[Services]:
+    yield services
+    living = keeper(services.data_root)
+    if living is not None:
+        identity.send_signal(living, signal.SIGKILL)
+        wait_for(lambda: not identity.is_alive(living))
+    lock_of(services.data_root).path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def command(services: Services, tmp_path: Path) -> Callable[..., Any]:
+    """A subcommand in a process of its own; what it printed as JSON."""
+
+    places = ["--data-root", str(services.data_root.path)]
+    places += ["--catalogue", str(tmp_path / "another" / "catalogue.sqlite")]
+
+    def call(*words: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, str(MAIN), *words, "--json", *places],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    (tmp_path / "another").mkdir()
+    return call
+
+
+def made(services: Services, name: str, **changes: Any) -> JobView:
+    return services.jobs.create(raw_job(name=name, **changes))
+
+
+def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
+    return {
+        place.entry.name: (place.waiting and place.waiting.cause, place.sentence)
+        for place in services.queue.look().places
+    }
+
+
+@pytest.mark.timeout(240)
+def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed_keeper(
+    queue: Services, tmp_path: Path, command: Callable[..., Any]
+) -> None:
+    root = queue.data_root
+    queue.queue.pause()
+    views = {
+        name: made(queue, name, processes=HALF, epochs=1) for name in ("least", "most", "middle")
+    }
+    for name, priority in (("least", 0), ("most", 5), ("middle", 1)):
+        queue.queue.enqueue(views[name].id, priority)
+    # What is imported later is another version: a queued job is made of what it was queued with.
+    (tmp_path / "sources" / "model" / "bks_model.py").write_text("raise SystemExit('edited')")
+    queue.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "tiny")
+    assert [p.entry.name for p in queue.queue.look().places] == ["most", "middle", "least"]
+    queue.close()
+
+    begun = command("queue", "resume")
+    assert begun["paused"] == ""
+    folders = {name: root.job(view.id) for name, view in views.items()}
+    wait_for(folders["most"].attempt(1).supervisor.exists, why="the first to be started")
+    first = keeper(root)
+    assert first is not None
+    identity.send_signal(first, signal.SIGKILL)
+    wait_for(lambda: not identity.is_alive(first))
+    assert not folders["least"].attempt(1).path.exists()
+    command("queue", "list")
+
+    ends = [folder.attempt(1).exit for folder in folders.values()]
+    wait_for(lambda: all(end.exists() for end in ends), 120, "all runs to end")
+    assert {read_json(end)["state"] for end in ends} == {"FINISHED"}
+    begins = {
+        name: folder.attempt(1).supervisor.stat().st_mtime_ns for name, folder in folders.items()
+    }
+    assert sorted(begins, key=lambda name: begins[name]) == ["most", "middle", "least"]
+    first_end = min(folders[name].attempt(1).exit.stat().st_mtime_ns for name in ("most", "middle"))
+    if CORES > 1:
+        assert begins["middle"] < first_end < begins["least"]
+    last = keeper(root)
+    wait_for(lambda: last is None or not identity.is_alive(last), why="the keeper to go home")
+    assert list(root.queue.iterdir()) == []
+
+
+@pytest.mark.timeout(120)
+def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(
+    queue: Services, command: Callable[..., Any]
+) -> None:
+    running = made(queue, "resnet", processes=CORES, epochs=100_000, **_alone_if(CORES == 1))
+    queue.jobs.start(running.id)
+    queue.jobs.wait(running.id, until=is_training)
+    first, second, late = (
+        made(queue, name, processes=1, epochs=100_000, **ALONE)
+        for name in ("first", "second", "late")
+    )
+    assert queue.queue.enqueue(first.id, 1).number == 1
+    queue.queue.enqueue(second.id)
+    queue.queue.enqueue(late.id, not_before=datetime.now().astimezone() + timedelta(hours=3))
+    told = said(queue)
+    assert told["first"][0] is Cause.BUSY
+    assert told["first"][1].startswith("This computer is busy with “resnet”: 0 of")
+    assert told["second"] == (
+        Cause.TURN,
+        "Waiting for “first”, which comes first on this computer.",
+    )
+    assert told["late"][0] is Cause.NOT_BEFORE
+    assert queue.jobs.show(first.id).state is JobState.QUEUED
+
+    queue.queue.pause()
+    assert {cause for cause, _ in said(queue).values()} == {Cause.PAUSED}
+    queue.jobs.stop(running.id)
+    queue.jobs.wait(running.id)
+    assert queue.queue.dequeue(second.id).state is JobState.CREATED
+    # The second look of the keeper finds the way free, and the queue paused.
+    assert queue.jobs.show(first.id).state is JobState.QUEUED
+    assert [one["name"] for one in command("queue", "resume")["jobs"]] == ["first", "late"]
+    begun = queue.jobs.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
+    assert begun.run == 1
+    wait_for(lambda: list(said(queue)) == ["late"], why="the queue to know that it left")
+    queue.jobs.wait(first.id, until=is_training)
+    queue.jobs.stop(first.id)
+    assert queue.jobs.wait(first.id).state is JobState.INTERRUPTED
+
+    # What ran before goes on where it was; by hand, too, and then it waits no longer.
+    queue.queue.pause()
+    again = command("job", "queue", first.id, "--priority", "7", "--not-before", "+1h")
+    assert (again["place"], again["priority"], again["cause"]) == (1, 7, "paused")
+    queue.jobs.resume(first.id)
+    assert list(said(queue)) == ["late"]
+    queue.jobs.stop(first.id)
+    assert queue.jobs.wait(first.id).run == 2
+
+
+def _alone_if(one: bool) -> dict[str, Any]:
+    return ALONE if one else {}
+
+
+def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) -> None:
+    view = made(queue, "large", processes=CORES)
+    folder = queue.data_root.job(view.id)
+    config = folder.config.read_text().replace(f"processes = {CORES}", f"processes = {CORES * 5}")
+    folder.config.write_text(config)
+    with pytest.raises(BackendError, match=f"enough for {CORES * 4} processes; the job asks for"):
+        queue.queue.enqueue(view.id)
+    assert queue.queue.look().places == ()
+    assert queue.jobs.show(view.id).state is JobState.CREATED
+
+
+def test_a_queue_is_ordered_by_hand(queue: Services, command: Callable[..., Any]) -> None:
+    queue.queue.pause()
+    ids = {name: made(queue, name, processes=1, **ALONE).id for name in "abc"}
+    for job_id in ids.values():
+        queue.queue.enqueue(job_id)
+
+    def order() -> str:
+        return "".join(place.entry.name for place in queue.queue.look().places)
+
+    assert order() == "abc"
+    assert command("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
+    assert order() == "acb"
+    assert command("job", "reorder", ids["a"], "--after", "b")["place"] == 3
+    assert order() == "cba"
+    # Between two neighbours there is room only so often; then all get new places.
+    for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
+        entry = QueueEntry.from_dict(read_json(queue.data_root.job(ids[name]).queued))
+        queue_files.put(queue.data_root, replace(entry, place=place))
+    queue.queue.reorder(ids["a"], before=ids["b"])
+    assert order() == "cab"
+    queue.queue.change(ids["b"], 9)
+    assert order() == "bca"
+    place = queue.queue.reorder(ids["a"], before=ids["b"])
+    assert (place.number, place.entry.priority) == (1, 9)
+    assert queue.queue.to_top(ids["c"]).number == 1
+    with pytest.raises(BackendError, match="between -100 and 100; 101 does not"):
+        queue.queue.change(ids["c"], 101)
+    with pytest.raises(BackendError, match="does not wait in the queue"):
+        queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])
+
+
+def test_what_a_queued_job_is_made_of_cannot_be_removed_and_its_trash_is_not_started(
+    queue: Services,
+) -> None:
+    queue.queue.pause()
+    view = made(queue, "waits", processes=1, **ALONE)
+    queue.queue.enqueue(view.id)
+    with pytest.raises(BackendError, match="which is queued"):
+        queue.library.remove(Kind.MODEL, "tiny")
+    queue.jobs.remove(view.id)
+    assert queue.queue.look().places == ()
+    assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()

@@ -1,0 +1,61 @@
+"""What can be done about the queue with one job, from wherever its menu is opened."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
+from backend.records.state import JobState
+from widgets.jobs.queue_dialog import QueueDialog
+
+_CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
+
+
+class QueueActs(QObject):
+    """Fills menus, and says what was wished.
+
+    Signals:
+        queue_requested, leave_requested, top_requested: Job id.
+        change_requested: Job id, priority, and the hour before which it does not start (a
+            `datetime`, or None).
+    """
+
+    queue_requested = Signal(str)
+    leave_requested = Signal(str)
+    top_requested = Signal(str)
+    change_requested = Signal(str, int, object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._window = parent
+        self._dialog: QueueDialog | None = None
+
+    def fill(self, menu: QMenu, view: JobView, place: QueuePlace | None) -> None:
+        """Add what fits the job; nothing for one that runs or has finished."""
+        if view.state is JobState.CREATED:
+            menu.addAction("Queue", partial(self.queue_requested.emit, view.id))
+        elif view.state in _CAN_GO_ON:
+            menu.addAction("Queue to go on", partial(self.queue_requested.emit, view.id))
+        elif view.state is JobState.QUEUED:
+            top = menu.addAction("To the top", partial(self.top_requested.emit, view.id))
+            top.setEnabled(place is not None and place.number > 1)
+            if place is not None:
+                menu.addAction("Priority and time…", partial(self.open_dialog, place))
+            menu.addAction("Take out of the queue", partial(self.leave_requested.emit, view.id))
+
+    def open_dialog(self, place: QueuePlace) -> None:
+        """Ask for another priority or hour."""
+        dialog = QueueDialog(place.entry, self._window)
+        dialog.changed.connect(partial(self.change_requested.emit, place.entry.job_id))
+        dialog.finished.connect(self._forget_dialog)
+        self._dialog = dialog
+        dialog.open()
+
+    def _forget_dialog(self) -> None:
+        dialog, self._dialog = self._dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
