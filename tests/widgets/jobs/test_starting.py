@@ -53,10 +53,11 @@ def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) 
     before = form._start_button.text()
     form.set_busy("Looking at 2 nodes…")
     assert form._start_button.text() == "Looking at 2 nodes…"
-    assert form._save_button.text() == "Cancel"
-    with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.save_requested):
-        qtbot.mouseClick(form._save_button, LEFT)
+    assert form._queue_button.text() == "Cancel"
+    assert not form._save_button.isEnabled()
+    with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):
+        qtbot.mouseClick(form._queue_button, LEFT)
     form.set_busy("")
     assert form._start_button.text() == before
-    with qtbot.waitSignal(form.save_requested):
-        qtbot.mouseClick(form._save_button, LEFT)
+    with qtbot.waitSignal(form.queue_requested):
+        qtbot.mouseClick(form._queue_button, LEFT)
