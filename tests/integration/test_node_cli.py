@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backends.fail import Keyring as Fail
 
 from backend.cli.run import run
 from backend.node.start import CODE_ROOT
@@ -151,3 +153,14 @@ def test_f61_what_the_desktop_keeps_is_the_users_alone(
     assert profile.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in profile.iterdir()] == ["known_hosts"]
     assert (profile / "known_hosts").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_system_keyring_nothing_is_added_that_was_to_be_kept_there(
+    main: Main, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyring, "get_keyring", Fail)
+    words = words_for(sshd, "--accept-key", sshd.fingerprint, "--keep-passphrase")
+    code, _, err = main(*words)
+    assert code == 1
+    assert "no system keyring" in err
+    assert not (tmp_path / "data" / "nodes").exists()

@@ -28,6 +28,7 @@ WORDS = {
     ("node", "add"): ["HOST"],
     ("node", "list"): [],
     ("node", "forget"): ["HOST"],
+    ("node", "forget-passphrase"): ["N"],
     ("node", "remove"): ["N"],
     ("node", "check"): [],
     ("node", "orphans"): [],
