@@ -78,6 +78,19 @@ def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, p
     assert len(service.calls) == 4
 
 
+def test_a_look_that_takes_long_is_not_begun_twice(service, page):
+    begun = []
+    slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
+    controller = QueueController(service, slow, SimpleNamespace(), page)
+    controller.look()
+    controller.look()
+    assert len(begun) == 1
+    work, then = begun[0]
+    then(work())
+    controller.look()
+    assert len(begun) == 2
+
+
 def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
     wishes = page.detail.queue
     when = datetime(2026, 12, 24, 5, tzinfo=UTC)

@@ -216,7 +216,8 @@ def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
     claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
     replace_json(folder.attempt(1).claimed, claimer.to_dict())
     first = look(watch, clock)
-    assert watch.has_work or first
+    assert first == (("a",) if rebooted else ())
+    assert watch.has_work is not rebooted
     # A supervisor that was started in its last moment would have said so by then.
     clock.now += 0 if rebooted else 11.0
     assert (first or look(watch, clock)) == ("a",)
@@ -391,6 +392,16 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
     clock.now += 130.0
     assert live.look().is_complete
     assert live.look().running == ()
+
+
+def test_nothing_is_started_while_nobody_can_say_what_a_new_run_has(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    (root.job("new").attempt(1).path).mkdir(parents=True)
+    queued(root, "a")
+    assert look(watch, clock) == ()
+    clock.now += 130.0
+    assert look(watch, clock) == ("a",)
 
 
 def test_a_run_that_is_over_is_asked_about_once(
