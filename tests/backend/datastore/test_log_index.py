@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backend.datastore import log_index
 from backend.datastore.log_index import LINE_CHARACTERS, LogIndex
+from backend.datastore.share import Mounted
 from backend.errors import Cancelled
 from backend.progress import Progress
 
@@ -126,3 +127,28 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
     ended.cancel()
     with pytest.raises(Cancelled):
         index.find("epoch", ended)
+
+
+def test_of_a_log_that_is_far_away_only_the_end_is_fetched(tmp_path: Path) -> None:
+    class Far(Mounted):
+        is_mounted = False
+        fetched = 0
+
+        def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
+            piece = super().read(path, offset, limit_bytes)
+            self.fetched += len(piece)
+            return piece
+
+    path = tmp_path / "rank-0.log"
+    path.write_text("".join(f"step {n:09d}\n" for n in range(1_000_000)))
+    share = Far()
+    index = LogIndex(path, share)
+    index.refresh()
+    assert index.begins_at > 0
+    assert index.read(index.lines - 1, 1) == ("step 000999999",)
+    assert index.read(0, 1)[0].startswith("step 000")
+    assert share.fetched <= 4 * 1024 * 1024
+    with path.open("a") as file:
+        file.write("the end\n")
+    index.refresh()
+    assert index.read(index.lines - 1, 1) == ("the end",)
