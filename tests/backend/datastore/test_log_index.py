@@ -90,6 +90,16 @@ def test_a_log_that_is_shorter_than_before_is_another_one(tmp_path: Path) -> Non
     assert (index.generation, index.read(0, 9)) == (1, ("new",))
 
 
+def test_a_longer_log_in_the_place_of_another_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("old\n")
+    index = indexed(path)
+    path.rename(tmp_path / "moved.log")
+    path.write_text("started over\nand longer\n")
+    index.refresh()
+    assert (index.generation, index.read(0, 9)) == (1, ("started over", "and longer"))
+
+
 def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
     index = indexed(tmp_path / "rank-0.log")
     assert (index.lines, index.read(0, 5), index.find("x")) == (0, (), ((), False))
