@@ -113,7 +113,7 @@ class LogIndex:
         if len(kept) < skip + count and rest:
             kept.append(rest)
         if skip == 0 and number > 0:
-            kept[0] = self._beginning(number) + kept[0]
+            kept[:1] = [self._beginning(number) + b"".join(kept[:1])]
         return tuple(_text(line) for line in kept[skip : skip + count])
 
     def find(

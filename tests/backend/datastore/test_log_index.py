@@ -36,7 +36,7 @@ TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
 
 
 @pytest.mark.usefixtures("small_blocks")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=400)
 @given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
 def test_lines_are_those_of_the_file_wherever_blocks_end(
     tmp_path_factory: pytest.TempPathFactory,
@@ -67,6 +67,16 @@ def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
     assert indexed(path).find(text.upper()) == (holding, False)
     later = tuple(n for n in holding if n >= 5)
     assert indexed(path).find(text, from_line=5) == (later, False)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("size", [15, 16, 17, 32, 33, 48])
+def test_a_line_without_an_end_is_whole_wherever_the_file_ends(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("x" * size)
+    assert indexed(path).read(0, 1) == ("x" * size,)
+    path.write_text("y\n" + "x" * (size - 2))
+    assert indexed(path).read(1, 1) == ("x" * (size - 2),)
 
 
 def test_what_is_added_is_read_and_nothing_twice(tmp_path: Path) -> None:
