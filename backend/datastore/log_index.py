@@ -42,6 +42,7 @@ class LogIndex:
         self._path = path
         self._share = share
         self.generation = 0
+        self._file = 0
         self._forget()
 
     @property
@@ -73,9 +74,11 @@ class LogIndex:
             size = self._share.size(self._path)
         except FileNotFoundError:
             size = 0
-        if size < self._read_to:
+        file = self._identity()
+        if size < self._read_to or (self._read_to and file != self._file):
             self.generation += 1
             self._forget()
+        self._file = file
         if self._read_to == self._begin == 0 and not self._share.is_mounted:
             self._begin_near_the_end(size)
         while self._read_to < size:
@@ -110,7 +113,7 @@ class LogIndex:
         if len(kept) < skip + count and rest:
             kept.append(rest)
         if skip == 0 and number > 0:
-            kept[0] = self._beginning(number) + kept[0]
+            kept[:1] = [self._beginning(number) + b"".join(kept[:1])]
         return tuple(_text(line) for line in kept[skip : skip + count])
 
     def find(
@@ -152,6 +155,15 @@ class LogIndex:
             if place is not None:
                 return number + block.count(b"\n", 0, place)
         return None
+
+    def _identity(self) -> int:
+        """Tells a file from another one of the same name; 0 where only its size can be asked."""
+        if not self._share.is_mounted:
+            return 0
+        try:
+            return self._path.stat().st_ino
+        except FileNotFoundError:
+            return 0
 
     def _forget(self) -> None:
         self._begin = 0

@@ -93,7 +93,12 @@ def explained(error: RankError, found: Found) -> RankError:
         # A sentence of this program about something that it found itself.
         return error
     told = explain(
-        Failure(error.rank, error.traceback if raised else "", has_record=raised),
+        Failure(
+            error.rank,
+            error.traceback if raised else "",
+            has_record=raised,
+            is_first=record is not None and not record.secondary,
+        ),
         found.logs,
         found.mpirun_log,
     )

@@ -314,7 +314,14 @@ def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path:
     code, out, err = filled("job", "start", job_id, "--wait", "--json")
     view = json.loads(out)
     assert (code, err, view["state"]) == (1, "", "ERROR")
-    assert set(view["error"]) == {"rank", "node", "sentence", "traceback"}
+    told = {"rank", "node", "sentence", "traceback", "cause", "remedy", "evidence"}
+    assert set(view["error"]) == told
+    assert view["error"]["cause"] == "user_code"
+    assert "import it as a new version" in view["error"]["remedy"]
+    proof = view["error"]["evidence"][-1]
+    folder = next(tmp_path.rglob(f"jobs/{job_id}/logs"))
+    log = (folder / proof["file"]).read_text().splitlines()
+    assert "no such layer" in log[proof["line"] - 1] == proof["text"]
     assert "no such layer" in view["error"]["sentence"]
     assert "bks_model.py" in view["error"]["traceback"]
     code, out, _ = filled("job", "wait", job_id)

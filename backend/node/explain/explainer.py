@@ -41,14 +41,15 @@ _HARMLESS = re.compile(
 class Failure:
     """What is known of the failure before the logs are read.
 
-    ``traceback`` is what the rank itself recorded, or "". ``says_all``: the sentence is the
-    program's own about a cause it knows.
+    ``traceback`` is what the rank itself recorded, or "".
     """
 
     rank: int | None = None
     traceback: str = ""
     has_record: bool = False
     """The rank recorded its exception itself, so that none needs to be looked for in its log."""
+    is_first: bool = False
+    """It is known that this rank failed first: what others wrote came of it."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,15 @@ def explain(
     frame = chain[-1].of_user if chain else None
     if raised is None and frame is not None:
         return _of_user(frame, chain, parts)
-    places = ((own, Where.RANK), (mpirun, Where.MPIRUN), (others, Where.RANK))
+    places = [(own, Where.RANK), (mpirun, Where.MPIRUN)]
+    if not failure.is_first:
+        places.append((others, Where.RANK))
     best = raised
     for logs, where in places:
         found = _in_lines(logs, where)
         if found is not None and (best is None or _is_before(found, best)):
             best = found
-    if best is None:
+    if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
         told = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
         return Explanation(UNKNOWN, evidence=told)
     return _told(best, _lines_of(chain, parts) if best is raised else ())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backend.datastore import log_index
 from backend.datastore.log_index import LINE_CHARACTERS, LogIndex
+from backend.datastore.share import Mounted
 from backend.errors import Cancelled
 from backend.progress import Progress
 
@@ -35,7 +36,7 @@ TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
 
 
 @pytest.mark.usefixtures("small_blocks")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=400)
 @given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
 def test_lines_are_those_of_the_file_wherever_blocks_end(
     tmp_path_factory: pytest.TempPathFactory,
@@ -68,6 +69,16 @@ def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
     assert indexed(path).find(text, from_line=5) == (later, False)
 
 
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("size", [15, 16, 17, 32, 33, 48])
+def test_a_line_without_an_end_is_whole_wherever_the_file_ends(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("x" * size)
+    assert indexed(path).read(0, 1) == ("x" * size,)
+    path.write_text("y\n" + "x" * (size - 2))
+    assert indexed(path).read(1, 1) == ("x" * (size - 2),)
+
+
 def test_what_is_added_is_read_and_nothing_twice(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("one\ntw")
@@ -87,6 +98,16 @@ def test_a_log_that_is_shorter_than_before_is_another_one(tmp_path: Path) -> Non
     path.write_text("new\n")
     index.refresh()
     assert (index.generation, index.read(0, 9)) == (1, ("new",))
+
+
+def test_a_longer_log_in_the_place_of_another_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("old\n")
+    index = indexed(path)
+    path.rename(tmp_path / "moved.log")
+    path.write_text("started over\nand longer\n")
+    index.refresh()
+    assert (index.generation, index.read(0, 9)) == (1, ("started over", "and longer"))
 
 
 def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
@@ -126,3 +147,28 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
     ended.cancel()
     with pytest.raises(Cancelled):
         index.find("epoch", ended)
+
+
+def test_of_a_log_that_is_far_away_only_the_end_is_fetched(tmp_path: Path) -> None:
+    class Far(Mounted):
+        is_mounted = False
+        fetched = 0
+
+        def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
+            piece = super().read(path, offset, limit_bytes)
+            self.fetched += len(piece)
+            return piece
+
+    path = tmp_path / "rank-0.log"
+    path.write_text("".join(f"step {n:09d}\n" for n in range(1_000_000)))
+    share = Far()
+    index = LogIndex(path, share)
+    index.refresh()
+    assert index.begins_at > 0
+    assert index.read(index.lines - 1, 1) == ("step 000999999",)
+    assert index.read(0, 1)[0].startswith("step 000")
+    assert share.fetched <= 4 * 1024 * 1024
+    with path.open("a") as file:
+        file.write("the end\n")
+    index.refresh()
+    assert index.read(index.lines - 1, 1) == ("the end",)

@@ -280,3 +280,16 @@ def test_a_rank_that_stands_still_has_not_ended_of_what_its_log_says() -> None:
         "Rank 1 on gpu2 made no progress for 60 s in training.",
         "",
     )
+
+
+def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None:
+    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
+    others = {
+        0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
+        1: (LogPart.of("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
+    }
+    mpirun = (LogPart.of("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
+    error = judge(killed, logs=others, mpirun_log=mpirun).error
+    assert error is not None
+    assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
+    assert (error.cause, error.evidence[0].text) == ("unknown", "epoch 1")
