@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,23 @@ class Immediately:
 
         progress.report = report  # type: ignore[method-assign]
         return progress
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests stay together when several processes share them: those of one file.
+
+    All that need the test cluster are one group, because they share the nodes that were set up,
+    and they come first, because they are a third of the whole and mostly wait.
+    """
+    folder = Path(__file__).parent
+
+    def needs_cluster(item: pytest.Item) -> bool:
+        return item.path.is_relative_to(folder / "cluster")
+
+    for item in items:
+        group = "cluster" if needs_cluster(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=needs_cluster, reverse=True)
 
 
 @pytest.fixture
