@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from backend.records.job import THIS_COMPUTER
 from backend.records.node import Gpu, NodeReading
 from backend.records.queue import (
     PROCESSES_PER_CORE,
@@ -232,7 +231,7 @@ def _shown(when: datetime, now: datetime) -> str:
 
 def _first(place: str) -> str:
     """A place at the beginning of a sentence; a name stays as it is typed."""
-    return "This computer" if place == place_words(THIS_COMPUTER) else place
+    return "This computer" if place == "this computer" else place
 
 
 def _count(number: int, what: str) -> str:
