@@ -10,7 +10,7 @@ import pytest
 from app.queue_controller import QueueController
 from backend.errors import BackendError
 from backend.records.queue import Queue
-from tests.widgets.jobs.test_queue_page import NAMES, QUEUED, job, queue
+from tests.widgets.jobs.test_queue_list import NAMES, QUEUED, job, queue
 from widgets.jobs.jobs_page import JobsPage
 
 
