@@ -23,7 +23,7 @@ from backend.records.files import read_json, replace_json
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.node import NodeReading
-from backend.records.queue import QueueEntry, in_order, node_key
+from backend.records.queue import QueueEntry, in_order, is_a_desk, node_key
 from backend.records.queue_why import (
     NodeLook,
     Scene,
@@ -168,7 +168,7 @@ class QueueWatch:
         for key in {seat.node for entry in entries for seat in entry.seats}:
             if key == self._key:
                 nodes[key] = look_of(own, live.tags, is_a_desk=self._is_a_desk)
-            elif key.startswith(THIS_COMPUTER):
+            elif is_a_desk(key):
                 nodes[key] = NodeLook(why_down="Only its own computer can say.")
             else:
                 nodes.update(self._other(key, live))

@@ -7,9 +7,8 @@ from contextlib import suppress
 
 from backend.node import identity
 from backend.records.files import read_json
-from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot, JobFolder
-from backend.records.queue import QueueEntry
+from backend.records.queue import QueueEntry, is_a_desk
 from backend.records.status import ProcessIdentity
 from backend.records.values import printable
 
@@ -60,7 +59,7 @@ def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
     """
     if entry.head != key:
         return False
-    if not key.startswith(THIS_COMPUTER):
+    if not is_a_desk(key):
         return True
     try:
         return os.stat(root.job(entry.job_id).queued_launch).st_uid == os.geteuid()

@@ -67,8 +67,13 @@ def node_key(node: str, machine: str) -> str:
     return f"{THIS_COMPUTER} {machine}" if node == THIS_COMPUTER else node
 
 
+def is_a_desk(key: str) -> bool:
+    """Whether a `node_key` is of a computer that nobody added as a node."""
+    return key.startswith(f"{THIS_COMPUTER} ")
+
+
 def place_words(key: str) -> str:
-    return "this computer" if key.startswith(THIS_COMPUTER) else key
+    return "this computer" if is_a_desk(key) else key
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
         slots = node.cores * PROCESSES_PER_CORE
         if seat.processes > slots and not node.why_down:
             return (
-                f"{place[:1].upper()}{place[1:]} has {_count(node.cores, 'core')}, enough for "
+                f"{_first(place)} has {_count(node.cores, 'core')}, enough for "
                 f"{slots} processes; the job asks for {seat.processes}. {_LEAVE}"
             )
     return ""
@@ -173,7 +173,7 @@ def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
             free = max(0, node.cores - taken_slots)
             return Waiting(
                 Cause.BUSY,
-                f"{place[:1].upper()}{place[1:]} is busy with “{printable(there[0][0].name)}”: "
+                f"{_first(place)} is busy with “{printable(there[0][0].name)}”: "
                 f"{free} of {_count(node.cores, 'core')} {'is' if free == 1 else 'are'} free, and "
                 f"this job asks for {seat.processes}.",
             )
@@ -227,6 +227,11 @@ def _shown(when: datetime, now: datetime) -> str:
     return f"{here:%H:%M} on {here.day} {here:%B}" + (
         "" if here.year == today.year else f" {here.year}"
     )
+
+
+def _first(place: str) -> str:
+    """A place at the beginning of a sentence; a name stays as it is typed."""
+    return "This computer" if place == "this computer" else place
 
 
 def _count(number: int, what: str) -> str:

@@ -37,6 +37,7 @@ from backend.records.queue import (
     QueueEntry,
     QueuePlace,
     in_order,
+    is_a_desk,
     node_key,
     place_between,
 )
@@ -306,7 +307,7 @@ class QueueService:
             seat.node: entry.host
             for entry in entries
             for seat in entry.seats
-            if seat.node != own and seat.node.startswith(THIS_COMPUTER)
+            if seat.node != own and is_a_desk(seat.node)
         }
         for key, host in desks.items():
             nodes[key] = NodeLook(

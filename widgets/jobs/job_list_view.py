@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.queue import QueuePlace
+from backend.records.values import printable
 from widgets.common import theme
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
@@ -25,7 +26,8 @@ from widgets.jobs.job_list_model import QUEUE_ROLE
 
 MIME = "application/x-ringmaster-job"
 _CHIP_H = 22
-_CHIP_MOST = 0.8
+_CHIP_CHARS = 24
+_CHIP_MOST = 0.6
 """Of the list's width: a long name is cut."""
 
 
@@ -121,8 +123,11 @@ class JobListView(QListView):
         focus = theme.current().q("focus")
         painter.setPen(QPen(focus, FOCUS_W))
         painter.drawLine(int(box.left()) + S2, int(y), int(box.right()) - S2, int(y))
-        text = f"{'Before' if before else 'After'} {place.entry.name}"
-        if place.entry.priority:
+        name = printable(place.entry.name, _CHIP_CHARS)
+        text = f"{'Before' if before else 'After'} {name}"
+        moved = _place(self.currentIndex())
+        if moved is not None and moved.entry.priority != place.entry.priority:
+            # It gets the priority of its new neighbour; nobody shall wonder afterwards.
             text = f"{text}, priority {place.entry.priority}"
         width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _CHIP_MOST)
         top = min(max(y - _CHIP_H / 2, 0.0), self.viewport().height() - float(_CHIP_H))

@@ -296,6 +296,8 @@ class JobsPage(QWidget):
 
     def _settle(self) -> None:
         """Which of the pages is right now, and what the filters say."""
+        # The queue and the state of a job come one after the other, either one first.
+        self.detail.show_place(self.model.place(self._open_id))
         views = self.model.views()
         if self._pages.currentWidget() is not self._table_pane or not views:
             page = self._splitter if views else self.first_start

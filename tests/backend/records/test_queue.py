@@ -72,6 +72,13 @@ CAUSES = [
         "This computer is busy with “resnet”: 0 of 2 cores are free, and this job asks for 1.",
     ),
     (
+        Cause.BUSY,
+        entry("mine", processes=8),
+        (),
+        scene(entry("resnet", processes=1)),
+        "gpu03 is busy with “resnet”: 7 of 8 cores are free, and this job asks for 8.",
+    ),
+    (
         Cause.FOREIGN,
         WANTED,
         (),

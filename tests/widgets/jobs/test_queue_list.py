@@ -195,6 +195,14 @@ def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     assert not page.detail._banner.isVisible()
 
 
+def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page):
+    page.open_job("draft")
+    page.show_queue(queue(*NAMES, "draft"))
+    assert not page.detail._banner.isVisible()
+    page.show_view(job("draft"))
+    assert page.detail._banner.accessibleName() == "Place 5. Starts in a moment."
+
+
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page._strip
     assert strip._told.text() == "4 jobs wait, and start by themselves."

@@ -1,0 +1,47 @@
+"""The whole window and the queue: a draft is queued, held, and starts by itself."""
+
+import signal
+
+import pytest
+
+from backend.node import identity
+from backend.node.queue_keeper import lock_of
+from backend.records.queue import Cause
+from backend.services.example import create_example
+from backend.services.workplace import open_services
+from tests.app.test_window import LONG_MS, open_program, places
+from tests.fakes.runs import wait_for
+
+__all__ = ["open_program", "places"]
+
+
+@pytest.fixture
+def draft(places):
+    services = open_services(*places)
+    made = create_example(services, 1)
+    services.queue.pause()
+    lock = lock_of(services.data_root)
+    services.close()
+    yield made
+    keeper = lock.holder()
+    if keeper is not None:
+        identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not identity.is_alive(keeper))
+    lock.path.unlink(missing_ok=True)
+
+
+def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
+    draft, open_program, qtbot
+):
+    page = open_program().jobs
+    qtbot.waitUntil(lambda: page.open_id == draft.id, timeout=LONG_MS)
+    page.detail._wait.click()
+    qtbot.waitUntil(lambda: page.model.place(draft.id) is not None, timeout=LONG_MS)
+    assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
+    assert "The queue is paused by" in page.detail._banner.accessibleName()
+    assert page._strip.isVisible()
+    page._strip._button.click()
+    qtbot.waitUntil(lambda: page.model.view(draft.id).run == 1, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: not page._strip.isVisible(), timeout=LONG_MS)
+    page.detail.stop_requested.emit(draft.id)
+    qtbot.waitUntil(lambda: page.model.view(draft.id).state.is_over, timeout=LONG_MS)
