@@ -44,6 +44,8 @@ class Immediately:
         return progress
 
 
+# Before pytest-xdist reads the marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests stay together when several processes share them: those of one file.
 

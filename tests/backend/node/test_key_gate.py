@@ -13,7 +13,7 @@ from backend.node.key_gate import Refused, allowed
 
 HOME = Path("/home/lab/.ringmaster")
 ENV = f"{HOME}/environments/python3.11-9c11"
-# As Open MPI 5.0.11 and 4.1.4 sent them, one to the next node.
+# As Open MPI 5.0.11 sent them, one to the next node; the last in the form of 4.1.
 PRTED = (
     f"PRTE_PREFIX={ENV};export PRTE_PREFIX;PMIX_PREFIX={ENV};export PMIX_PREFIX;"
     f"LD_LIBRARY_PATH={ENV}/lib:{ENV}/lib:$LD_LIBRARY_PATH;export LD_LIBRARY_PATH;"
