@@ -17,7 +17,7 @@ from backend.errors import BackendError
 from backend.records.job_view import JobView
 from backend.records.node import Presence
 from backend.records.state import JobState
-from backend.services import jobs as job_services
+from backend.services import job_looks
 from backend.services.workplace import Services
 from tests.cluster.commands import wait_for
 from tests.cluster.far_desktop import far_desktop
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """By which a desktop measures how long a run has been silent."""
     clock = Clock()
     reader = partial(run_state.RunStateReader, monotonic=clock)
-    monkeypatch.setattr(job_services, "RunStateReader", reader)
+    monkeypatch.setattr(job_looks, "RunStateReader", reader)
     return clock
 
 
