@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from backend.errors import BackendError
 from backend.progress import Progress
@@ -44,23 +44,28 @@ class Immediately:
         return progress
 
 
-# Before pytest-xdist reads the marks.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests stay together when several processes share them: those of one file.
+def is_of_cluster(node_id: str) -> bool:
+    return node_id.startswith("tests/cluster/")
 
-    All that need the test cluster are one group, because they share the nodes that were set up,
-    and they come first, because they are a third of the whole and mostly wait.
+
+class ByRoom(LoadScopeScheduling):
+    """Tests of one file stay in one process, and so do all that need the test cluster.
+
+    Those share the nodes that were set up. The marks of ``--dist loadgroup`` would do it, but
+    pytest-xdist 3.8.0 writes them where pytest 9.2 does not read them.
     """
-    folder = Path(__file__).parent
 
-    def needs_cluster(item: pytest.Item) -> bool:
-        return item.path.is_relative_to(folder / "cluster")
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if is_of_cluster(nodeid) else nodeid.partition("::")[0]
 
-    for item in items:
-        group = "cluster" if needs_cluster(item) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=needs_cluster, reverse=True)
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRoom:
+    return ByRoom(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those of the cluster come first: they are a third of the whole, and mostly wait."""
+    items.sort(key=lambda item: not is_of_cluster(item.nodeid))
 
 
 @pytest.fixture
