@@ -36,6 +36,12 @@ _SOURCE = (
 _PATCHES = (
     ("CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
     ("horovod/torch/CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
+    # It says std::logic_error; the headers of GCC 13 (Ubuntu 24.04) no longer bring that along.
+    (
+        "horovod/common/common.h",
+        "#include <functional>\n",
+        "#include <functional>\n#include <stdexcept>\n",
+    ),
     # The source folder's path is taken for a regular expression: with a + in it, the library
     # lands outside the package, and a wheel without it comes out.
     (
