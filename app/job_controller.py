@@ -120,8 +120,13 @@ class JobController(QObject):
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
+        self._stop(job_id)
+
+    def _stop(self, job_id: str, leaving: str = "") -> None:
         # Whoever asks for something else meanwhile does not move it any more.
         self._moving.pop(job_id, None)
+        if leaving:
+            self._moving[job_id] = leaving
         self._page.detail.show_busy(job_id, "Stopping…")
         self._runner.run(
             f"job {job_id}",
@@ -169,8 +174,7 @@ class JobController(QObject):
     @Slot(str, str)
     def move_off(self, job_id: str, node: str) -> None:
         """Stop a job; when its checkpoint is written, ask where it goes on without this node."""
-        self.stop(job_id)
-        self._moving[job_id] = node
+        self._stop(job_id, leaving=node)
         self.jobs_wished.emit()
         self._page.open_job(job_id)
 

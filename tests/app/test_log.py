@@ -128,10 +128,12 @@ def shows(tab, text):
 def test_s11_p15_a_log_of_200_mb_opens_and_is_searched_without_a_stall(tab, big, qtbot):
     with big.open("rb") as file:
         lines = sum(1 for _ in file)
-    tab.open_job(live())
+    # The first frame of a window costs what it costs, with a log or without.
+    with qtbot.waitExposed(tab):
+        tab.show()
     stalls = Stalls()
     begin = time.process_time()
-    tab.show()
+    tab.open_job(live())
     qtbot.waitUntil(lambda: shows(tab, "the end"), timeout=60_000)
     opened_s = time.process_time() - begin
     assert opened_s <= 1.0

@@ -49,7 +49,7 @@ class Jobs:
     def show(self, _job_id):
         return RUNS
 
-    def resume(self, job_id, checkpoint="", placement=()):
+    def resume(self, job_id, checkpoint="", placement=(), progress=None):
         self.resumed.append((job_id, [one.node for one in placement]))
         return RUNS
 
@@ -79,7 +79,7 @@ def page(qtbot):
 def controller(qtbot, jobs, poller, page, immediately):
     form = JobForm()
     qtbot.addWidget(form)
-    services = SimpleNamespace(jobs=jobs, preflight=SimpleNamespace(insist=lambda *_: None))
+    services = SimpleNamespace(jobs=jobs)
     made = JobController(services, immediately, poller, page, form, page)
     made.show_nodes(NODES)
     return made
