@@ -36,12 +36,6 @@ _SOURCE = (
 _PATCHES = (
     ("CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
     ("horovod/torch/CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
-    # It says std::logic_error; the headers of GCC 13 (Ubuntu 24.04) no longer bring that along.
-    (
-        "horovod/common/common.h",
-        "#include <functional>\n",
-        "#include <functional>\n#include <stdexcept>\n",
-    ),
     # The source folder's path is taken for a regular expression: with a + in it, the library
     # lands outside the package, and a wheel without it comes out.
     (
@@ -316,6 +310,8 @@ def _tools(workshop: Workshop) -> dict[str, str]:
         "HOROVOD_WITHOUT_MXNET": "1",
         "HOROVOD_WITHOUT_GLOO": "1",
         "HOROVOD_WITHOUT_NVTX": "1",
+        # 0.28.1 leaves these out, and the headers of GCC 13 (Ubuntu 24.04) no longer bring them.
+        "CXXFLAGS": "-include cstdint -include stdexcept -include string",
         "MAKEFLAGS": f"-j{jobs}",
         "PYTHONPATH": str(workshop.tools),
         "PATH": workshop.path(),
