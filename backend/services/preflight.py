@@ -32,9 +32,15 @@ class NotFit(BackendError):
         remedies = dict.fromkeys(fault.remedy for fault in found.faults if fault.remedy)
         if found.smaller:
             remedies[f"Or run on {', '.join(one.node for one in found.smaller)} alone."] = None
-        super().__init__(" ".join(fault.sentence for fault in found.faults), " ".join(remedies))
+        super().__init__(" ".join(map(_with_place, found.faults)), " ".join(remedies))
         self.found = found
         self.config = config
+
+
+def _with_place(fault: PreflightFinding) -> str:
+    """Its sentence with the nodes that it is about; SSH names only an address."""
+    unnamed = [n for n in fault.nodes if n != THIS_COMPUTER and n not in fault.sentence]
+    return f"{', '.join(unnamed)}: {fault.sentence}" if unnamed else fault.sentence
 
 
 class PreflightService:
