@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from app.background import Background
 from app.excepthook import ExceptHook, log_to
 from app.frame_controller import SCALE_VARIABLE, FrameController, scale_for
+from app.garbage import Garbage
 from app.offers import Things, offer_acts, offer_things
 from app.paths import log_file, settings_file
 from app.settings import Settings
@@ -112,6 +113,7 @@ class Program(QObject):
         self._settings = Settings(settings_file())
         preferences = self._settings.preferences
         self._background = Background(parent=self)
+        self._garbage = Garbage(self)
         self._sets_aside = False
         self._unknown_key: HostKey | None = None
         self._locked_key = ""
@@ -187,6 +189,7 @@ class Program(QObject):
         self._background.close()
         self._settings.save()
         self._look.deleteLater()
+        self._garbage.close()
         if self._services is not None:
             self._services.close()
 

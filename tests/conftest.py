@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -10,11 +11,20 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from app.garbage import collect_due
 from backend.errors import BackendError
 from backend.progress import Progress
 
 if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+# A thread of one test must not destroy the widgets of another, as no thread of the window may.
+gc.disable()
+
+
+def pytest_runtest_logfinish() -> None:
+    collect_due()
 
 
 class Immediately:

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
+import shiboken6
 from hypothesis import settings
 from PySide6.QtWidgets import QApplication
 
@@ -17,6 +18,8 @@ def look(qapp: QApplication) -> Iterator[Look]:
     """The window's own looks; without them sizes are those of a bare Qt."""
     look = Look(qapp, ThemeChoice.LIGHT)
     yield look
-    look.deleteLater()
+    # At once: one that lives on would follow the system's choice in the tests after it.
+    shiboken6.delete(look)
     qapp.setStyleSheet("")
     theme.use(theme.LIGHT)
+    theme.reduce_motion(False)

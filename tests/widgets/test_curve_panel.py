@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -37,11 +36,7 @@ from widgets.curves.sparkline import Sparkline
 BLUE, ORANGE = theme.LIGHT.curves[:2]
 
 
-@pytest.fixture(autouse=True)
-def look(qapp: QApplication) -> Iterator[Look]:
-    yield Look(qapp, ThemeChoice.LIGHT)
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
+pytestmark = pytest.mark.usefixtures("look")
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
@@ -14,14 +12,6 @@ from pytestqt.qtbot import QtBot
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.text import IconLabel, Label
-
-
-@pytest.fixture
-def look(qapp: QApplication) -> Iterator[Look]:
-    yield Look(qapp, ThemeChoice.LIGHT)
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
-    theme.reduce_motion(False)
 
 
 def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: Look) -> None:

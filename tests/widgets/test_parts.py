@@ -60,11 +60,7 @@ from widgets.common.views import dress
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
 
 
-@pytest.fixture(autouse=True)
-def look(qapp: QApplication) -> Iterator[Look]:
-    yield Look(qapp, ThemeChoice.LIGHT)
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
+pytestmark = pytest.mark.usefixtures("look")
 
 
 class Show(Protocol):

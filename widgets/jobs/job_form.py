@@ -156,10 +156,15 @@ class JobForm(QWidget):
         """A start is under way ("Starting…"), or is not ("")."""
         self._busy = bool(sentence)
         for button in (self._start_button, self._foot_start):
-            button.setEnabled(self._may_start and not self._busy)
             button.setText(sentence or self._start_text())
         for button in (self._queue_button, self._foot_queue):
             button.setText("Cancel" if self._busy else "Queue")
+        self._enable_buttons()
+
+    def _enable_buttons(self) -> None:
+        for button in (self._start_button, self._foot_start, self._save_button):
+            button.setEnabled(self._may_start and not self._busy)
+        for button in (self._queue_button, self._foot_queue):
             button.setEnabled(self._may_start or self._busy)
 
     def show_error(self, sentence: str) -> None:
@@ -421,13 +426,10 @@ class JobForm(QWidget):
         self._foot_verdict.setText(verdict)
         self._foot_verdict.set_tone("bad" if faults else "text")
         for button in (self._start_button, self._foot_start):
-            button.setEnabled(self._may_start and not self._busy)
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
                 button.setText(self._start_text())
-        for button in (self._queue_button, self._foot_queue):
-            button.setEnabled(self._may_start or self._busy)
-        self._save_button.setEnabled(self._may_start and not self._busy)
+        self._enable_buttons()
         steps = check.steps_per_epoch
         self._figures.set_facts(
             (

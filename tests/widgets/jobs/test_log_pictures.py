@@ -12,8 +12,7 @@ from backend.records.job_view import JobView
 from backend.records.state import JobState
 from backend.records.status import RankError
 from tests.widgets.jobs.test_log_tab import Logs
-from widgets.common import theme
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.look import ThemeChoice
 from widgets.jobs.jobs_page import JobsPage
 from widgets.main_window import MainWindow
 
@@ -97,13 +96,9 @@ LIVE = replace(FAILED, state=JobState.TRAINING, error=None, message="", ended=""
 
 
 @pytest.fixture(params=[ThemeChoice.LIGHT, ThemeChoice.DARK], ids=["light", "dark"])
-def dressed(request, qapp):
-    look = Look(qapp, ThemeChoice.LIGHT)
+def dressed(request, look):
     look.choose(request.param)
-    yield request.param.value
-    look.deleteLater()
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
+    return request.param.value
 
 
 @pytest.fixture

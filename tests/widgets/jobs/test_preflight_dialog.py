@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from pytestqt.qtbot import QtBot
 from backend.records.preflight import Fix, PreflightFinding, placement_after
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
-from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.jobs import preflight_words as words
 from widgets.jobs.preflight_dialog import PreflightDialog
@@ -22,15 +20,6 @@ from widgets.jobs.preflight_row import DoneRow
 from widgets.main_window import MainWindow
 
 LEFT = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def look(qapp: QApplication) -> Iterator[Look]:
-    look = Look(qapp, ThemeChoice.LIGHT)
-    yield look
-    look.deleteLater()
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
 
 
 @pytest.fixture

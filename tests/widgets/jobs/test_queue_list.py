@@ -15,8 +15,7 @@ from backend.records.job_view import JobCheck
 from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from backend.records.state import JobState
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
-from widgets.common import theme
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.look import ThemeChoice
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.job_list_model import JOB_ROLE, JobFilter, JobListModel
 from widgets.jobs.job_list_view import MIME
@@ -34,16 +33,6 @@ REASONS = {
     LONG: Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
     "nightly": Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
 }
-
-
-@pytest.fixture
-def look(qapp):
-    """The window's own looks; without them sizes are those of a bare Qt."""
-    look = Look(qapp, ThemeChoice.LIGHT)
-    yield look
-    look.deleteLater()
-    qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
 
 
 def place(name, number, *, priority=0, starts_in_s=None, **more):
