@@ -12,16 +12,27 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from backend.node import sweep
 from backend.records.launch import Launch
 
 _LIMIT_S = 20.0
 _CONNECT_S = 8
+_SSH_ITSELF_FAILED = 255
+"""ssh(1), EXIT STATUS."""
 
 
-def end_elsewhere(launch: Launch, tag: str) -> dict[str, str]:
-    """Sweep every node of the run but this one; node -> what is to be said of it, mostly "".
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of a node, mostly "", and whether it could be reached at all."""
+
+    sentence: str
+    reached: bool = True
+
+
+def end_elsewhere(launch: Launch, tag: str) -> dict[str, Answer]:
+    """Sweep every node of the run but this one.
 
     All nodes at once, and none longer than the limit.
     """
@@ -48,17 +59,18 @@ def end_elsewhere(launch: Launch, tag: str) -> dict[str, str]:
     return {node: _answer(process, deadline) for node, process in asked.items()}
 
 
-def _answer(process: subprocess.Popen[bytes], deadline: float) -> str:
+def _answer(process: subprocess.Popen[bytes], deadline: float) -> Answer:
     try:
         output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return "did not answer, so it could not be swept"
+        return Answer("did not answer, so it could not be swept", reached=False)
     lines = output.decode("utf-8", "replace").strip().splitlines()
     if process.returncode == 0:
-        return lines[-1] if lines else ""
-    return f"could not be swept: {lines[-1] if lines else f'ssh ended with {process.returncode}'}"
+        return Answer(lines[-1] if lines else "")
+    why = lines[-1] if lines else f"ssh ended with {process.returncode}"
+    return Answer(f"could not be swept: {why}", process.returncode != _SSH_ITSELF_FAILED)
 
 
 def main(arguments: Sequence[str]) -> int:

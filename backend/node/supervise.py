@@ -87,6 +87,7 @@ class Supervisor:
         self._told_to_end = ""
         self._ended_early = False
         self._gave_up = ""
+        self._unreached: tuple[str, ...] = ()
         self._stop_seen: float | None = None
 
     def supervise(self) -> RunExit:
@@ -128,6 +129,7 @@ class Supervisor:
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
+                unreached=self._unreached,
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
                 logs=read_logs(self._folder, self._telling(launch), self._logs_before),
@@ -314,10 +316,11 @@ class Supervisor:
     def _sweep_other_nodes(self, launch: Launch) -> None:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
         answers = far_sweep.end_elsewhere(launch, self._tag)
+        self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
         for node, answer in answers.items():
-            if answer:
+            if answer.sentence:
                 with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as log:
-                    log.write(f"── after the end, {node}: {answer} ──\n")
+                    log.write(f"── after the end, {node}: {answer.sentence} ──\n")
 
     def _close(
         self,

@@ -37,6 +37,7 @@ class Found:
     ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
     ``told_to_end``: name of the signal by which somebody ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
+    ``unreached``: nodes that did not answer over SSH when the run had ended.
     """
 
     run: int
@@ -50,6 +51,7 @@ class Found:
     ended_early: bool = False
     told_to_end: str = ""
     gave_up: str = ""
+    unreached: Sequence[str] = ()
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
@@ -158,6 +160,8 @@ def _first_failure(found: Found) -> RankError:
     lost = _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return lost
+    if found.unreached:
+        return _unreached(found)
     if found.gave_up:
         return RankError(found.gave_up)
     name = found.launcher
@@ -243,6 +247,18 @@ def _lost_node(found: Found) -> RankError | None:
         missing[0].rank,
         missing[0].node,
         found.launcher_log[-4000:],
+    )
+
+
+def _unreached(found: Found) -> RankError:
+    """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
+    *others, last = (words.place(node) for node in found.unreached)
+    who = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+    effect = "ended" if found.exits else "could not begin"
+    return RankError(
+        f"{who} not answer over SSH, so the run {effect}.",
+        node=found.unreached[0],
+        traceback=found.launcher_log[-4000:],
     )
 
 

@@ -29,7 +29,8 @@ _MEND = (
     "the way there."
 )
 _HARMLESS = re.compile(
-    r"NCCL INFO"
+    r"^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
+    r"|NCCL INFO"
     r"|(?:^|\W)\w*Warning: |^\s*warnings\.warn\("
     r"|\b(?:DEBUG|INFO|WARN|WARNING)\b(?=\s*[|:\]-])(?<!NCCL WARN)"
     r"(?!:? (?:Open MPI|One or more|REMOTE))"

@@ -15,6 +15,7 @@ from backend.node.explain.log_text import LogPart
 from backend.node.outcome import EndedBy, Seen, rank_exit
 from backend.node.verdict import Found, run_exit
 from backend.records.beat import Phase
+from backend.records.explanation import UNKNOWN
 from backend.records.launch import RankPlan
 from backend.records.state import JobState
 from backend.records.status import RankError, RankExit, RunExit
@@ -48,6 +49,34 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     record = judge(*together, ranks=ranks)
     assert record.message.startswith("gpu2 was lost with its ranks 2 and 3")
     assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gave_up": "mpirun did not start rank 0 on gpu1 within 100 s."},
+        {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
+    ],
+)
+def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, object]) -> None:
+    log = LogPart.of("mpirun.log", str(more.get("launcher_log", "")))
+    record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
+    assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
+    assert record.error is not None
+    assert record.error.node == "gpu2"
+
+
+def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
+    record = judge(unreached=("gpu2", "gpu3", "gpu4"))
+    assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
+
+
+def test_what_the_sweep_after_a_run_met_is_no_cause_of_its_end() -> None:
+    noted = "── after the end, gpu2: could not be swept: ssh: connect to host 10.0.0.2 port 22: No "
+    log = LogPart.of("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
+    record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
+    assert record.error is not None
+    assert record.error.cause == UNKNOWN
 
 
 @pytest.mark.parametrize(
