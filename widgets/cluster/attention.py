@@ -83,6 +83,7 @@ def _card(
         return Attention(row.name, family, icon, f"{name}: {reason}", text, "Show node", "show")
     if condition is Condition.OFFLINE:
         effect = f"{_names(costs)} ran there." if costs else ""
+        when = "" if "since" in reason else when
         text = _sentences(upper_first(reason), upper_first(when), effect)
         return Attention(row.name, family, icon, f"{name} is offline", text, "Try again", "look")
     text = _sentences(row.line if row.line_tone == "bad" else "", "Jobs cannot use it before that.")

@@ -12,7 +12,9 @@ from backend.records.node_past import PastReading
 from backend.records.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.cluster.attention import attentions
 from widgets.cluster.node_history import past_of
+from widgets.cluster.node_row import node_row
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.rack import DIMMED_ROLE
 from widgets.common.buttons import Button
@@ -258,6 +260,12 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     with qtbot.waitSignal(page.look_requested) as wished:
         press(qtbot, page.detail, "Try again")
     assert wished.args == ["gpu11"]
+
+
+def test_an_offline_node_s_card_says_once_since_when():
+    gone = samples.gone(samples.state("gpu11"), "no news since 14:02")
+    (card,) = attentions((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
+    assert card.text == "No news since 14:02."
 
 
 def test_processes_of_one_run_are_one_line(page):
