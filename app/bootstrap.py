@@ -160,7 +160,7 @@ class Program(QObject):
             return
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self._pages.refusal.pressed.connect(self._open_again)
-        self.frame.take_page(self._pages.settings)
+        self.frame.take_pages(self._pages.settings, self._pages.help)
         self.is_built = True
         self._open()
 

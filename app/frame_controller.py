@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QSystemTrayIcon
 
 from app.background import Background
 from app.go_to import Act, GoTo
+from app.help import DOCS, TOPICS, read_topics
 from app.notices import Notice, Notices
 from app.paths import log_file, settings_file
 from app.settings import Settings
@@ -22,6 +23,7 @@ from backend.errors import BackendError
 from backend.records.node import Finding
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.text import literal
+from widgets.frame.help_page import HelpPage
 from widgets.frame.keys import KEYS
 from widgets.frame.keys_sheet import KeysSheet
 from widgets.frame.palette import Palette, Target
@@ -78,6 +80,7 @@ class FrameController(QObject):
         self.go_to = GoTo()
         self._palette: Palette | None = None
         self._page: SettingsPage | None = None
+        self._help: HelpPage | None = None
         side_bar = window.side_bar
         side_bar.theme_toggled.connect(look.toggle)
         side_bar.notices_wished.connect(self._show_notices)
@@ -94,7 +97,8 @@ class FrameController(QObject):
         for key, act in (
             ("Ctrl+K", self.open_palette),
             ("Ctrl+,", self.open_settings),
-            ("F1", self.show_keys),
+            ("F1", self.open_help),
+            ("?", self.show_keys),
             ("Ctrl++", partial(self._step_scale, 1)),
             ("Ctrl+-", partial(self._step_scale, -1)),
             ("Ctrl+0", partial(self._choose_scale, 100)),
@@ -106,7 +110,10 @@ class FrameController(QObject):
         for place in PLACES:
             self.add_act(place.title, place.icon, partial(window.go, place.key))
         self.add_act("Settings", "gear", self.open_settings)
-        self.add_act("Keys and help", "keyboard", self.show_keys)
+        self.add_act("Help", "question", self.open_help)
+        for key, title in TOPICS:
+            self.add_act(f"Help: {title}", "question", partial(self.open_help, key))
+        self.add_act("All keys", "keyboard", self.show_keys)
         self.add_act("Dark or light", "moon", self._look.toggle)
         self.add_act("Report a problem…", "first-aid", self.report)
         self.add_act("Full screen", "arrows-out", window.toggle_full_screen)
@@ -148,10 +155,31 @@ class FrameController(QObject):
         sheet.finished.connect(sheet.deleteLater)
         sheet.open()
 
+    # -- help
+
+    def _take_help(self, page: HelpPage) -> None:
+        self._help = page
+        page.keys_requested.connect(self.show_keys)
+        page.link_opened.connect(_open_link)
+        page.opened.connect(self._read_help)
+
+    @Slot()
+    def open_help(self, topic: str = "") -> None:
+        """Open the help, at a topic or where it was left."""
+        self._window.go("help")
+        if topic and self._help is not None:
+            self._help.open_topic(topic)
+
+    @Slot()
+    def _read_help(self) -> None:
+        assert self._help is not None
+        self._background.run("help", read_topics, self._help.show_topics, self._tell)
+
     # -- settings
 
-    def take_page(self, page: SettingsPage) -> None:
-        """The page was built: fill and wire it."""
+    def take_pages(self, page: SettingsPage, help_page: HelpPage) -> None:
+        """The pages were built: fill and wire them."""
+        self._take_help(help_page)
         self._page = page
         page.set_scale_now(self._settings.preferences.scale_percent)
         page.theme_chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
@@ -163,6 +191,7 @@ class FrameController(QObject):
         page.checks_requested.connect(self.check)
         page.report_requested.connect(self.report)
         page.keys_requested.connect(self.show_keys)
+        page.help_requested.connect(self.open_help)
         self._show_choices()
 
     def furnish(self, services: Services) -> None:
@@ -306,6 +335,11 @@ class FrameController(QObject):
         if not self.notices.past:
             menu.addAction("Nothing has ended yet").setEnabled(False)
         menu.popup(side_bar.mapToGlobal(side_bar.rect().bottomLeft()))
+
+
+def _open_link(address: str) -> None:
+    url = QUrl(address)
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(DOCS / address)) if url.isRelative() else url)
 
 
 def _open(path: str) -> None:

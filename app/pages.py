@@ -16,6 +16,7 @@ from backend import VERSION
 from backend.records.library import Kind
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
+from widgets.frame.help_page import HelpPage
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.frame.settings_page import SettingsPage
 from widgets.jobs.job_form import JobForm
@@ -32,6 +33,7 @@ class Pages:
     nodes: NodesPage = field(init=False)
     refusal: EmptyState = field(init=False)
     settings: SettingsPage = field(init=False)
+    help: HelpPage = field(init=False)
     library: dict[Kind, LibraryPage] = field(default_factory=dict)
 
     def build(self) -> Iterator[tuple[str, QWidget]]:
@@ -49,3 +51,5 @@ class Pages:
         yield "nodes", self.nodes
         self.settings = SettingsPage(VERSION)
         yield "settings", self.settings
+        self.help = HelpPage()
+        yield "help", self.help

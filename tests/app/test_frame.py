@@ -1,15 +1,17 @@
 """The frame by keyboard: go to anything, settings that apply at once, every key in its sheet."""
 
 import os
+import re
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractButton, QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from app.frame_controller import scale_for
+from app.help import DOCS, TOPICS, read_topics
 from app.settings import Settings
 from widgets.common import theme
 from widgets.common.look import ThemeChoice
@@ -112,3 +114,40 @@ def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
     told = {QKeySequence(key.key) for key in KEYS}
     assert {key.toString() for key in has - told} == set(), "keys that no sheet tells"
     assert {key.toString() for key in told - has} == set(), "keys that do nothing"
+
+
+def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
+    with qtbot.waitActive(program.window):
+        program.window.activateWindow()
+    qtbot.keyClick(program.window, Qt.Key.Key_F1)
+    page = program._pages.help
+    assert program.window.place == "help"
+    qtbot.waitUntil(lambda: page._model.rowCount() == len(TOPICS))
+    assert page._text.document().firstBlock().text().startswith("From nothing")
+    page._text.anchorClicked.emit(QUrl("first-node.md"))
+    assert page._text.document().firstBlock().text() == "Add your first node"
+
+
+def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
+    palette = type_into_palette(qtbot, program, "what the words")
+    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    page = program._pages.help
+    qtbot.waitUntil(lambda: page._list.currentIndex().data() == "What the words mean")
+
+
+def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
+    program.frame.open_help("terms.md")
+    page = program._pages.help
+    qtbot.waitUntil(lambda: page._model.rowCount() > 0)
+    qtbot.keyClicks(page._search, "allreduce")
+    qtbot.waitUntil(lambda: page._text.textCursor().selectedText() == "allreduce")
+    page._search.setText("zeppelin")
+    qtbot.waitUntil(lambda: page._nothing.text() == "Not on this page: “zeppelin”.")
+
+
+def test_no_page_of_the_help_leads_nowhere():
+    pages = {topic.key: topic.markdown for topic in read_topics()}
+    for key, text in pages.items():
+        for address in re.findall(r"\]\(([^)]+)\)", text):
+            outside = address.startswith("https://") or (DOCS / address).is_file()
+            assert address in pages or outside, f"{key} → {address}"

@@ -171,6 +171,8 @@ QTextEdit:focus, QPlainTextEdit:focus {{ border: {FOCUS_W}px solid {t.focus}; pa
 QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; padding: 5px; }}
 QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};
   border-color: {t.sunken}; }}
+QTextEdit[kind="page"] {{ background: transparent; border: 2px solid transparent; padding: 0; }}
+QTextEdit[kind="page"]:focus {{ border-color: {t.focus}; }}
 QCheckBox, QRadioButton {{ spacing: 8px; min-height: {TARGET_MIN}px; }}
 QCheckBox::indicator, QRadioButton::indicator, QAbstractItemView::indicator {{ width: 14px;
   height: 14px; border: 1px solid {t.line_strong}; border-radius: {R_CELL}px;

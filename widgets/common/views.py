@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHeaderView,
     QListView,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
     QTableView,
     QTreeView,
 )
@@ -47,6 +49,16 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         _dress_header(view.header())
     elif isinstance(view, QListView):
         view.setUniformItemSizes(True)
+
+
+class TallRows(QStyledItemDelegate):
+    """Rows of a plain list that are high enough to be hit."""
+
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), max(hint.height(), TARGET_MIN))
 
 
 def _dress_header(header: QHeaderView) -> None:

@@ -44,6 +44,7 @@ class SettingsPage(QWidget):
         checks_requested: Look again at what is installed.
         report_requested: A file for whoever is to help.
         keys_requested: The sheet of all keys.
+        help_requested: The pages of the help.
     """
 
     theme_chosen = Signal(str)
@@ -55,6 +56,7 @@ class SettingsPage(QWidget):
     checks_requested = Signal()
     report_requested = Signal()
     keys_requested = Signal()
+    help_requested = Signal()
 
     def __init__(self, version: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -83,6 +85,8 @@ class SettingsPage(QWidget):
         self._again.clicked.connect(self._look_again)
         keys = Button("Keys", icon="keyboard")
         keys.clicked.connect(self.keys_requested)
+        pages = Button("Help", icon="question")
+        pages.clicked.connect(self.help_requested)
         report = Button("Report a problem…", icon="first-aid")
         report.clicked.connect(self.report_requested)
         body = QWidget()
@@ -112,6 +116,7 @@ class SettingsPage(QWidget):
                 ),
                 _section(
                     "Help",
+                    _Line("Help", "The guide, the nodes, and what the words mean.", pages),
                     _Line("Keys", "All of them, by place.", keys),
                     _Line(
                         "Something does not work",

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import (
-    QItemSelectionModel,
-    QModelIndex,
-    QPersistentModelIndex,
-    QSize,
-    QStringListModel,
-    Signal,
-    Slot,
-)
-from PySide6.QtWidgets import QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QItemSelectionModel, QStringListModel, Signal, Slot
+from PySide6.QtWidgets import QListView, QWidget
 
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.fields import TextBox
 from widgets.common.layout import col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, TARGET_MIN
-from widgets.common.views import dress
+from widgets.common.theme import S2, S3
+from widgets.common.views import TallRows, dress
 
 _FILES_W = 200
 
@@ -40,7 +32,7 @@ class SourceView(QWidget):
         dress(self._files, "Files")
         self._files.setModel(self._model)
         self._files.setFixedWidth(_FILES_W)
-        self._files.setItemDelegate(_TallRows(self._files))
+        self._files.setItemDelegate(TallRows(self._files))
         self._files.selectionModel().currentChanged.connect(self._chosen)
         self._name = Label("", "strong", elide="middle")
         self._text = TextBox(mono=True, read_only=True, name="Source")
@@ -72,13 +64,3 @@ class SourceView(QWidget):
         path = self._files.currentIndex().data()
         if path:
             self.text_requested.emit(str(path))
-
-
-class _TallRows(QStyledItemDelegate):
-    """Rows high enough to be hit."""
-
-    def sizeHint(
-        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> QSize:
-        hint = super().sizeHint(option, index)
-        return QSize(hint.width(), max(hint.height(), TARGET_MIN))

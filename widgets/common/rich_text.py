@@ -1,0 +1,126 @@
+"""A page of Markdown in the window's own type and colours."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import (
+    QTextBlock,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextCursor,
+    QTextFormat,
+    QTextFragment,
+    QTextFrameFormat,
+    QTextLength,
+    QTextTable,
+    QTextTableCellFormat,
+)
+from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
+
+from widgets.common import theme
+from widgets.common.theme import S1, S2, S3, S4, S5, Role
+
+_HEADINGS: dict[int, Role] = {1: "title", 2: "heading", 3: "strong"}
+_LINE_HEIGHT_PERCENT = 135
+
+
+class RichText(QTextBrowser):
+    """Read-only; links are told by `anchorClicked` and never followed by itself."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setOpenLinks(False)
+        self.setProperty("kind", "page")
+        self._markdown = ""
+
+    def show_markdown(self, text: str) -> None:
+        self._markdown = text
+        self._render()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._markdown:
+            at = self.verticalScrollBar().value()
+            self._render()
+            self.verticalScrollBar().setValue(at)
+
+    def _render(self) -> None:
+        document = self.document()
+        document.setDefaultFont(theme.font("body"))
+        document.setDocumentMargin(0)
+        self.setMarkdown(self._markdown)
+        block = document.begin()
+        while block.isValid():
+            _dress_block(block)
+            block = block.next()
+        for frame in document.rootFrame().childFrames():
+            if isinstance(frame, QTextTable):
+                _dress_table(frame)
+        self.moveCursor(QTextCursor.MoveOperation.Start)
+
+
+def _is_code(block: QTextBlock) -> bool:
+    form = block.blockFormat()
+    return form.hasProperty(QTextFormat.Property.BlockCodeLanguage) or form.nonBreakableLines()
+
+
+def _dress_block(block: QTextBlock) -> None:
+    form, cursor = QTextBlockFormat(block.blockFormat()), QTextCursor(block)
+    level = form.headingLevel()
+    form.setTopMargin(S5 if level > 1 else 0)
+    form.setBottomMargin(0 if cursor.currentTable() else S2)
+    if _is_code(block):
+        form.setLeftMargin(S4)
+        form.setBottomMargin(0 if _is_code(block.next()) else S3)
+    form.setLineHeight(
+        _LINE_HEIGHT_PERCENT, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
+    )
+    cursor.setBlockFormat(form)
+    for piece in _pieces(block):
+        kind = piece.charFormat()
+        cursor.setPosition(piece.position())
+        cursor.setPosition(piece.position() + piece.length(), QTextCursor.MoveMode.KeepAnchor)
+        dress = QTextCharFormat()
+        if level:
+            dress.setFont(theme.font(_HEADINGS.get(level, "strong")))
+            # Not merged: Markdown's own factor for a heading's size would stay.
+            cursor.setCharFormat(dress)
+            continue
+        if kind.fontFixedPitch() or _is_code(block):
+            dress.setFont(theme.font("mono"))
+        elif kind.isAnchor():
+            dress.setForeground(theme.current().q("live"))
+        cursor.mergeCharFormat(dress)
+
+
+def _pieces(block: QTextBlock) -> list[QTextFragment]:
+    found = []
+    at = block.begin()
+    while not at.atEnd():
+        found.append(at.fragment())
+        at += 1
+    return found
+
+
+def _dress_table(table: QTextTable) -> None:
+    form = table.format().toTableFormat()
+    form.setBorder(0)
+    form.setCellSpacing(0)
+    form.setTopMargin(S1)
+    form.setBottomMargin(S4)
+    form.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
+    table.setFormat(form)
+    for line in range(table.rows()):
+        for column in range(table.columns()):
+            cell = table.cellAt(line, column)
+            of_cell = QTextTableCellFormat()
+            of_cell.merge(cell.format())
+            of_cell.setTopPadding(S2)
+            of_cell.setBottomPadding(S2)
+            of_cell.setLeftPadding(0)
+            of_cell.setRightPadding(S4)
+            of_cell.setBottomBorder(1)
+            of_cell.setBottomBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+            of_cell.setBottomBorderBrush(theme.current().q("line"))
+            cell.setFormat(of_cell)
