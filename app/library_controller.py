@@ -17,7 +17,8 @@ from backend.records.library import Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from backend.services.library import LibraryService
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
-from widgets.library.library_page import LibraryPage, Trial
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
 
 _FILES_SHOWN = 5000
 
@@ -54,14 +55,14 @@ class LibraryController(QObject):
         self._import: Progress | None = None
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
-            page.remove_requested.connect(partial(self._remove, kind))
-            page.job_requested.connect(partial(self.job_wished.emit, kind))
-            page.preview_requested.connect(partial(self._preview, kind))
-            page.check_requested.connect(partial(self._check, kind))
-            page.cancel_requested.connect(partial(self._cancel_trial, kind))
-            page.files_requested.connect(partial(self._files, kind))
-            page.text_requested.connect(partial(self._text, kind))
-            page.folder_requested.connect(partial(self._open_folder, kind))
+            page.detail.remove_requested.connect(partial(self._remove, kind))
+            page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
+            page.detail.preview_requested.connect(partial(self._preview, kind))
+            page.detail.check_requested.connect(partial(self._check, kind))
+            page.detail.cancel_requested.connect(partial(self._cancel_trial, kind))
+            page.detail.files_requested.connect(partial(self._files, kind))
+            page.detail.text_requested.connect(partial(self._text, kind))
+            page.detail.folder_requested.connect(partial(self._open_folder, kind))
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         return self._items[kind]
@@ -85,7 +86,7 @@ class LibraryController(QObject):
                 pins = {pin.reference for key, pin in view.pins.items() if kind.value in key}
                 for reference in pins:
                     counts[reference] = counts.get(reference, 0) + 1
-            page.show_jobs(counts)
+            page.detail.show_jobs(counts)
 
     def drop(self, path: Path) -> None:
         """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
@@ -190,7 +191,7 @@ class LibraryController(QObject):
 
     def _begin_trial(self, kind: Kind) -> Progress:
         self._cancel_trial(kind)
-        self._trials[kind] = self._runner.progress(self._pages[kind].show_trial_progress)
+        self._trials[kind] = self._runner.progress(self._pages[kind].detail.show_trial_progress)
         return self._trials[kind]
 
     def _cancel_trial(self, kind: Kind) -> None:
@@ -199,13 +200,13 @@ class LibraryController(QObject):
             trial.cancel()
 
     def _show_preview(self, kind: Kind, trial: Trial, preview: Preview) -> None:
-        self._pages[kind].show_preview(trial, preview)
+        self._pages[kind].detail.show_preview(trial, preview)
 
     def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
-        self._pages[kind].show_check(trial, check)
+        self._pages[kind].detail.show_check(trial, check)
 
     def _trial_failed(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].show_trial_error(str(error), error.remedy)
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy)
 
     def _files(self, kind: Kind, reference: str) -> None:
         def paths() -> tuple[str, ...]:
@@ -214,7 +215,7 @@ class LibraryController(QObject):
         self._runner.run(
             "library",
             paths,
-            partial(self._pages[kind].show_files, reference),
+            partial(self._pages[kind].detail.show_files, reference),
             partial(self._trial_failed, kind),
         )
 
@@ -223,8 +224,8 @@ class LibraryController(QObject):
         self._runner.run(
             "library",
             partial(self._library.text, kind, reference, path),
-            partial(page.show_text, reference, path),
-            lambda error: page.show_text(reference, path, str(error)),
+            partial(page.detail.show_text, reference, path),
+            lambda error: page.detail.show_text(reference, path, str(error)),
         )
 
     def _open_folder(self, kind: Kind, reference: str) -> None:
@@ -257,13 +258,13 @@ class LibraryController(QObject):
             self._show(kind)
 
     def _miss_items(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].show_trial_error(str(error), error.remedy)
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy)
 
     def _show(self, kind: Kind) -> None:
         names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
         for other, page in self._pages.items():
             guess = page.shown_name if other is not kind else ""
-            page.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
+            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
 

@@ -79,8 +79,8 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     controller._dialog._wish()
     page = pages[Kind.MODEL]
     page.show()
-    assert page._source._model.stringList() == ["bks_model.py"]
-    assert page._source._text.toPlainText() == "class UserModel: ...\n"
+    assert page.detail._source._model.stringList() == ["bks_model.py"]
+    assert page.detail._source._text.toPlainText() == "class UserModel: ...\n"
 
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):

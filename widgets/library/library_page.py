@@ -1,124 +1,46 @@
 """Datasets, Models and Loaders: list left, one thing right.
 
 One page serves the three places, because a person does the same with each: import, look inside,
-compare versions. What differs is the first tab: a dataset shows samples, a model its check, a
-loader its source and the samples it makes.
+compare versions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
-
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
-from PySide6.QtWidgets import QListView, QMenu, QSplitter, QStackedWidget, QWidget
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QListView, QSplitter, QStackedWidget, QWidget
 
 from backend.records.library import Kind, LibraryItem
-from backend.records.preview import ModelCheck, Preview
-from widgets.common import formats
-from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Banner, Chip, EmptyState, Fact, Facts, Frame, ProgressLine
-from widgets.common.fields import ComboBox, SearchField
+from widgets.common.buttons import Button
+from widgets.common.cards import EmptyState, Frame
+from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label, literal
-from widgets.common.theme import (
-    HEADER_H,
-    LIBRARY_LIST_W,
-    ONE_PANE_BELOW_W,
-    PAGE_MARGIN,
-    RAIL_W,
-    S1,
-    S2,
-    S3,
-    S4,
-)
+from widgets.common.text import Label
+from widgets.common.theme import LIBRARY_LIST_W, ONE_PANE_BELOW_W, RAIL_W, S1, S2, S3, S4
 from widgets.common.views import dress
-from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry, EntryDelegate, EntryModel, EntryRole, entries
-from widgets.library.samples_view import SamplesView, shape_words
-from widgets.library.source_view import SourceView
-from widgets.library.versions_view import VersionsView
-
-
-@dataclass(frozen=True)
-class Words:
-    """How a place speaks."""
-
-    title: str
-    icon: str
-    what: str
-    belongs: str
-
-
-WORDS = {
-    Kind.DATASET: Words(
-        "Datasets", "database", "dataset", "A dataset is a folder or a zip with any files."
-    ),
-    Kind.MODEL: Words(
-        "Models", "cube", "model", "A model is a folder with bks_model.py and a UserModel in it."
-    ),
-    Kind.LOADER: Words(
-        "Loaders",
-        "funnel",
-        "loader",
-        "A loader is a folder with bks_dataset.py and a UserDataset in it.",
-    ),
-}
-
-_TABS = {
-    Kind.DATASET: (("samples", "Samples"), ("source", "Files"), ("versions", "Versions")),
-    Kind.MODEL: (("source", "Source"), ("check", "Check"), ("versions", "Versions")),
-    Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
-}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A dataset to be read by a loader, or a model to be tried on them ("" for none)."""
-
-    dataset: str = ""
-    loader: str = ""
-    model: str = ""
+from widgets.library.library_detail import LibraryDetail
+from widgets.library.words import WORDS
 
 
 class LibraryPage(QWidget):
-    """One of the three places.
+    """One of the three places; what concerns the open thing is wished for by its `detail`.
 
     Signals:
         import_requested: The name to import under, "" for a new one.
-        remove_requested: The reference to move to the trash.
-        job_requested: The reference a new job should begin with.
-        preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
-        check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
-        cancel_requested: The preview or check under way is not wanted any more.
-        files_requested: The reference whose files are wished for; answer with `show_files`.
-        text_requested: Reference and path of a source file; answer with `show_text`.
-        folder_requested: The reference whose folder a person wants to see.
     """
 
     import_requested = Signal(str)
-    remove_requested = Signal(str)
-    job_requested = Signal(str)
-    preview_requested = Signal(object)
-    check_requested = Signal(object)
-    cancel_requested = Signal()
-    files_requested = Signal(str)
-    text_requested = Signal(str, str)
-    folder_requested = Signal(str)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.kind = kind
         self._words = WORDS[kind]
         self._entry: Entry | None = None
-        self._version: LibraryItem | None = None
         self._wants_list = False
-        self._shown_for: dict[str, str] = {}
-        self._jobs: dict[str, int] = {}
         self._model = EntryModel()
         self._make_list()
-        self._make_detail()
+        self._make_right()
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.setHandleWidth(1)
         self._splitter.setChildrenCollapsible(False)
@@ -148,70 +70,7 @@ class LibraryPage(QWidget):
         name, _, version = reference.partition("@")
         self._select(name)
         if self._entry and version:
-            self._version_box.choose(version)
-
-    def show_companions(
-        self, datasets: tuple[str, ...], loaders: tuple[str, ...], guess: str = ""
-    ) -> None:
-        """Names that previews and checks can be made with; a namesake is chosen first."""
-        self._dataset_box.set_options([(n, n) for n in datasets], guess)
-        self._loader_box.set_options([(n, n) for n in loaders], guess)
-        self._look_inside()
-
-    def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
-        """How many jobs use each version."""
-        self._jobs = dict(jobs_by_reference)
-        self._show_versions()
-
-    def show_files(self, reference: str, paths: tuple[str, ...]) -> None:
-        if self._is_shown(reference):
-            self._source.show_files(paths)
-            self._tabs.set_count("source", formats.count(len(paths)))
-
-    def show_text(self, reference: str, path: str, text: str) -> None:
-        if self._is_shown(reference):
-            self._source.show_text(path, text)
-
-    def show_preview(self, trial: Trial, preview: Preview) -> None:
-        if not self._concerns(trial):
-            return
-        self._end_trial()
-        self._samples.show_preview(preview)
-        self._samples_pages.setCurrentWidget(self._samples)
-        self._show_findings(
-            (*(fault.sentence for fault in preview.faults), *preview.warnings),
-            bool(preview.faults),
-        )
-        facts = [
-            Fact("Samples", formats.count(preview.count)),
-            *(
-                Fact(part.path.capitalize(), shape_words(part))
-                for sample in preview.samples[:1]
-                for part in sample.parts[:2]
-            ),
-            Fact("Load time", f"{formats.milliseconds(preview.item_time_ms)} a sample"),
-        ]
-        self._show_facts(facts)
-
-    def show_check(self, trial: Trial, check: ModelCheck) -> None:
-        if not self._concerns(trial):
-            return
-        self._end_trial()
-        self._check.show_check(check)
-        self._check_pages.setCurrentWidget(self._check)
-        self._show_findings((), False)
-        self._show_facts([Fact("Parameters", formats.count(check.parameters))])
-
-    def show_trial_progress(self, share: float | None, text: str) -> None:
-        """A preview or check is under way."""
-        self._progress.set_progress(share, text)
-        self._progress.show()
-
-    def show_trial_error(self, sentence: str, remedy: str = "") -> None:
-        """A preview or check could not be made."""
-        self._end_trial()
-        self._banner.set_finding("bad", sentence, remedy)
-        self._banner.show()
+            self.detail.open_version(version)
 
     @property
     def shown_name(self) -> str:
@@ -249,84 +108,11 @@ class LibraryPage(QWidget):
             )
         )
 
-    def _make_detail(self) -> None:
+    def _make_right(self) -> None:
         words = self._words
-        self._name = Label("", "title", elide="right")
-        self._chip = Chip("", "idle")
-        self._version_box = ComboBox(name="Version")
-        self._version_box.currentIndexChanged.connect(self._version_chosen)
-        back = IconButton("arrow-left", f"All {words.title.lower()}")
-        back.clicked.connect(self._back)
-        self._back_button = back
-        job = Button("New job with it", icon="play")
-        job.clicked.connect(self._wish_job)
-        again = Button("New version", icon="upload-simple")
-        again.clicked.connect(self._import_again)
-        more = IconButton("dots-three", "More")
-        menu = QMenu(more)
-        menu.addAction(literal("Open folder"), self._wish_folder)
-        menu.addAction(literal("Move to the trash"), self._wish_remove)
-        more.setMenu(menu)
-        self._facts = Facts()
-        self._tabs = UnderlinedTabs(_TABS[self.kind], _TABS[self.kind][0][0], name="Parts")
-        self._tabs.chosen.connect(self._tab_chosen)
-        self._banner = Banner()
-        self._banner.hide()
-        self._progress = ProgressLine("Reading samples")
-        self._progress.cancelled.connect(self.cancel_requested)
-        self._progress.hide()
-        self._dataset_box = ComboBox(name="Dataset")
-        self._loader_box = ComboBox(name="Loader")
-        self._go = Button("Check" if self.kind is Kind.MODEL else "Look", icon="play")
-        self._go.clicked.connect(self._wish_trial)
-        self._trial_row = QWidget()
-        boxes: list[QWidget | None] = []
-        if self.kind is not Kind.DATASET:
-            boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
-        if self.kind is not Kind.LOADER:
-            boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self._trial_row.setLayout(row(*boxes, self._go, STRETCH, gap=S2))
-        self._source = SourceView()
-        self._source.text_requested.connect(self._wish_text)
-        self._versions = VersionsView()
-        self._samples = SamplesView()
-        self._samples_pages = _with_empty(
-            self._samples,
-            EmptyState(
-                "database",
-                "Not looked at yet",
-                "A loader reads the files and shows samples, classes and what looks wrong.",
-            ),
-        )
-        self._check = CheckView()
-        self._check_pages = _with_empty(
-            self._check,
-            EmptyState(
-                "cube",
-                "Not checked yet",
-                "The check imports the model and runs one step forward and backward.",
-            ),
-        )
-        self._pages = QStackedWidget()
-        for page in (self._samples_pages, self._source, self._check_pages, self._versions):
-            self._pages.addWidget(page)
-        head = row(
-            back, self._name, self._chip, self._version_box, STRETCH, job, again, more, gap=S2
-        )
-        self._detail = QWidget()
-        self._detail.setLayout(
-            col(
-                head,
-                self._facts,
-                self._tabs,
-                self._banner,
-                self._trial_row,
-                self._progress,
-                (self._pages, 1),
-                gap=S3,
-                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
-            )
-        )
+        self.detail = LibraryDetail(self.kind)
+        self.detail.back_pressed.connect(self._back)
+        self.detail.again_requested.connect(self._import_again)
         self._empty = EmptyState(
             words.icon,
             f"No {words.title.lower()} yet",
@@ -338,7 +124,7 @@ class LibraryPage(QWidget):
         self._right = QStackedWidget()
         self._right.setObjectName("pane")
         self._right.addWidget(self._empty)
-        self._right.addWidget(self._detail)
+        self._right.addWidget(self.detail)
 
     # -- what happens
 
@@ -349,7 +135,7 @@ class LibraryPage(QWidget):
     def _fit(self) -> None:
         """Below the width for both there is the list or the detail."""
         narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
-        self._back_button.setVisible(narrow)
+        self.detail.set_alone(narrow)
         opened = self._entry is not None and not self._wants_list
         self._list_pane.setVisible(not narrow or not opened)
         self._right.setVisible(not narrow or opened)
@@ -377,132 +163,10 @@ class LibraryPage(QWidget):
         self._fit()
 
     def _show_entry(self) -> None:
-        entry = self._entry
-        self._right.setCurrentWidget(self._detail if entry else self._empty)
-        if entry is not None:
-            self._name.setText(entry.name)
-            options = [(str(v.version), f"version {v.version}") for v in entry.versions]
-            self._version_box.set_options(options, options[0][0])
-            self._version_box.setVisible(len(options) > 1)
-            self._chip.setVisible(len(options) == 1)
-            self._chip.set_chip("version 1" if options[0][0] == "1" else options[0][1], "idle")
-            self._tabs.set_count("versions", formats.count(len(options)))
-            self._version_chosen()
-        self._fit()
-
-    @Slot()
-    def _version_chosen(self) -> None:
-        entry = self._entry
-        if entry is None:
-            return
-        wanted = self._version_box.key()
-        self._version = next((v for v in entry.versions if str(v.version) == wanted), entry.newest)
-        self._shown_for.clear()
-        self._banner.hide()
-        self._progress.hide()
-        self._samples_pages.setCurrentIndex(1)
-        self._check_pages.setCurrentIndex(1)
-        self._show_facts([])
-        self._show_versions()
-        self._tab_chosen(self._tabs.key())
-
-    def _show_facts(self, more: list[Fact]) -> None:
-        item = self._version
-        if item is None:
-            return
-        size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = Fact(
-            "Imported", formats.moment_long(formats.instant(item.created), datetime.now(UTC))
-        )
-        self._facts.set_facts((Fact("Size", size), *more, imported))
-
-    def _show_versions(self) -> None:
+        self._right.setCurrentWidget(self.detail if self._entry else self._empty)
         if self._entry is not None:
-            self._versions.show_versions(self._entry.versions, self._jobs)
-
-    @Slot(str)
-    def _tab_chosen(self, key: str) -> None:
-        pages: dict[str, QWidget] = {
-            "samples": self._samples_pages,
-            "source": self._source,
-            "check": self._check_pages,
-            "versions": self._versions,
-        }
-        self._pages.setCurrentWidget(pages[key])
-        self._trial_row.setVisible(key in ("samples", "check"))
-        self._look_inside()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._look_inside()
-
-    def _look_inside(self) -> None:
-        """Wish for what the open tab shows, once, and only while somebody sees it."""
-        key, reference = self._tabs.key(), self._reference()
-        if not reference or not self.isVisible() or self._shown_for.get(key) == reference:
-            return
-        if key == "source":
-            self._shown_for[key] = reference
-            self.files_requested.emit(reference)
-        elif key in ("samples", "check") and self._can_try():
-            self._shown_for[key] = reference
-            self._wish_trial()
-
-    def _show_findings(self, sentences: tuple[str, ...], bad: bool) -> None:
-        self._banner.setVisible(bool(sentences))
-        if sentences:
-            more = formats.plural(len(sentences) - 1, "more finding") if sentences[1:] else ""
-            self._banner.set_finding("bad" if bad else "warn", sentences[0], more)
-            self._banner.setToolTip("")
-
-    def _end_trial(self) -> None:
-        self._progress.hide()
-        self._go.setEnabled(True)
-
-    def _reference(self) -> str:
-        return self._version.reference if self._version else ""
-
-    def _is_shown(self, reference: str) -> bool:
-        return reference == self._reference()
-
-    def _concerns(self, trial: Trial) -> bool:
-        mine = {Kind.DATASET: trial.dataset, Kind.MODEL: trial.model, Kind.LOADER: trial.loader}
-        return self._is_shown(mine[self.kind])
-
-    def _can_try(self) -> bool:
-        if self.kind is Kind.MODEL:
-            return True
-        box = self._loader_box if self.kind is Kind.DATASET else self._dataset_box
-        return bool(box.key())
-
-    @Slot()
-    def _wish_trial(self) -> None:
-        reference = self._reference()
-        if not reference or not self._can_try():
-            self._banner.set_finding("warn", self._nothing_to_try_with())
-            self._banner.show()
-            return
-        self._banner.hide()
-        self._go.setEnabled(False)
-        self.show_trial_progress(None, "Starting")
-        if self.kind is Kind.DATASET:
-            self.preview_requested.emit(Trial(reference, self._loader_box.key()))
-        elif self.kind is Kind.LOADER:
-            self.preview_requested.emit(Trial(self._dataset_box.key(), reference))
-        else:
-            both = bool(self._dataset_box.key() and self._loader_box.key())
-            dataset = self._dataset_box.key() if both else ""
-            loader = self._loader_box.key() if both else ""
-            self.check_requested.emit(Trial(dataset, loader, reference))
-
-    def _nothing_to_try_with(self) -> str:
-        missing = "loader" if self.kind is Kind.DATASET else "dataset"
-        return f"There is no {missing} yet. Import one to look at samples."
-
-    @Slot(str)
-    def _wish_text(self, path: str) -> None:
-        if self._reference():
-            self.text_requested.emit(self._reference(), path)
+            self.detail.show_entry(self._entry)
+        self._fit()
 
     @Slot()
     def _import_new(self) -> None:
@@ -510,28 +174,4 @@ class LibraryPage(QWidget):
 
     @Slot()
     def _import_again(self) -> None:
-        if self._entry is not None:
-            self.import_requested.emit(self._entry.name)
-
-    @Slot()
-    def _wish_job(self) -> None:
-        if self._reference():
-            self.job_requested.emit(self._reference())
-
-    @Slot()
-    def _wish_folder(self) -> None:
-        if self._reference():
-            self.folder_requested.emit(self._reference())
-
-    @Slot()
-    def _wish_remove(self) -> None:
-        if self._reference():
-            self.remove_requested.emit(self._reference())
-
-
-def _with_empty(page: QWidget, empty: EmptyState) -> QStackedWidget:
-    stack = QStackedWidget()
-    stack.addWidget(page)
-    stack.addWidget(empty)
-    stack.setCurrentIndex(1)
-    return stack
+        self.import_requested.emit(self.shown_name)

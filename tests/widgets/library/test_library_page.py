@@ -15,7 +15,8 @@ from backend.records.preview import (
 )
 from widgets.library.entries import EntryModel, entries
 from widgets.library.import_dialog import ImportDialog, guessed_kind
-from widgets.library.library_page import LibraryPage, Trial
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
 
 
 def item(name, version=1, kind=Kind.DATASET, **facts):
@@ -60,66 +61,68 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
     page.show_items((item("coco"), item("digits", 1), item("digits", 2)))
-    assert page._name.text() == "digits"
+    assert page.detail._name.text() == "digits"
 
 
 def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
-    page.show_companions((), ("digits",))
-    with qtbot.waitSignal(page.preview_requested) as wished:
+    page.detail.show_companions((), ("digits",))
+    with qtbot.waitSignal(page.detail.preview_requested) as wished:
         page.show_items((item("digits", 2),))
     assert wished.args[0] == Trial("digits@2", "digits")
 
 
 def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page, qtbot):
-    with qtbot.assertNotEmitted(page.preview_requested):
+    with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("digits"),))
-        qtbot.mouseClick(page._go, Qt.MouseButton.LeftButton)
-    assert page._banner.isVisible()
+        qtbot.mouseClick(page.detail._go, Qt.MouseButton.LeftButton)
+    assert page.detail._banner.isVisible()
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
-    page.show_companions((), ("any",))
+    page.detail.show_companions((), ("any",))
     page.show_items((item("a"), item("b")))
     page.show_item("b")
-    page.show_preview(Trial("a@1", "any"), preview())
-    assert page._samples_pages.currentIndex() == 1
+    page.detail.show_preview(Trial("a@1", "any"), preview())
+    assert page.detail._samples_pages.currentIndex() == 1
 
 
 def test_a_preview_shows_samples_and_what_looks_wrong(page):
-    page.show_companions((), ("any",))
+    page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
-    page.show_preview(Trial("a@1", "any"), preview())
-    assert page._samples_pages.currentWidget() is page._samples
-    assert "one class" in page._banner.accessibleName() + page._banner._strong.text()
+    page.detail.show_preview(Trial("a@1", "any"), preview())
+    assert page.detail._samples_pages.currentWidget() is page.detail._samples
+    assert "one class" in page.detail._banner.accessibleName() + page.detail._banner._strong.text()
 
 
 def test_a_refused_preview_says_why_and_can_be_tried_again(page):
-    page.show_companions((), ("any",))
+    page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
-    page.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert page._banner._strong.text() == "The loader stopped at item 1000: no file 1000.png."
-    assert page._go.isEnabled()
+    page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
+    assert (
+        page.detail._banner._strong.text() == "The loader stopped at item 1000: no file 1000.png."
+    )
+    assert page.detail._go.isEnabled()
 
 
 def test_a_model_is_checked_with_what_is_chosen(qtbot):
     page = LibraryPage(Kind.MODEL)
     qtbot.addWidget(page)
-    page.show_companions(("digits",), ("digits",), "digits")
+    page.detail.show_companions(("digits",), ("digits",), "digits")
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
-    with qtbot.waitSignal(page.check_requested) as wished:
-        page._tabs.choose("check")
-        page._tab_chosen("check")
+    with qtbot.waitSignal(page.detail.check_requested) as wished:
+        page.detail._tabs.choose("check")
+        page.detail._tab_chosen("check")
     assert wished.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
-    page.show_check(wished.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
-    assert page._check._model.rowCount() == 1
+    page.detail.show_check(wished.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
+    assert page.detail._check._model.rowCount() == 1
 
 
 def test_a_name_with_markup_is_shown_as_it_is(page):
     page.show_items((item("<b>bold</b>"),))
-    assert page._name.textFormat() is Qt.TextFormat.PlainText
-    assert page._name.text() == "<b>bold</b>"
+    assert page.detail._name.textFormat() is Qt.TextFormat.PlainText
+    assert page.detail._name.text() == "<b>bold</b>"
 
 
 def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(qtbot):
