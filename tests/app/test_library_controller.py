@@ -86,7 +86,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
     controller._dialog._wish()
-    pages[Kind.DATASET].remove_requested.emit("pictures@1")
+    pages[Kind.DATASET].detail.remove_requested.emit("pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""
 
