@@ -254,6 +254,7 @@ class JobForm(QWidget):
                 (f.whole("loader_workers", "Loader workers", placeholder="0"), 1),
                 (f.number("stall_limit_s", "Silent at most", "s", "600"), 1),
                 (f.switch("stop_on_nan", "Stop on NaN"), 1),
+                (f.switch("stop_on_divergence", "Stop when it diverges"), 1),
             ),
         )
         for control in (optimizer_choice, schedule_choice):
