@@ -24,6 +24,7 @@ jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or th
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
+    told-<target>.<i>.json            who tells its end there; the highest i counts
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
@@ -237,6 +238,9 @@ class AttemptFolder:
 
     def rank_error(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.error.json"
+
+    def told(self, target: str, number: int) -> Path:
+        return self.path / f"told-{target}.{number}.json"
 
 
 @dataclass(frozen=True)
