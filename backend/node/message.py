@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from backend.node.closing import launch_of
-from backend.node.explain.log_text import read_parts
+from backend.node.explain.log_text import tidy
 from backend.records.files import read_json
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder
-from backend.records.notice import Message
+from backend.records.notice import Channels, Message
 from backend.records.state import JobState
 from backend.records.status import RunExit
 from backend.records.values import printable
 
 LINES = 20
+TAIL_BYTES = 64 * 1024
 _LINE_CHARACTERS = 400
 _RUN_BEGINS = "── run "
 _HIDDEN = "(left out)"
 _SHORTEST_SECRET = 4
-_TOLD = (JobState.ERROR, JobState.LOST, JobState.FINISHED)
 
 
-def message_of(folder: JobFolder, run: int, tells_finished: bool) -> Message | None:
+def tail_of(path: Path) -> bytes:
+    """The end of a log, nothing where there is none."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return file.read()
+    return b""
+
+
+def message_of(
+    folder: JobFolder,
+    run: int,
+    channels: Channels,
+    read_tail: Callable[[Path], bytes] = tail_of,
+) -> Message | None:
     """The message about run ``run``, or None when its end is nothing to tell (or not there yet).
 
     Values of the job's own environment are left out: a token in it may stand in a traceback.
@@ -32,7 +47,7 @@ def message_of(folder: JobFolder, run: int, tells_finished: bool) -> Message | N
         ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if ended.state not in _TOLD or (ended.state is JobState.FINISHED and not tells_finished):
+    if not channels.wants(ended.state, ended.ended):
         return None
     launch = launch_of(folder, run)
     if launch is not None and launch.steps_limit:
@@ -40,7 +55,8 @@ def message_of(folder: JobFolder, run: int, tells_finished: bool) -> Message | N
     error = ended.error
     rank = error.rank if error is not None else None
     log = folder.mpirun_log if rank is None else folder.rank_log(rank)
-    parts = read_parts(log)[-1:] if ended.state is not JobState.FINISHED else ()
+    tail = read_tail(log) if ended.state is not JobState.FINISHED else b""
+    lines = map(tidy, tail.decode("utf-8", "replace").split("\n"))
     return Message(
         job_id=folder.job_id,
         run=run,
@@ -51,7 +67,7 @@ def message_of(folder: JobFolder, run: int, tells_finished: bool) -> Message | N
         remedy=_without(error.remedy, launch) if error is not None else "",
         rank=rank,
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
-        lines=tuple(_without(line, launch) for part in parts for line in last_lines(part.lines)),
+        lines=tuple(_without(line, launch) for line in last_lines(lines)),
     )
 
 

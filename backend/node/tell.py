@@ -28,10 +28,13 @@ _AFTER_TROUBLE_S = 60.0
 _MOST_S = 8 * 3600.0
 
 
-def settings_path(data_root: Path, home: Path | None = None) -> Path:
+def settings_path(data_root: Path) -> Path:
     """Where a user's settings of notices for a data root lie on this computer."""
-    folder = (home or Path.home()) / ".ringmaster" / "notices"
-    return folder / settings_name(os.path.realpath(data_root))
+    return settings_folder() / settings_name(os.path.realpath(data_root))
+
+
+def settings_folder() -> Path:
+    return Path.home() / ".ringmaster" / "notices"
 
 
 def channels_for(folder: JobFolder) -> Channels | None:
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     channels = channels_for(folder)
     if channels is None:
         return 0
-    message = message_of(folder, options.run, channels.tells_finished)
+    message = message_of(folder, options.run, channels)
     if message is None:
         return 0
 

@@ -304,6 +304,11 @@ class NodeHome:
         return self.path / "state"
 
     @property
+    def notices(self) -> PurePosixPath:
+        """0700: whom its user wants to be told of the ends of runs, a file for each data root."""
+        return self.path / "notices"
+
+    @property
     def agent_log(self) -> PurePosixPath:
         return self.path / "agent.log"
 

@@ -17,6 +17,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
+from backend.records.state import JobState
+
 SCHEMA = 1
 STARTTLS, TLS, PLAIN = "starttls", "tls", "none"
 PORTS = {STARTTLS: 587, TLS: 465, PLAIN: 25}
@@ -61,6 +63,8 @@ class Channels:
     mail: Mail | None = None
     tells_finished: bool = True
     since: str = ""
+    from_nodes: bool = False
+    """The nodes that lead jobs have these settings as well, and need no desktop to tell."""
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -71,6 +75,14 @@ class Channels:
             place = "\n".join((self.mail.host, *sorted(self.mail.to)))
             found.append(Target(MAIL, _key(place), needs_password=bool(self.mail.user)))
         return tuple(found)
+
+    def wants(self, state: JobState, ended: str) -> bool:
+        """Whether an end is one to be told; ``ended`` is UTC, ISO 8601."""
+        if not self.targets or ended < self.since:
+            return False
+        if state is JobState.FINISHED:
+            return self.tells_finished
+        return state in (JobState.ERROR, JobState.LOST)
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}
@@ -94,6 +106,7 @@ class Channels:
                 mail,
                 bool(raw.get("tells_finished", True)),
                 str(raw.get("since", "")),
+                bool(raw.get("from_nodes", False)),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"settings of notices without a usable {error}") from error

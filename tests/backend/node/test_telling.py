@@ -315,14 +315,14 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
     log = "── run 0, rank 1 ──\nold\n── run 1, rank 1 ──\n"
     log += "".join(f"\x1b[31mline {n} hf_planted\x1b[0m\x07\n" for n in range(30)) + "\n\n"
     run.folder.rank_log(1).write_text(log)
-    message = message_of(run.folder, 1, tells_finished=True)
+    message = message_of(run.folder, 1, Channels("http://a"))
     assert message is not None
     assert message.title == "Failed: job"
     assert (message.cause, message.remedy) == ("Rank 1 said (left out).", "Mend it.")
     assert message.lines[0] == "line 10 (left out)?"
     assert (len(message.lines), message.lines[-1]) == (20, "line 29 (left out)?")
     replace_json(run.folder.notes, {"name": "night run", "notes": "", "tags": []})
-    renamed = message_of(run.folder, 1, tells_finished=True)
+    renamed = message_of(run.folder, 1, Channels("http://a"))
     assert renamed is not None
     assert renamed.name == "night run"
 
@@ -332,7 +332,8 @@ def test_s16_a_stop_is_no_news_and_success_only_where_it_is_wished_for(tmp_path:
 
     def ended(state: JobState, tells_finished: bool) -> bool:
         replace_json(run.attempt.exit, RunExit(1, state, "So it ended.").to_dict())
-        return message_of(run.folder, 1, tells_finished) is not None
+        channels = Channels("http://a", tells_finished=tells_finished)
+        return message_of(run.folder, 1, channels) is not None
 
     assert not ended(JobState.INTERRUPTED, True)
     assert ended(JobState.FINISHED, True)
