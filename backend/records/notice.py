@@ -78,7 +78,7 @@ class Channels:
 
     def wants(self, state: JobState, ended: str) -> bool:
         """Whether an end is one to be told; ``ended`` is UTC, ISO 8601."""
-        if not self.targets or ended < self.since:
+        if not (self.webhook or self.mail) or ended < self.since:
             return False
         if state is JobState.FINISHED:
             return self.tells_finished

@@ -79,7 +79,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert theme.current().name == "dark"
     page._motion.click()
     assert theme.motion_reduced()
-    page._finished.click()
+    page.notices.finished.click()
     page._scale.chosen.emit("125")
     assert page._restart_line.isVisible()
     program._settings.save()
