@@ -34,7 +34,7 @@ _WIDTH = 420
 _ROW_H = 56
 _ROWS_SHOWN = 8
 _BADGE_H = 14
-_MOST_COUNTED = 99
+_MOST_COUNTED = 9
 _Index = QModelIndex | QPersistentModelIndex
 ITEM_ROLE = Qt.ItemDataRole.UserRole
 _TONES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
@@ -103,7 +103,6 @@ class NoticeList(QWidget):
         self._list.installEventFilter(self)
         gear = IconButton("gear", "Choose what is told, and where")
         gear.clicked.connect(self._wish_settings)
-        self._gear = gear
         self._nothing = Label("Nothing was told yet", "strong", align="center")
         self._why = Label(
             "Jobs that end or stand still come here, and nodes that go offline with a job on them.",
@@ -118,6 +117,7 @@ class NoticeList(QWidget):
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
         self._plate = Frame("dialog", inner, self)
         window.installEventFilter(self)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.hide()
 
     def show_items(self, items: Sequence[NoticeItem]) -> None:
@@ -141,7 +141,7 @@ class NoticeList(QWidget):
         self.raise_()
         self._list.scrollToTop()
         self._list.clearSelection()
-        self._list.setFocus() if self._model.rowCount() else self._gear.setFocus()
+        (self._list if self._model.rowCount() else self).setFocus()
 
     def close_again(self) -> None:
         self.hide()
@@ -153,13 +153,15 @@ class NoticeList(QWidget):
         if watched is self._window:
             if event.type() == QEvent.Type.Resize and self.isVisible():
                 self._place()
-        elif (
-            isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.KeyPress
-            and event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        ):
-            self._open(self._list.currentIndex())
-            return True
+        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            has_chosen = self._list.selectionModel().hasSelection()
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_chosen:
+                self._open(self._list.currentIndex())
+                return True
+            if event.key() == Qt.Key.Key_Down and not has_chosen:
+                # Nothing is chosen yet: the first one, not the one after it.
+                self._list.setCurrentIndex(self._model.index(0, 0))
+                return True
         return super().eventFilter(watched, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -241,7 +243,8 @@ class _NoticeDelegate(QStyledItemDelegate):
             chosen = bool(option.state & QStyle.StateFlag.State_Selected)
             ground = theme.current().q("selected" if chosen else "hover")
             fill_round(painter, rect, ground, R_CONTROL)
-        if option.state & QStyle.StateFlag.State_HasFocus:
+        both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
+        if option.state & both == both:
             paint_focus(painter, rect)
         square = QRectF(rect.left() + S3, rect.top() + S2 + 1, ICON_NAV, ICON_NAV)
         tone = _TONES.get(item.family, "text2")

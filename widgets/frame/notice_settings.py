@@ -47,6 +47,7 @@ class NoticeSettings(QWidget):
         super().__init__(parent)
         self._channels = Channels()
         self.finished = Switch(name="Tell when a job has finished")
+        self.finished.setChecked(True)
         self.finished.toggled.connect(self.finished_chosen)
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)

@@ -210,6 +210,8 @@ class SideBar(QWidget):
         self._gear.set_tip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
         self._foot = row(self._folder, (self._root, 1), self.bell, self._theme, self._gear, gap=2)
+        for act in (self.bell, self._theme, self._gear):
+            self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
         places = col(*self._buttons.values(), gap=2)
         self._rules = (Rule(), Rule())
         self.setLayout(
