@@ -207,7 +207,8 @@ class NoticeService:
                 channels = self.channels()
                 message = message_of(folder, run, channels, self._tail)
                 if message is None:
-                    return Told(None)
+                    is_recorded = folder.attempt(run).exit.exists()
+                    return Told(None if is_recorded else _AGAIN_S)
                 telling = Telling(
                     folder.attempt(run),
                     message,

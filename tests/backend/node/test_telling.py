@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import pytest
 from backend.node import identity, tell
 from backend.node.message import last_lines, message_of
 from backend.node.post import NotSent, post_webhook, send_mail
+from backend.node.run_watch import RunWatch
 from backend.node.telling import ABANDONED_S, GIVEN_UP, MOST_TRIES, SENT, Telling
 from backend.records.files import read_json, replace_json
-from backend.records.layout import AttemptFolder
+from backend.records.layout import AttemptFolder, DataRoot
 from backend.records.notice import (
     PLAIN,
     TLS,
@@ -416,6 +418,25 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
     finally:
         run.clean()
         server.close()
+
+
+def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
+    tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    place = tell.settings_path(tmp_path)
+    place.parent.mkdir(parents=True)
+    replace_json(place, Channels(hook.url).to_dict(), mode=0o600)
+    run = Run(tmp_path, steps=10_000, strategy="alone", ranks=1).start()
+    try:
+        run.wait_until_training()
+        identity.send_signal(run.supervisor, signal.SIGKILL)
+        wait_for(lambda: not identity.is_alive(run.supervisor))
+        assert RunWatch(DataRoot(tmp_path), "this-computer").look() == (run.folder.job_id,)
+        wait_for(lambda: hook.posts, why="the webhook")
+        assert "supervisor of the run ended" in hook.posts[0]["cause"]
+    finally:
+        run.clean()
 
 
 def test_where_nobody_wants_to_be_told_nothing_is_started(

@@ -121,6 +121,7 @@ def test_s16_a_server_that_is_away_is_told_and_tried_again(
     assert told.wait_s is not None
     assert told.trouble == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
+    assert desk.notices.tell(job, 2).wait_s is not None, "its end is not written yet"
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
