@@ -27,13 +27,15 @@ from widgets.common.cards import Frame
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import ICON_NAV, R_CONTROL, S1, S2, S3, S4, S6, Family
+from widgets.common.theme import CONTROL_H, ICON_NAV, R_CONTROL, S1, S2, S3, S4, S6, Family
 from widgets.common.views import dress
 
 _WIDTH = 420
 _ROW_H = 56
 _ROWS_SHOWN = 8
 _BADGE_H = 14
+_BELL_COUNTING_W = 46
+"""So wide that the number stands beside the bell, and not on it."""
 _MOST_COUNTED = 9
 _Index = QModelIndex | QPersistentModelIndex
 ITEM_ROLE = Qt.ItemDataRole.UserRole
@@ -62,6 +64,7 @@ class Bell(IconButton):
         self._count = count
         self.set_icon("bell-fill" if count else "bell")
         self.set_tip(f"{formats.plural(count, 'new notice')}" if count else "Notices")
+        self.setFixedWidth(_BELL_COUNTING_W if count else CONTROL_H)
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -70,7 +73,7 @@ class Bell(IconButton):
             return
         text = str(self._count) if self._count <= _MOST_COUNTED else f"{_MOST_COUNTED}+"
         width = max(float(_BADGE_H), text_width(text, "tiny") + 6.0)
-        badge = QRectF(self.width() - width, 0, width, _BADGE_H)
+        badge = QRectF(self.width() - width, 2, width, _BADGE_H)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         fill_round(painter, badge, theme.current().q("ink"), _BADGE_H / 2)
