@@ -324,7 +324,6 @@ class FrameController(QObject):
         """The window in front of others."""
         self._window.setWindowState(self._window.windowState() & ~Qt.WindowState.WindowMinimized)
         self._window.show()
-        self._window.raise_()
         self._window.activateWindow()
 
     @Slot(str)

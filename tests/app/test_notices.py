@@ -130,6 +130,7 @@ def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(no
     notices.see(LIVE)
     for _ in range(3):
         notices.see_nodes(away)
+        notices.send_waiting()
     assert titles(told) == [f"Offline: {here}"]
     assert (told[0].node, told[0].text) == (here, "digits runs there.")
     notices.see_nodes((NodeState(here, Presence.ONLINE),))

@@ -89,6 +89,15 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> 
     assert worst <= 0.15
 
 
+def test_s06_a_pace_that_has_changed_is_followed_within_two_minutes() -> None:
+    eta = Eta()
+    for _ in range(100):
+        eta.steps(10, 10.0)
+    for _ in range(13):
+        eta.steps(5, 10.0)
+    assert eta.left(100, 0) == pytest.approx(200.0)
+
+
 def test_s06_nothing_is_said_before_ten_steps() -> None:
     eta = Eta()
     eta.steps(9, 0.9)
