@@ -16,10 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from backend.node.message import message_of
-from backend.node.post import post_webhook, send_mail
 from backend.node.start import CODE_ROOT
-from backend.node.telling import Telling
 from backend.records.files import read_json
 from backend.records.layout import JobFolder
 from backend.records.notice import WEBHOOK, Channels, Message, Target, settings_name
@@ -79,21 +76,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     folder = JobFolder(options.job.absolute())
     channels = channels_for(folder)
-    if channels is None:
-        return 0
-    message = message_of(folder, options.run, channels)
+    if channels is not None:
+        _tell(folder, options.run, channels)
+    return 0
+
+
+def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
+    # Only here: an agent imports this module for `begin`, and stays small without these.
+    from backend.node.message import message_of
+    from backend.node.post import post_webhook, send_mail
+    from backend.node.telling import Telling
+
+    message = message_of(folder, run, channels)
     if message is None:
-        return 0
+        return
 
     def send(target: Target, what: Message) -> None:
-        assert channels is not None
         if target.kind == WEBHOOK:
             post_webhook(channels.webhook, what)
         elif channels.mail is not None:
             send_mail(channels.mail, "", what)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
-    telling = Telling(folder.attempt(options.run), message, targets, send)
+    telling = Telling(folder.attempt(run), message, targets, send)
     until = time.monotonic() + _MOST_S
     while time.monotonic() < until:
         try:
@@ -101,9 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError:
             wait = _AFTER_TROUBLE_S
         if wait is None:
-            break
+            return
         time.sleep(wait)
-    return 0
 
 
 if __name__ == "__main__":
