@@ -188,6 +188,7 @@ class Program(QObject):
             self._node_controller.stop()
         self._background.close()
         self._settings.save()
+        self.frame.tray.close()
         self._look.deleteLater()
         self._garbage.close()
         if self._services is not None:
@@ -200,6 +201,7 @@ class Program(QObject):
         side_bar.folder_wished.connect(self._open_root)
         side_bar.job_opened.connect(self._open_job)
         self.frame.job_opened.connect(self._open_job)
+        self.frame.node_opened.connect(self._open_node)
 
     @Slot()
     def _open_root(self) -> None:
@@ -402,8 +404,7 @@ class Program(QObject):
     @Slot(object)
     def _listed(self, views: tuple[JobView, ...]) -> None:
         self.window.side_bar.show_trouble("")
-        for view in views:
-            self.frame.notices.see(view)
+        self.frame.see_jobs(views)
         self.jobs.show_jobs(views)
         self._library_controller.show_jobs(views)
         self._node_controller.show_jobs(views)
@@ -411,7 +412,7 @@ class Program(QObject):
 
     @Slot(RunUpdate)
     def _updated(self, update: RunUpdate) -> None:
-        self.frame.notices.see(update.view)
+        self.frame.see_jobs((update.view,))
         self.jobs.show_update(update)
         self._show_live()
 
@@ -419,6 +420,7 @@ class Program(QObject):
         views = self.jobs.model.views()
         live = sorted((v for v in views if v.state.is_live), key=lambda v: (v.started, v.id))
         self.window.side_bar.show_live(tuple(live))
+        self.frame.tray.show_live(tuple(live))
         self.window.side_bar.set_count("jobs", len(views))
 
     @Slot()
@@ -435,6 +437,7 @@ class Program(QObject):
         self.window.side_bar.show_nodes(states)
         self.window.side_bar.set_count("nodes", len(states))
         self._job_controller.show_nodes(states)
+        self.frame.notices.see_nodes(states)
         here = states[0].reading
         if here is not None:
             self.jobs.first_start.show_reading(here)

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QProcess, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QProcess, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QIcon, QKeySequence, QShortcut
-from PySide6.QtWidgets import QFileDialog, QMenu, QSystemTrayIcon
+from PySide6.QtWidgets import QFileDialog
 
 from app.background import Background
 from app.go_to import Act, GoTo
 from app.help import DOCS, TOPICS, read_topics
+from app.notice_book import NoticeBook
+from app.notice_controller import NoticeController
 from app.notices import Notice, Notices
-from app.paths import log_file, settings_file
+from app.paths import log_file, notices_file, settings_file
 from app.settings import Settings
+from app.tray import Tray
 from backend.errors import BackendError
+from backend.records.job_view import JobView
 from backend.records.node import Finding
+from widgets.common import formats
 from widgets.common.look import Look, ThemeChoice
-from widgets.common.text import literal
+from widgets.common.theme import Family
 from widgets.frame.help_page import HelpPage
 from widgets.frame.keys import KEYS
 from widgets.frame.keys_sheet import KeysSheet
+from widgets.frame.notice_list import NoticeItem, NoticeList
 from widgets.frame.palette import Palette, Target
 from widgets.frame.places import PLACES
 from widgets.frame.settings_page import SCALES, Places, SettingsPage
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from backend.services.workplace import Services
 
 _SAVE_AFTER_MS = 1000
-_NOTICES_SHOWN = 20
 SCALE_VARIABLE = "QT_SCALE_FACTOR"
 
 
@@ -49,9 +55,11 @@ class FrameController(QObject):
 
     Signals:
         job_opened: Id of a job that a notice is about.
+        node_opened: Name of a node that a notice is about.
     """
 
     job_opened = Signal(str)
+    node_opened = Signal(str)
 
     def __init__(
         self,
@@ -74,9 +82,14 @@ class FrameController(QObject):
         self._save_soon.timeout.connect(self._save)
         self.notices = Notices(lambda: settings.preferences.tell_finished, parent=self)
         self.notices.told.connect(self._notify)
-        self._tray = QSystemTrayIcon(icon, self)
-        self._tray.messageClicked.connect(self._open_newest_notice)
-        self._unread = 0
+        self.tray = Tray(icon, parent=self)
+        self.tray.job_opened.connect(self._open_job)
+        self.tray.notice_opened.connect(self._open_notice)
+        self.tray.window_wished.connect(self.bring_up)
+        self.tray.end_wished.connect(window.close)
+        self._book = NoticeBook(notices_file())
+        self._notice_list: NoticeList | None = None
+        self._controller: NoticeController | None = None
         self.go_to = GoTo()
         self._palette: Palette | None = None
         self._page: SettingsPage | None = None
@@ -88,6 +101,7 @@ class FrameController(QObject):
         look.changed.connect(self._look_changed)
         window.resized.connect(self._resized)
         side_bar.set_dark(look.is_dark)
+        side_bar.set_unread(self._book.unread)
         self._make_keys()
         self._make_acts()
 
@@ -186,7 +200,8 @@ class FrameController(QObject):
         page.scale_chosen.connect(self._choose_scale)
         page.restart_requested.connect(self._restart)
         page.motion_chosen.connect(self._choose_motion)
-        page.finished_chosen.connect(lambda on: self._remember(tell_finished=on))
+        page.notices.finished_chosen.connect(self._choose_finished)
+        page.notices.show_tray(self.tray.is_available)
         page.place_opened.connect(_open)
         page.checks_requested.connect(self.check)
         page.report_requested.connect(self.report)
@@ -198,6 +213,9 @@ class FrameController(QObject):
         """The services are there."""
         self._services = services
         if self._page is not None:
+            self._controller = NoticeController(
+                services.notices, self._background, self._page.notices, self
+            )
             self._page.show_places(
                 Places(
                     data_root=services.data_root.name,
@@ -306,35 +324,93 @@ class FrameController(QObject):
 
     # -- notices
 
+    def see_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs, or some of them, as they are now."""
+        for view in views:
+            self.notices.see(view)
+        if self._controller is not None:
+            self._controller.see(views)
+
+    @Slot(bool)
+    def _choose_finished(self, tells_finished: bool) -> None:
+        self._remember(tell_finished=tells_finished)
+        if self._controller is not None:
+            self._controller.choose_finished(tells_finished)
+
     @Slot(Notice)
     def _notify(self, notice: Notice) -> None:
-        self._unread += 1
-        self._window.side_bar.set_unread(self._unread)
-        if QSystemTrayIcon.isSystemTrayAvailable():
-            self._tray.show()
-            self._tray.showMessage(notice.title, notice.text)
+        self._book.add(notice)
+        self._window.side_bar.set_unread(self._book.unread)
+        self.tray.tell(notice)
+        self._show_items()
+        self._keep_book()
+
+    def _keep_book(self) -> None:
+        self._background.run("notice book", self._book.save, lambda _: None, lambda _: None)
 
     @Slot()
-    def _open_newest_notice(self) -> None:
-        """A click on the tray's message, which is always about the newest notice."""
-        if self.notices.past and self.notices.past[0].job_id:
-            self.job_opened.emit(self.notices.past[0].job_id)
-            self._window.activateWindow()
+    def bring_up(self) -> None:
+        """The window in front of others."""
+        self._window.setWindowState(self._window.windowState() & ~Qt.WindowState.WindowMinimized)
+        self._window.show()
+        self._window.activateWindow()
+
+    @Slot(str)
+    def _open_job(self, job_id: str) -> None:
+        self.bring_up()
+        self.job_opened.emit(job_id)
+
+    @Slot(Notice)
+    def _open_notice(self, notice: Notice) -> None:
+        """Where the notice is about; about several things, the list of jobs."""
+        self.bring_up()
+        if notice.job_id:
+            self.job_opened.emit(notice.job_id)
+        elif notice.node:
+            self.node_opened.emit(notice.node)
+        else:
+            self._window.go("jobs")
+
+    @property
+    def notice_list(self) -> NoticeList:
+        """Made when it is first asked for."""
+        if self._notice_list is None:
+            self._notice_list = NoticeList(self._window)
+            self._notice_list.opened.connect(lambda at: self._open_notice(self._book.past[at]))
+            self._notice_list.settings_wished.connect(self.open_settings)
+        return self._notice_list
 
     @Slot()
     def _show_notices(self) -> None:
-        self._unread = 0
-        side_bar = self._window.side_bar
-        side_bar.set_unread(0)
-        menu = QMenu(self._window)
-        for notice in self.notices.past[:_NOTICES_SHOWN]:
-            action = menu.addAction(literal(f"{notice.when:%H:%M}  {notice.title}"))
-            action.setToolTip(notice.text)
-            if notice.job_id:
-                action.triggered.connect(partial(self.job_opened.emit, notice.job_id))
-        if not self.notices.past:
-            menu.addAction("Nothing has ended yet").setEnabled(False)
-        menu.popup(side_bar.mapToGlobal(side_bar.rect().bottomLeft()))
+        """The list; what is in it has been seen from then on."""
+        notices = self.notice_list
+        self._show_items()
+        notices.open(self._window.side_bar.bell)
+        if self._book.read_all():
+            self._window.side_bar.set_unread(0)
+            self._keep_book()
+
+    def _show_items(self) -> None:
+        if self._notice_list is None:
+            return
+        now = datetime.now().astimezone()
+        unread = self._book.unread
+        self._notice_list.show_items(
+            [
+                NoticeItem(
+                    notice.title,
+                    notice.text,
+                    formats.moment(notice.when, now),
+                    _family(notice.family),
+                    at < unread,
+                )
+                for at, notice in enumerate(self._book.past)
+            ]
+        )
+
+
+def _family(name: str) -> Family:
+    return "good" if name == "good" else "warn" if name == "warn" else "bad"
 
 
 def _open_link(address: str) -> None:

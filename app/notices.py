@@ -1,28 +1,63 @@
-"""Tells of ends that nobody may have seen: once each, merged when many come together (M20)."""
+"""Tells of what nobody may have seen: once each, merged when many come together (M20).
+
+Failed, Lost, a standstill, a loss that runs away, a node that is gone with a job on it: always.
+Finished: while it is wished for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from backend.records.job_view import JobView
+from backend.records.node import NodeState, Presence
 from backend.records.state import JobState
+from widgets.common import formats
 
 MERGE_MS = 30_000
-_KEPT = 200
+_NAMES_SHOWN = 6
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One notice. ``job_id`` is where a click leads, "" when several jobs are meant."""
+    """One notice. ``job_id`` or ``node`` is where a click leads; neither when several are meant."""
 
     title: str
     text: str
-    job_id: str
     when: datetime
+    job_id: str = ""
+    node: str = ""
+    family: str = "bad"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "when": self.when.isoformat()}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Notice:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`.
+        """
+        try:
+            words = {key: str(raw[key]) for key in ("title", "text", "job_id", "node", "family")}
+            return cls(when=datetime.fromisoformat(raw["when"]).astimezone(), **words)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a notice without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class _Event:
+    """A notice before it is known whether it goes out alone. ``word`` is what happened to jobs."""
+
+    notice: Notice
+    name: str
+    word: str
+    place: str = ""
 
 
 class Notices(QObject):
@@ -45,43 +80,81 @@ class Notices(QObject):
     ) -> None:
         super().__init__(parent)
         self._tells_finished = tells_finished
-        self._live: set[tuple[str, int]] = set()
-        self._stalled: set[tuple[str, int]] = set()
-        self._waiting: list[Notice] = []
+        self._live: dict[tuple[str, int], JobView] = {}
+        self._in_doubt: set[tuple[str, int]] = set()
+        self._alarmed: set[tuple[str, int, str, int]] = set()
+        self._offline: set[str] = set()
+        self._waiting: list[_Event] = []
         self._merge = QTimer(self)
         self._merge.setSingleShot(True)
         self._merge.setInterval(merge_ms)
         self._merge.timeout.connect(self.send_waiting)
-        self.past: list[Notice] = []
 
     @Slot(object)
     def see(self, view: JobView) -> None:
-        """Look at a view; tell when a run that was seen alive has ended, or gives no news."""
+        """Look at a view; tell when a run that was seen alive has ended, or is in trouble."""
         run = (view.id, view.run)
         if view.state.is_live:
-            self._live.add(run)
-            if view.doubt and run not in self._stalled:
-                self._stalled.add(run)
-                self._tell(view, "No news", view.doubt)
-            elif not view.doubt:
-                self._stalled.discard(run)
-            return
+            self._live[run] = view
+            self._see_doubt(view)
         if run not in self._live:
             return
-        self._live.discard(run)
+        self._see_alarms(view)
+        if view.state.is_live:
+            return
+        del self._live[run]
         if view.state in (JobState.ERROR, JobState.LOST):
             cause = view.error.sentence if view.error else view.message
-            self._tell(view, view.state.word, cause)
+            place = view.error.node if view.error else ""
+            self._tell(view, view.state.word, cause, place=place)
         elif view.state is JobState.FINISHED and self._tells_finished():
-            self._tell(view, view.state.word, view.message or f"{view.epochs} epochs are done.")
+            done = view.message or f"{formats.plural(view.epochs, 'epoch')} done."
+            self._tell(view, view.state.word, done, "good")
 
-    def _tell(self, view: JobView, word: str, cause: str) -> None:
-        notice = Notice(f"{word}: {view.name}", cause, view.id, datetime.now().astimezone())
+    def see_nodes(self, states: Iterable[NodeState]) -> None:
+        """Look at the nodes; tell when one is gone that a live job needs."""
+        for state in states:
+            if state.presence is not Presence.OFFLINE:
+                self._offline.discard(state.name)
+                continue
+            jobs = sorted({v.name for v in self._live.values() if state.name in v.nodes})
+            if not jobs or state.name in self._offline:
+                continue
+            self._offline.add(state.name)
+            title = f"Offline: {state.name}"
+            runs = "runs" if len(jobs) == 1 else "run"
+            text = f"{_listed(jobs)} {runs} there."
+            notice = Notice(title, text, _now(), node=state.name)
+            self._send_or_keep(_Event(notice, state.name, "Offline"))
+
+    def _see_doubt(self, view: JobView) -> None:
+        run = (view.id, view.run)
+        if not view.doubt:
+            self._in_doubt.discard(run)
+        elif run not in self._in_doubt:
+            self._in_doubt.add(run)
+            self._tell(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
+
+    def _see_alarms(self, view: JobView) -> None:
+        for alarm in view.alarms:
+            known = (view.id, view.run, alarm.kind, alarm.step)
+            # The end that it caused is told by itself, with its sentence.
+            if known not in self._alarmed and view.state.is_live:
+                self._alarmed.add(known)
+                self._tell(view, alarm.word, alarm.sentence, "warn")
+
+    def _tell(
+        self, view: JobView, word: str, cause: str, family: str = "bad", place: str = ""
+    ) -> None:
+        notice = Notice(f"{word}: {view.name}", cause, _now(), view.id, family=family)
+        self._send_or_keep(_Event(notice, view.name, word, place))
+
+    def _send_or_keep(self, event: _Event) -> None:
         if self._merge.isActive():
-            self._waiting.append(notice)
+            self._waiting.append(event)
             return
         self._merge.start()
-        self._send(notice)
+        self.told.emit(event.notice)
 
     @Slot()
     def send_waiting(self) -> None:
@@ -90,12 +163,34 @@ class Notices(QObject):
         if not waiting:
             return
         self._merge.start()
-        if len(waiting) == 1:
-            self._send(waiting[0])
-            return
-        names = "; ".join(notice.title for notice in waiting)
-        self._send(Notice(f"{len(waiting)} jobs ended", names, "", waiting[-1].when))
+        self.told.emit(waiting[0].notice if len(waiting) == 1 else _merged(waiting))
 
-    def _send(self, notice: Notice) -> None:
-        self.past = [notice, *self.past][:_KEPT]
-        self.told.emit(notice)
+
+def _merged(events: list[_Event]) -> Notice:
+    words = {event.word for event in events}
+    places = {event.place for event in events}
+    where = places.pop() if len(places) == 1 else ""
+    names = [event.name for event in events]
+    if len(words) == 1:
+        word = words.pop()
+        things = "nodes" if word == "Offline" else "jobs"
+        title = f"{len(events)} {things}: {word.lower()}"
+        if word in ("Failed", "Lost", "Finished"):
+            title = f"{len(events)} jobs {'are lost' if word == 'Lost' else word.lower()}"
+    else:
+        title = f"{len(events)} notices"
+        names = [event.notice.title for event in events]
+    if where:
+        title += f" on {where}"
+    worst = min((event.notice.family for event in events), key=("bad", "warn", "good").index)
+    return Notice(title, _listed(names), events[-1].notice.when, node=where, family=worst)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    rest = len(names) - _NAMES_SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

@@ -13,5 +13,9 @@ def settings_file() -> Path:
     return Path(_DIRS.user_config_path) / "window.toml"
 
 
+def notices_file() -> Path:
+    return Path(_DIRS.user_config_path) / "notices.json"
+
+
 def log_file() -> Path:
     return Path(_DIRS.user_log_path) / "window.log"

@@ -1,4 +1,5 @@
-"""Passphrases of SSH keys in the keyring of the desktop, for who asked for that.
+"""Secrets in the keyring of the desktop: passphrases of SSH keys, for who asked for that, and
+passwords of mail servers.
 
 Only a store that a login or a password of its own guards will do: what writes plain text, or
 scrambles it with a secret that lies beside it, is none, whatever `keyring` has been set to.
@@ -20,8 +21,19 @@ _LEAST_PRIORITY = 1
 _UNGUARDED = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
 
 
+MAIL_SERVICE = "Ringmaster, mail"
+
+
 class SystemKeyring:
-    """Every call may wait for a person to unlock the keyring, so none belongs on a GUI thread."""
+    """Every call may wait for a person to unlock the keyring, so none belongs on a GUI thread.
+
+    ``service`` is the name under which it keeps things, ``what`` the word for one of them. What a
+    passphrase opens is a file, known by its absolute path.
+    """
+
+    def __init__(self, service: str = SERVICE, what: str = "passphrase") -> None:
+        self._service = service
+        self._what = what
 
     def fault(self) -> str:
         """Why nothing can be kept there, in one sentence; "" when it can."""
@@ -36,7 +48,7 @@ class SystemKeyring:
         from keyring.errors import KeyringError
 
         try:
-            return _backend().get_password(SERVICE, _name(identity)) or ""
+            return _backend().get_password(self._service, self._name(identity)) or ""
         except (BackendError, KeyringError):
             return ""
 
@@ -50,11 +62,11 @@ class SystemKeyring:
 
         backend = _backend()
         try:
-            backend.set_password(SERVICE, _name(identity), passphrase)
+            backend.set_password(self._service, self._name(identity), passphrase)
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring did not take the passphrase of {identity}.",
-                "Unlock the keyring, or give the passphrase anew with each start.",
+                f"The system keyring did not take the {self._what} of {identity}.",
+                f"Unlock the keyring, or give the {self._what} anew with each start.",
             ) from error
 
     def forget(self, identity: str) -> bool:
@@ -70,15 +82,20 @@ class SystemKeyring:
         except BackendError:
             return False
         try:
-            if backend.get_password(SERVICE, _name(identity)) is None:
+            if backend.get_password(self._service, self._name(identity)) is None:
                 return False
-            backend.delete_password(SERVICE, _name(identity))
+            backend.delete_password(self._service, self._name(identity))
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring did not let go of the passphrase of {identity}.",
-                f"Unlock the keyring and try again; there it is called “{SERVICE}”.",
+                f"The system keyring did not let go of the {self._what} of {identity}.",
+                f"Unlock the keyring and try again; there it is called “{self._service}”.",
             ) from error
         return True
+
+    def _name(self, identity: str) -> str:
+        if self._service != SERVICE:
+            return identity
+        return str(Path(identity).expanduser().absolute())
 
 
 def _backend() -> KeyringBackend:
@@ -109,7 +126,3 @@ def _is_guarded(backend: KeyringBackend) -> bool:
         and not any(module == one or module.startswith(f"{one}.") for one in _UNGUARDED)
         and float(backend.priority) >= _LEAST_PRIORITY
     )
-
-
-def _name(identity: str) -> str:
-    return str(Path(identity).expanduser().absolute())

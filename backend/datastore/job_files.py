@@ -79,8 +79,10 @@ def view_of(
         tags=file.tags,
         pins=file.pins,
         eta_s=status.eta_s,
+        pace_s=status.pace_s,
         samples_per_second=status.samples_per_second,
         rank_step_ms=status.rank_step_ms,
+        alarms=status.alarms,
         doubt=doubt,
     )
 

@@ -70,7 +70,7 @@ class RunWatch:
         if supervisor is None or self._monotonic() < self._not_before.get(job, 0.0):
             return False
         # Loaded only now: an agent stays small as long as all goes well.
-        from backend.node import closing
+        from backend.node import closing, tell
         from backend.records.job import THIS_COMPUTER
 
         launch = closing.launch_of(folder, run)
@@ -84,6 +84,7 @@ class RunWatch:
             return False
         self._not_before.pop(job, None)
         self._settled[job] = changed
+        tell.begin(folder, run)
         return True
 
     def _gone_supervisor(self, folder: JobFolder, run: int, changed: int) -> ProcessIdentity | None:

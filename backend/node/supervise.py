@@ -63,7 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.detach:
         linux.let_go(folder.attempt(options.run).supervisor_log)
     Supervisor(folder, options.run).supervise()
+    _tell(folder, options.run)
     return 0
+
+
+def _tell(folder: JobFolder, run: int) -> None:
+    # Loaded only now: the run is over, and whatever is wrong with a notice costs it nothing.
+    from backend.node import tell
+
+    tell.begin(folder, run)
 
 
 class Supervisor:

@@ -197,6 +197,7 @@ class JobConfig:
     mixed_precision: bool = False
     loader_workers: int = 0
     stop_on_nan: bool = True
+    stop_on_divergence: bool = False
     stall_limit_s: float = 600.0
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     early_stop: EarlyStop | None = None
@@ -254,6 +255,8 @@ class JobConfig:
             stop_on_nan=self.stop_on_nan,
             stall_limit_s=self.stall_limit_s,
         )
+        if self.stop_on_divergence:
+            raw["stop_on_divergence"] = True
         policy = self.checkpoint
         raw["checkpoint"] = {
             **{
@@ -323,6 +326,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         mixed_precision=top.flag("mixed_precision", False),
         loader_workers=top.whole("loader_workers", 0, 0, 256),
         stop_on_nan=top.flag("stop_on_nan", True),
+        stop_on_divergence=top.flag("stop_on_divergence", False),
         stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
         checkpoint=_checkpoint(top.table("checkpoint", {})),
         early_stop=_early_stop(top.table("early_stop", {})) if "early_stop" in top else None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.alarm import Alarm
 from backend.records.job import JobConfig
 from backend.records.library import Pin
 from backend.records.node import Finding
@@ -40,8 +41,10 @@ class JobView:
     tags: tuple[str, ...] = ()
     pins: Mapping[str, Pin] = field(default_factory=dict)
     eta_s: float | None = None
+    pace_s: float | None = None
     samples_per_second: float | None = None
     rank_step_ms: tuple[float, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""
 
@@ -89,6 +92,7 @@ class JobView:
                 for kind, p in self.pins.items()
             },
             "doubt": self.doubt,
+            "alarms": [alarm.to_dict() for alarm in self.alarms],
         }
 
 

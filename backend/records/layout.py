@@ -24,6 +24,7 @@ jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or th
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
+    told-<target>.<i>.json            who tells its end there; the highest i counts
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
@@ -238,6 +239,9 @@ class AttemptFolder:
     def rank_error(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.error.json"
 
+    def told(self, target: str, number: int) -> Path:
+        return self.path / f"told-{target}.{number}.json"
+
 
 @dataclass(frozen=True)
 class NodeFolder:
@@ -298,6 +302,11 @@ class NodeHome:
     def state(self) -> PurePosixPath:
         """What the agent writes on a node that does not see the data root."""
         return self.path / "state"
+
+    @property
+    def notices(self) -> PurePosixPath:
+        """0700: whom its user wants to be told of the ends of runs, a file for each data root."""
+        return self.path / "notices"
 
     @property
     def agent_log(self) -> PurePosixPath:

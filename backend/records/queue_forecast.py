@@ -86,8 +86,8 @@ def _ends_to_wait_for(
     return ends
 
 
-def lasts_s(steps_left: int, samples_a_step: int, samples_per_second: float | None) -> float | None:
-    """How long a run takes that makes so many steps as fast as the one before."""
-    if not samples_per_second or steps_left <= 0:
+def lasts_s(steps_left: int, pace_s: float | None) -> float | None:
+    """How long a run takes that makes so many steps at the pace of the one before."""
+    if not pace_s or steps_left <= 0:
         return None
-    return steps_left * samples_a_step / samples_per_second
+    return steps_left * pace_s

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from backend.records.alarm import Alarm
 from backend.records.explanation import Evidence
 from backend.records.state import JobState
 
@@ -54,7 +55,8 @@ class RunStatus:
 
     ``heartbeat`` is a counter: fresh is what advances, never what two clocks agree on.
     ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
-    from 1. ``rank_step_ms`` is the median time of a step per rank over the last flush.
+    from 1. ``pace_s`` is the time from one step to the next with evaluations and checkpoints spread
+    over all. ``rank_step_ms`` is the median time of a step per rank over the last flush.
     """
 
     state: JobState
@@ -71,7 +73,9 @@ class RunStatus:
     heartbeat: int = 0
     samples_per_second: float | None = None
     eta_s: float | None = None
+    pace_s: float | None = None
     rank_step_ms: tuple[float, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     started: str = ""
     updated: str = ""
     schema: int = STATUS_SCHEMA
@@ -86,6 +90,7 @@ class RunStatus:
         raw["state"] = self.state.value
         raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
         raw["rank_step_ms"] = list(self.rank_step_ms)
+        raw["alarms"] = [alarm.to_dict() for alarm in self.alarms]
         return raw
 
     @classmethod
@@ -119,7 +124,9 @@ class RunStatus:
                 heartbeat=int(raw["heartbeat"]),
                 samples_per_second=_optional(raw.get("samples_per_second")),
                 eta_s=_optional(raw.get("eta_s")),
+                pace_s=_optional(raw.get("pace_s")),
                 rank_step_ms=tuple(float(v) for v in raw.get("rank_step_ms", ())),
+                alarms=tuple(Alarm.from_dict(one) for one in raw.get("alarms", ())),
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
                 schema=schema,

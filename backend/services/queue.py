@@ -339,7 +339,7 @@ def _look(state: NodeState, live: Look) -> NodeLook:
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:
     done = 0 if start_over else view.step
-    return lasts_s(view.total_steps - done, view.config.global_batch_size, view.samples_per_second)
+    return lasts_s(view.total_steps - done, view.pace_s)
 
 
 def _check_priority(priority: int) -> None:

@@ -25,6 +25,7 @@ from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.logs import LogService
 from backend.services.nodes import NodeService
+from backend.services.notices import NoticeService
 from backend.services.preflight import PreflightService
 from backend.services.queue import QueueService
 from backend.services.run_start import RunStarter
@@ -44,6 +45,7 @@ class Services:
     canary: CanaryService
     logs: LogService
     queue: QueueService
+    notices: NoticeService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -131,6 +133,7 @@ def open_services(
         canary=canary,
         logs=logs,
         queue=queue,
+        notices=NoticeService(root, share, cluster.list, cluster.open_shell),
         data_root=root,
         share=share,
         catalogue=opened,

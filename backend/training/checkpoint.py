@@ -57,6 +57,8 @@ class Checkpointer:
         self._saved: Checkpoint | None = None
         self.trouble = ""
         """Why the last checkpoint could not be written, or ""."""
+        self.sound_step: int | None = None
+        """Up to here the losses say that the weights are good: a checkpoint of them stays."""
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         # A run that was killed in a save left its half file; this folder has one writer.
         for half in folder.checkpoints.glob(".epoch-*.tmp"):
@@ -115,6 +117,11 @@ class Checkpointer:
         """The newest checkpoint that this run wrote and proved."""
         return self._saved
 
+    def newest_sound(self) -> Checkpoint | None:
+        """The newest checkpoint up to `sound_step`."""
+        known = list_checkpoints(self._folder.checkpoints)
+        return _newest_until(known, self.sound_step)
+
     def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
         """``value`` with every tensor copied; two names of one tensor stay one."""
         if isinstance(value, torch.Tensor):
@@ -160,16 +167,28 @@ class Checkpointer:
     def _retire(self) -> None:
         """Remove what the policy does not keep; two proved checkpoints always stay."""
         known = list_checkpoints(self._folder.checkpoints)
-        for old in retired(known, self._policy):
+        for old in retired(known, self._policy, self.sound_step):
             # The record first: what has no record is no checkpoint to anybody.
             sidecar_of(Path(old.path)).unlink(missing_ok=True)
             Path(old.path).unlink(missing_ok=True)
 
 
-def retired(known: Sequence[Checkpoint], policy: CheckpointPolicy) -> list[Checkpoint]:
+def _newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
+    early = (c for c in reversed(known) if step is not None and c.step <= step)
+    return next(early, None)
+
+
+def retired(
+    known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
+) -> list[Checkpoint]:
     """Those of ``known`` (oldest first) that need not be kept."""
     newest = max(policy.keep_latest, 1)
     keep = {c.name for c in known[-newest:]}
+    if sound_step is not None:
+        # The newest that is known to be good, and the one that will be next.
+        good = [c.name for c in known if c.step <= sound_step]
+        later = [c.name for c in known if c.step > sound_step]
+        keep |= {*good[-1:], *later[:1]}
 
     def goodness(checkpoint: Checkpoint) -> float:
         value = checkpoint.metrics.get(policy.best_metric)

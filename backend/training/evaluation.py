@@ -53,12 +53,16 @@ class Evaluation:
         self._mixed_precision = mixed_precision
 
     def run(
-        self, model: torch.nn.Module, wants_stop: Callable[[], bool]
+        self,
+        model: torch.nn.Module,
+        wants_stop: Callable[[], bool],
+        tell: Callable[[int], None] | None = None,
     ) -> dict[str, float] | None:
         """Loss and metrics of the whole validation set; None when the ranks agreed to stop.
 
         The ranks ask each other about the stop every few batches: often enough to leave soon,
         rarely enough to cost nothing. How often follows from times that all of them share.
+        ``tell`` hears how many of this rank's batches are done.
         """
         model.eval()
         found: list[tuple[int, dict[str, float]]] = []
@@ -71,6 +75,8 @@ class Evaluation:
                 self._beat.beat(Phase.EVALUATING)
                 if turn < len(numbers):
                     found.append((numbers[turn], self._values(model, next(batches))))
+                if tell is not None:
+                    tell(turn + 1)
                 ask_after -= 1
                 if ask_after == 0:
                     took = time.perf_counter() - asked
@@ -87,6 +93,11 @@ class Evaluation:
         self._asked_for = 1
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         return self._mean([part for rank in self._strategy.gather(found) for part in rank])
+
+    @property
+    def rounds(self) -> int:
+        """Batches of one rank."""
+        return self._order.rounds
 
     _asked_for = 1
 

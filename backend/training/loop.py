@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from backend.errors import BackendError
+from backend.records.alarm import NOT_A_NUMBER, Alarm
 from backend.records.beat import Beat, Phase
 from backend.records.job import JobConfig
 from backend.records.launch import Launch
@@ -44,6 +45,7 @@ from backend.training.last_save import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
 from backend.training.reporter import Reporter, Step
 from backend.training.strategies.base import Strategy
+from backend.training.watchdog import DivergenceWatch
 
 _OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
 _BUFFER_BYTES = 16 * 2**20
@@ -61,6 +63,12 @@ class NotANumber(BackendError):
     def __init__(self, sentence: str, remedy: str, rank: int) -> None:
         super().__init__(sentence, remedy)
         self.rank = rank
+
+
+class Diverged(BackendError):
+    """The loss rose and did not come back; every rank raises it after the same step."""
+
+    rank = 0
 
 
 @dataclass
@@ -178,6 +186,9 @@ class Trainer:
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
         self._facts: deque[Facts] = deque()
+        self._divergence = DivergenceWatch()
+        self._no_number: Alarm | None = None
+        self._left_out = 0
         self._own_ms = 0.0
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
@@ -199,6 +210,7 @@ class Trainer:
                 epoch=min(self.course.epoch, config.epochs),
                 total_steps=self.course.step + max(0, left),
                 steps_per_epoch=self._order.steps_per_epoch,
+                evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
             )
 
     def _see_first_batch(self, training: user_code.UserData) -> None:
@@ -398,9 +410,45 @@ class Trainer:
                 self._held_times = facts.seconds, verdict.rank_step_ms
             else:
                 self._report(facts, metrics, verdict)
-        if culprit is not None and self.config.stop_on_nan:
+        if culprit is not None:
+            self._tell_no_number(facts, verdict.losses[culprit], culprit)
+        else:
+            self._watch_divergence(facts, verdict.loss)
+
+    def _tell_no_number(self, facts: Facts, loss: float, culprit: int) -> None:
+        what = "not a number" if math.isnan(loss) else "infinite"
+        sentence = f"The loss of rank {culprit} is {what} at step {facts.step}"
+        if self.workers is not None:
+            first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
+            self._no_number = first
+            left_out = ""
+            if not self.config.stop_on_nan:
+                self._left_out += 1
+                many = "step was" if self._left_out == 1 else "steps were"
+                left_out = f"; {self._left_out} {many} left out"
+            self.workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
+        if self.config.stop_on_nan:
             self._release({})
-            self._give_up(facts, verdict.losses[culprit], culprit)
+            self._give_up(f"{sentence} (epoch {facts.epoch}).", culprit)
+
+    def _watch_divergence(self, facts: Facts, loss: float) -> None:
+        alarm = self._divergence.see(facts.step, loss)
+        if self.workers is not None:
+            self.workers.checkpointer.sound_step = self._divergence.sound_step
+            if alarm is not None:
+                self.workers.reporter.alarm(alarm)
+        if alarm is None or not self.config.stop_on_divergence:
+            return
+        self._release({})
+        kept = " No checkpoint is from before."
+        if self.workers is not None:
+            self.workers.checkpointer.wait()
+            sound = self.workers.checkpointer.newest_sound()
+            kept = f" The checkpoint {sound.name} is from before." if sound else kept
+        raise Diverged(
+            f"{alarm.sentence}{kept}",
+            "Resume from there with a lower learning rate, or a limit for the gradient norm.",
+        )
 
     _held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
 
@@ -435,16 +483,14 @@ class Trainer:
             )
         )
 
-    def _give_up(self, facts: Facts, loss: float, culprit: int) -> None:
+    def _give_up(self, sentence: str, culprit: int) -> None:
         saved = None
         if self.workers is not None:
             self.workers.checkpointer.wait()
             saved = self.workers.checkpointer.saved
         kept = f" The checkpoint {saved.name} is from before." if saved else ""
-        what = "not a number" if math.isnan(loss) else "infinite"
         raise NotANumber(
-            f"The loss of rank {culprit} is {what} at step {facts.step} "
-            f"(epoch {facts.epoch}).{kept}",
+            f"{sentence}{kept}",
             "Try a lower learning rate, a warm-up, or a limit for the gradient norm.",
             culprit,
         )
@@ -455,13 +501,15 @@ class Trainer:
         course, config = self.course, self.config
         values: dict[str, float] = {}
         if self._evaluation is not None:
-            self._tell(JobState.EVALUATING)
+            if self.workers is not None:
+                self.workers.reporter.evaluating()
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw
             # random numbers for each sample: the checkpoint needs those from before.
             self._random_to_keep = random_state.read(self.device)
-            result = self._evaluation.run(self._model, self._wants_stop)
+            tell = self.workers.reporter.evaluating_at if self.workers is not None else None
+            result = self._evaluation.run(self._model, self._wants_stop, tell)
             if result is None:
                 return True
             self._random_to_keep = None
@@ -526,7 +574,7 @@ class Trainer:
     def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
         """A checkpoint of this moment. Every rank gives its random state; rank 0 writes."""
         self.beat.beat(Phase.SAVING)
-        self._last_save = time.monotonic()
+        began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
         ranks = self.strategy.gather({"random": random, "buffers": self._own_buffers()})
         if self.workers is None:
@@ -561,6 +609,7 @@ class Trainer:
             metrics=measured or {},
             reason=reason,
         )
+        self.workers.reporter.saved(time.monotonic() - began)
 
     def _own_buffers(self) -> list[torch.Tensor]:
         """What this rank's buffers hold, where they may differ from rank 0's (running means)."""

@@ -19,7 +19,6 @@ import os
 import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,12 +27,15 @@ from pathlib import Path
 from typing import IO
 
 from backend.errors import BackendError
+from backend.records.alarm import Alarm
 from backend.records.history import BLOCK_END, Block, encode
 from backend.records.layout import JobFolder
 from backend.records.spare import Spare
 from backend.records.state import JobState
 from backend.records.status import RunStatus
+from backend.training.eta import Eta
 from backend.training.tensorboard import EventFile
+from backend.training.watchdog import StandstillWatch
 
 FLUSH_INTERVAL_S = 0.5
 _SOONEST_S = 0.1
@@ -54,39 +56,6 @@ class Step:
     seconds: float
     rank_step_ms: Sequence[float]
     """Empty for a step that an earlier run made, told again with its validation."""
-
-
-class Eta:
-    """How long the rest takes: steps at the pace of the last minutes, evaluations on top.
-
-    Steps and evaluations are timed apart, so that an evaluation makes no jump.
-    """
-
-    def __init__(self) -> None:
-        self._window: deque[tuple[int, float]] = deque()
-        self._steps = 0
-        self._seconds = 0.0
-        self._evaluations: deque[float] = deque(maxlen=5)
-
-    def steps(self, count: int, seconds: float) -> None:
-        self._window.append((count, seconds))
-        self._steps += count
-        self._seconds += seconds
-        while len(self._window) > 1 and self._seconds - self._window[0][1] > 120:
-            old_count, old_seconds = self._window.popleft()
-            self._steps -= old_count
-            self._seconds -= old_seconds
-
-    def evaluation(self, seconds: float) -> None:
-        self._evaluations.append(seconds)
-
-    def left(self, steps: int, evaluations: int) -> float | None:
-        if not self._steps:
-            return None
-        seconds = steps * self._seconds / self._steps
-        if self._evaluations:
-            seconds += evaluations * statistics.fmean(self._evaluations)
-        return seconds
 
 
 class Reporter:
@@ -119,12 +88,15 @@ class Reporter:
         self._epoch = 0
         self._step = 0
         self._evaluations_left = 0
+        self._has_evaluations = False
         self._metrics: dict[str, float] = {}
         self._heartbeat = first_heartbeat
         self._started = _now()
         self._samples_per_second: float | None = None
         self._rank_step_ms: tuple[float, ...] = ()
         self._eta = Eta()
+        self._alarms: dict[str, Alarm] = {}
+        self._standstill = StandstillWatch()
         self._steps: list[Step] = []
         self._blocks: list[Block] = []
         self._history: IO[bytes] | None = None
@@ -149,6 +121,8 @@ class Reporter:
         self._raise()
         if self._stopping and state is not JobState.STOPPING:
             return
+        if state is not self._state:
+            self._standstill.moved()
         self._state = state
         self._message = message
         self._wake.set()
@@ -159,7 +133,17 @@ class Reporter:
         self._state = JobState.STOPPING
         self._wake.set()
 
-    def plan(self, *, step: int, epoch: int, total_steps: int, steps_per_epoch: int) -> None:
+    def plan(
+        self,
+        *,
+        step: int,
+        epoch: int,
+        total_steps: int,
+        steps_per_epoch: int,
+        evaluation_batches: int = 0,
+    ) -> None:
+        """``evaluation_batches``: of one rank, 0 where nothing is evaluated."""
+        self._eta.plan(evaluation_batches)
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
@@ -167,10 +151,27 @@ class Reporter:
     def epoch(self, epoch: int, evaluations_left: int) -> None:
         self._epoch = epoch
         self._evaluations_left = evaluations_left
+        self._has_evaluations |= evaluations_left > 0
 
     def step(self, step: Step) -> None:
         self._raise()
         self._steps.append(step)
+
+    def alarm(self, alarm: Alarm) -> None:
+        """Warn of something from now on, instead of an earlier warning of its kind."""
+        self._alarms[alarm.kind] = alarm
+        self._wake.set()
+
+    def evaluating(self) -> None:
+        self.state(JobState.EVALUATING)
+        self._eta.evaluation_began()
+
+    def evaluating_at(self, batches: int) -> None:
+        self._eta.evaluation_at(batches)
+
+    def saved(self, seconds: float) -> None:
+        """The ranks stood still so long for a checkpoint."""
+        self._eta.saved(seconds)
 
     def evaluated(self, seconds: float) -> None:
         self._eta.evaluation(seconds)
@@ -245,6 +246,7 @@ class Reporter:
         # The first step of a run lays out buffers and starts workers.
         if not self._rank_step_ms and len(timed) > 1:
             del timed[0]
+        self._standstill.steps([step.seconds for step in timed])
         if timed:
             seconds = sum(step.seconds for step in timed)
             self._eta.steps(len(timed), seconds)
@@ -288,6 +290,10 @@ class Reporter:
     def _write_status(self) -> None:
         self._heartbeat += 1
         step = self._step
+        alarms = tuple(self._alarms.values())
+        if self._state is JobState.TRAINING and not self._closing:
+            overdue = self._standstill.look(step)
+            alarms += (overdue,) if overdue is not None else ()
         trouble = " ".join(text for text in (self.trouble, self.other_trouble()) if text)
         status = RunStatus(
             state=self._state,
@@ -303,7 +309,9 @@ class Reporter:
             heartbeat=self._heartbeat,
             samples_per_second=self._samples_per_second,
             eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),
+            pace_s=self._eta.pace(self._steps_per_epoch, self._has_evaluations),
             rank_step_ms=self._rank_step_ms,
+            alarms=alarms,
             started=self._started,
             updated=_now(),
         )

@@ -2,21 +2,26 @@
 
 import os
 import re
+from datetime import datetime
 
 import pytest
 from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from app.frame_controller import scale_for
 from app.help import DOCS, TOPICS, read_topics
+from app.notice_book import NoticeBook
+from app.notices import Notice
+from app.paths import notices_file
 from app.settings import Settings
 from widgets.common import theme
 from widgets.common.look import ThemeChoice
 from widgets.common.text import Label
 from widgets.frame.keys import KEYS
+from widgets.frame.notice_list import ITEM_ROLE
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert theme.current().name == "dark"
     page._motion.click()
     assert theme.motion_reduced()
-    page._finished.click()
+    page.notices.finished.click()
     page._scale.chosen.emit("125")
     assert page._restart_line.isVisible()
     program._settings.save()
@@ -98,6 +103,27 @@ def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program
     texts = {label.text() for label in page.findChildren(Label)}
     assert str(program._services.catalogue.path) in texts
     assert os.fspath(program._data_root) in texts
+
+
+def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, program):
+    side_bar = program.window.side_bar
+    program.window.go("jobs")
+    notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
+    program.frame.notices.told.emit(notice)
+    assert side_bar.bell.accessibleName() == "1 new notice"
+    kept = notices_file()
+    qtbot.waitUntil(lambda: kept.exists() and NoticeBook(kept).unread == 1)
+    qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
+    assert side_bar.bell.accessibleName() == "Notices"
+    notices = program.frame.notice_list
+    assert notices.isVisible()
+    assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
+    notices.opened.emit(0)
+    assert program.window.place == "nodes"
+    qtbot.waitUntil(lambda: NoticeBook(kept).unread == 0)
+    notices.close_again()
+    tray = QSystemTrayIcon.isSystemTrayAvailable()
+    assert program._pages.settings.notices._tray.isHidden() is tray
 
 
 def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):

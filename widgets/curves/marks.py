@@ -5,6 +5,7 @@ All functions paint in pixels of the plot's view, over the curves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -176,7 +177,8 @@ def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Bound
 
 def paint_posts(painter: QPainter, frame: Frame, posts: Sequence[Post]) -> None:
     """Where something happened. Solid 2 px; dashed 1 px for what is only of interest."""
-    for post in posts:
+    taken = -math.inf, 0
+    for post in sorted(posts, key=lambda post: post.x):
         if not frame.has(post.x):
             continue
         x = frame.px(post.x)
@@ -186,7 +188,11 @@ def paint_posts(painter: QPainter, frame: Frame, posts: Sequence[Post]) -> None:
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
         if post.text:
-            y = frame.rect.top() + frame.rect.height() * 0.14
+            # Where the texts of two would touch, the later one stands a line lower.
+            width = text_width(post.text, "small_strong") + 2 * NAME_GAP
+            line = taken[1] + 1 if x - width < taken[0] else 0
+            taken = max(taken[0], x + width), line
+            y = frame.rect.top() + frame.rect.height() * 0.14 + line * NAME_H
             _paint_beside(painter, frame, x, y, post.text, "small_strong", post.tone)
 
 

@@ -14,6 +14,7 @@ from widgets.common.cards import Card, PageHeader, Rule, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.frame.notice_settings import NoticeSettings
 
 SCALES = (100, 110, 125, 150, 175, 200)
 """Percent of what the system says."""
@@ -39,7 +40,6 @@ class SettingsPage(QWidget):
         scale_chosen: Percent; seen from the window's next start on.
         restart_requested: Close the window and open it anew; jobs go on.
         motion_chosen: Whether nothing may turn or slide.
-        finished_chosen: Whether the end of a job that went well is told.
         place_opened: A path, for the file manager.
         checks_requested: Look again at what is installed.
         report_requested: A file for whoever is to help.
@@ -51,7 +51,6 @@ class SettingsPage(QWidget):
     scale_chosen = Signal(int)
     restart_requested = Signal()
     motion_chosen = Signal(bool)
-    finished_chosen = Signal(bool)
     place_opened = Signal(str)
     checks_requested = Signal()
     report_requested = Signal()
@@ -75,8 +74,7 @@ class SettingsPage(QWidget):
         )
         self._motion = Switch(name="Reduce motion")
         self._motion.toggled.connect(self.motion_chosen)
-        self._finished = Switch(name="Tell when a job has finished")
-        self._finished.toggled.connect(self.finished_chosen)
+        self.notices = NoticeSettings()
         self._places = QVBoxLayout()
         self._places.setSpacing(0)
         self._checks = QVBoxLayout()
@@ -100,14 +98,7 @@ class SettingsPage(QWidget):
                     self._restart_line,
                     _Line("Reduce motion", "Nothing turns or slides.", self._motion),
                 ),
-                _section(
-                    "Notices",
-                    _Line(
-                        "Tell when a job has finished",
-                        "Failed, lost and stalled jobs are always told.",
-                        self._finished,
-                    ),
-                ),
+                _section("Notices", self.notices),
                 _section("Where things are", self._places),
                 _section(
                     "This installation",
@@ -141,10 +132,10 @@ class SettingsPage(QWidget):
         """What is chosen now."""
         self._theme.choose(theme)
         self._scale.choose(str(scale_percent))
-        for switch, on in ((self._motion, reduced_motion), (self._finished, tells_finished)):
-            blocked = switch.blockSignals(True)
-            switch.setChecked(on)
-            switch.blockSignals(blocked)
+        blocked = self._motion.blockSignals(True)
+        self._motion.setChecked(reduced_motion)
+        self._motion.blockSignals(blocked)
+        self.notices.show_finished(tells_finished)
         self._restart_line.setVisible(scale_percent != self._scale_now)
 
     def set_scale_now(self, percent: int) -> None:

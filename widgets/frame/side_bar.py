@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QSizePolicy, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
@@ -20,6 +20,7 @@ from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
 from widgets.frame.cluster_summary import ClusterSummary
+from widgets.frame.notice_list import Bell
 from widgets.frame.places import PLACES, Place
 
 _RUNNING_SHOWN = 3
@@ -201,14 +202,16 @@ class SideBar(QWidget):
         self._root = Label("", "small", "text2", elide="middle")
         self._folder = IconButton("folder", "Open the data root")
         self._folder.clicked.connect(self.folder_wished)
-        self._bell = IconButton("bell", "Notices")
-        self._bell.clicked.connect(self.notices_wished)
+        self.bell = Bell()
+        self.bell.clicked.connect(self.notices_wished)
         self._theme = IconButton("moon", "Dark or light")
         self._theme.clicked.connect(self.theme_toggled)
         self._gear = IconButton("gear", "Settings")
         self._gear.set_tip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
-        self._foot = row(self._folder, (self._root, 1), self._bell, self._theme, self._gear, gap=2)
+        self._foot = row(self._folder, (self._root, 1), self.bell, self._theme, self._gear, gap=2)
+        for act in (self.bell, self._theme, self._gear):
+            self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
         places = col(*self._buttons.values(), gap=2)
         self._rules = (Rule(), Rule())
         self.setLayout(
@@ -247,9 +250,8 @@ class SideBar(QWidget):
         self._theme.set_icon("sun" if dark else "moon")
 
     def set_unread(self, count: int) -> None:
-        """A filled bell says that there is something new."""
-        self._bell.set_icon("bell-fill" if count else "bell")
-        self._bell.set_tip(f"{formats.plural(count, 'new notice')}" if count else "Notices")
+        """How many notices nobody has looked at."""
+        self.bell.set_count(count)
 
     def show_trouble(self, sentence: str) -> None:
         """The data root does not answer, or "" when it does."""
@@ -302,11 +304,11 @@ class SideBar(QWidget):
             self._root,
             self._running_title,
             self._running_count,
-            self._bell,
             self._folder,
-            self._gear,
         ):
             widget.setVisible(not narrow)
+        directions = QBoxLayout.Direction
+        self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
         self.show_live(self._live)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
+from backend.records.alarm import Alarm
 from backend.records.job_view import JobView
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
@@ -80,6 +82,7 @@ class CurvesTab(QWidget):
         self._columns = 0
         self._starts: dict[int, RunStart] = {}
         self._failed_step: int | None = None
+        self._alarms: tuple[Alarm, ...] = ()
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.moved.connect(self._smooth)
         self._log = Switch(name="Log y")
@@ -132,7 +135,7 @@ class CurvesTab(QWidget):
         self._name = name
         self._data.clear()
         self._starts.clear()
-        self._failed_step = None
+        self._failed_step, self._alarms = None, ()
         self._loss.clear()
         self._loss.set_marks(posts=(), boundaries=())
         self._small.clear()
@@ -173,10 +176,10 @@ class CurvesTab(QWidget):
         self._refresh()
 
     def show_view(self, view: JobView) -> None:
-        """Where it failed, and how fast each rank is."""
+        """Where it failed, what it warned of, and how fast each rank is."""
         failed = view.step if view.state in (JobState.ERROR, JobState.LOST) else None
-        if failed != self._failed_step:
-            self._failed_step = failed
+        if (failed, view.alarms) != (self._failed_step, self._alarms):
+            self._failed_step, self._alarms = failed, view.alarms
             self._mark()
         self.ranks.show_ranks(view.rank_step_ms if view.state.is_live else ())
 
@@ -251,10 +254,15 @@ class CurvesTab(QWidget):
             for start in runs
             if (x := self._x_of(start.first_step)) is not None
         ]
-        posts = []
+        places = [
+            (alarm.step, Post(0, alarm.short, "warn", dashed=True))
+            for alarm in self._alarms
+            if alarm.step != self._failed_step
+        ]
         if self._failed_step is not None:
-            x = self._x_of(self._failed_step)
-            posts = [Post(x, "failed here")] if x is not None else []
+            why = [alarm.short for alarm in self._alarms if alarm.step == self._failed_step]
+            places.append((self._failed_step, Post(0, ", ".join(["failed here", *why]))))
+        posts = [replace(post, x=x) for step, post in places if (x := self._x_of(step)) is not None]
         self._loss.set_marks(boundaries=boundaries, posts=posts)
 
     def _x_of(self, step: int) -> float | None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QStandardPaths, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
+from backend.records.alarm import Alarm
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.node import NodeState
@@ -380,11 +381,14 @@ class JobDetail(QWidget):
         sentence, remedy = self._error
         doubt = self._doubt or (view.doubt if view.state.is_live else "")
         place = self._place if view.state is JobState.QUEUED else None
+        alarm, more = _worst(view)
         if sentence:
             self._banner.set_finding("bad", sentence, remedy)
         elif doubt:
             doubt = doubt[:1].upper() + doubt[1:]
             self._banner.set_finding("warn", doubt, "", icon="wifi-slash")
+        elif alarm is not None:
+            self._banner.set_finding("warn", alarm.sentence, more)
         elif place is not None:
             self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
         elif view.state in (JobState.INTERRUPTED, JobState.STOPPING) and view.message:
@@ -392,7 +396,7 @@ class JobDetail(QWidget):
                 "warn" if view.state is JobState.STOPPING else "rest", view.message
             )
         self._banner.setVisible(
-            bool(sentence or doubt)
+            bool(sentence or doubt or alarm)
             or place is not None
             or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
         )
@@ -552,6 +556,14 @@ def _act_for(view: JobView) -> tuple[str, str, str, bool]:
     if view.state is JobState.FINISHED:
         return "Export…", "upload-simple", "plain", True
     return "Resume", "play", "primary", True
+
+
+def _worst(view: JobView) -> tuple[Alarm | None, str]:
+    """The alarm to show, the last one that came, and how many others there are."""
+    if not view.alarms or not view.state.is_live:
+        return None, ""
+    rest = len(view.alarms) - 1
+    return view.alarms[-1], f"{rest} more on the curve." if rest else ""
 
 
 def _home() -> str:

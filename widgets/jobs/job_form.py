@@ -250,10 +250,11 @@ class JobForm(QWidget):
                 (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
             ),
             _line(
-                (f.whole("seed", "Seed", placeholder="1"), 1),
-                (f.whole("loader_workers", "Loader workers", placeholder="0"), 1),
-                (f.number("stall_limit_s", "Silent at most", "s", "600"), 1),
-                (f.switch("stop_on_nan", "Stop on NaN"), 1),
+                (f.whole("seed", "Seed", placeholder="1"), 2),
+                (f.whole("loader_workers", "Loader workers", placeholder="0"), 2),
+                (f.number("stall_limit_s", "Silent at most", "s", "600"), 2),
+                (f.switch("stop_on_nan", "Stop on NaN"), 2),
+                (f.switch("stop_on_divergence", "Stop when it diverges"), 3),
             ),
         )
         for control in (optimizer_choice, schedule_choice):

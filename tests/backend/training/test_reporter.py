@@ -19,7 +19,7 @@ from backend.records.history import Block, encode
 from backend.records.layout import JobFolder
 from backend.records.state import JobState
 from backend.records.status import RunStatus
-from backend.training.reporter import Eta, Reporter, Step, open_history
+from backend.training.reporter import Reporter, Step, open_history
 from tests.backend.training.training_rig import new_training
 
 
@@ -140,24 +140,6 @@ def test_f27_a_full_disk_under_the_history_loses_no_step(
     reporter.close()
     entries = tomllib.loads(folder.history.read_text())["entry"]
     assert [e["first"] for e in entries] == [1, 2]
-
-
-def test_s06_the_time_left_is_right_from_a_fifth_on() -> None:
-    """Steps of 10 ms, an evaluation of 2 s after each 100: no jump when one begins or ends."""
-    eta = Eta()
-    epochs, steps = 10, 100
-    total = epochs * (steps * 0.010 + 2.0)
-    gone = 0.0
-    for epoch in range(epochs):
-        for flush in range(4):
-            eta.steps(25, 0.25)
-            gone += 0.25
-            done = epoch * steps + (flush + 1) * 25
-            left = eta.left(epochs * steps - done, epochs - epoch)
-            if gone / total >= 0.2:
-                assert left == pytest.approx(total - gone, rel=0.15)
-        eta.evaluation(2.0)
-        gone += 2.0
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
+from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import Evidence
 from backend.records.job import parse_job
@@ -254,3 +255,22 @@ def test_the_slow_one_of_two_ranks_is_named():
     assert slow_ranks((100.0, 140.0)) == (1,)
     assert slow_ranks((100.0, 104.0)) == ()
     assert slow_ranks((100.0, 101.0, 99.0, 180.0)) == (3,)
+
+
+def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
+    alarm = Alarm(DIVERGED, 12, "The loss is at 9.31, 4.2 times its best (2.2 at step 5).")
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
+    assert detail._banner._strong.text() == alarm.sentence
+    posts = detail.curves._loss._posts
+    assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
+    detail.show_view(replace(FAILED, alarms=(alarm,)))
+    assert not detail._banner.isVisible()
+    assert [post.text for post in detail.curves._loss._posts] == ["diverges", "failed here"]
+
+
+def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
+    alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 is not a number at step 30.")
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
+    assert [post.text for post in detail.curves._loss._posts] == ["failed here, not a number"]

@@ -1,0 +1,164 @@
+"""Sends one message, once: to a webhook or by mail. Says in words why it could not.
+
+No sentence from here holds the address of a webhook: it is a key to a channel.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import smtplib
+import ssl
+import urllib.error
+import urllib.request
+from email.message import EmailMessage
+from email.utils import formatdate
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from backend.records.notice import PLAIN, TLS, Mail, Message
+
+_LIMIT_S = 15.0
+_AGAIN = (408, 425, 429)
+_NOT_SHOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "```": "'''"}
+"""Slack takes ``<!channel>`` for a call to all, Mattermost ``@all``; a name of a job is neither."""
+
+
+class NotSent(Exception):
+    """``str()`` is one sentence. ``is_final``: another try would end alike."""
+
+    def __init__(self, sentence: str, is_final: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_final = is_final
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> None:
+        """A message that was redirected would arrive empty, and elsewhere."""
+
+
+def post_webhook(address: str, message: Message, context: ssl.SSLContext | None = None) -> None:
+    """One POST of JSON. Slack, Mattermost and Teams show its ``text``; the rest is for programs.
+
+    Raises:
+        NotSent: It did not arrive.
+    """
+    host = urlsplit(address).hostname or ""
+    request = urllib.request.Request(
+        address,
+        json.dumps(body(message)).encode(),
+        {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Ringmaster"},
+    )
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    if context is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=_LIMIT_S) as answer:
+            answer.read(1024)
+    except urllib.error.HTTPError as error:
+        error.close()
+        is_final = error.code < 500 and error.code not in _AGAIN
+        raise NotSent(f"The webhook at {host} answered {error.code}.", is_final) from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise NotSent(f"The webhook at {host} did not answer: {_words(why)}.") from None
+
+
+def body(message: Message) -> dict[str, Any]:
+    """What a webhook gets."""
+    lines = f"\n```\n{_shown(chr(10).join(message.lines))}\n```" if message.lines else ""
+    where = f" ({_shown(', '.join(message.nodes))})" if message.nodes else ""
+    cause = " ".join(part for part in (message.cause, message.remedy) if part)
+    text = f"*{_shown(message.title)}*{where}\n{_shown(cause)}{lines}"
+    return {
+        "text": text,
+        "title": message.title,
+        "state": message.state,
+        "job": message.job_id,
+        "name": message.name,
+        "run": message.run,
+        "cause": message.cause,
+        "remedy": message.remedy,
+        "rank": message.rank,
+        "nodes": list(message.nodes),
+        "log": message.log,
+        "lines": list(message.lines),
+    }
+
+
+def send_mail(
+    mail: Mail, password: str, message: Message, context: ssl.SSLContext | None = None
+) -> None:
+    """One mail.
+
+    Raises:
+        NotSent: The server did not take it.
+    """
+    letter = EmailMessage()
+    letter["Subject"] = f"[Ringmaster] {message.title}"
+    letter["From"] = mail.sender
+    letter["To"] = ", ".join(mail.to)
+    letter["Date"] = formatdate()
+    # The same for whoever sends it, so that a mailbox that got it twice can tell.
+    letter["Message-ID"] = f"<{message.job_id}.{message.run}@ringmaster.invalid>"
+    parts = [message.cause, message.remedy]
+    if message.nodes:
+        parts.append(f"Nodes: {', '.join(message.nodes)}")
+    parts.append(f"Job {message.job_id}, run {message.run}")
+    if message.lines:
+        parts.append("\n".join((f"The last lines of {message.log}:", "", *message.lines)))
+    letter.set_content("\n\n".join(part for part in parts if part) + "\n")
+    try:
+        _deliver(mail, password, letter, context or ssl.create_default_context())
+    except smtplib.SMTPAuthenticationError:
+        why = f"{mail.host} did not accept the user or the password."
+        raise NotSent(why, is_final=True) from None
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        why = f"{mail.host} does not take mail for {', '.join(error.recipients)}."
+        raise NotSent(why, is_final=all(code >= 500 for code in codes)) from None
+    except smtplib.SMTPResponseException as error:
+        answer = error.smtp_error
+        told = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
+        why = f"{mail.host} did not take the mail: {error.smtp_code} {told[:200]}."
+        raise NotSent(why, is_final=error.smtp_code >= 500) from None
+    except smtplib.SMTPNotSupportedError:
+        why = f"{mail.host} does not offer what was chosen (STARTTLS, or a sign-in)."
+        raise NotSent(why, is_final=True) from None
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise NotSent(f"{mail.host} did not take the mail: {_words(error)}.") from None
+
+
+def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLContext) -> None:
+    server: smtplib.SMTP
+    if mail.security == TLS:
+        server = smtplib.SMTP_SSL(mail.host, mail.port, timeout=_LIMIT_S, context=context)
+    else:
+        server = smtplib.SMTP(mail.host, mail.port, timeout=_LIMIT_S)
+    with server:
+        if mail.security not in (TLS, PLAIN):
+            server.starttls(context=context)
+        if mail.user:
+            server.login(mail.user, password)
+        server.send_message(letter)
+
+
+def _shown(text: str) -> str:
+    for what, instead in _NOT_SHOWN.items():
+        text = text.replace(what, instead)
+    return text
+
+
+def _words(error: object) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_LIMIT_S:.0f} s"
+    told = error.strerror if isinstance(error, OSError) else None
+    return str(told or error or type(error).__name__).rstrip(".")

@@ -1,0 +1,43 @@
+"""What a run warns of while it goes on: a loss that is no number, one that rises, a standstill.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+NOT_A_NUMBER = "not-a-number"
+DIVERGED = "diverged"
+STANDSTILL = "standstill"
+
+_SHORT = {NOT_A_NUMBER: "not a number", DIVERGED: "diverges", STANDSTILL: "stands still"}
+_WORDS = {NOT_A_NUMBER: "Not a number", DIVERGED: "Diverges", STANDSTILL: "Stands still"}
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
+
+    kind: str
+    step: int
+    sentence: str
+
+    @property
+    def short(self) -> str:
+        """What stands beside the post on the curve."""
+        return _SHORT.get(self.kind, self.kind)
+
+    @property
+    def word(self) -> str:
+        """What a notice begins with."""
+        return _WORDS.get(self.kind, self.kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Alarm:
+        return cls(str(raw["kind"]), int(raw["step"]), str(raw["sentence"]))

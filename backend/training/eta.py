@@ -1,0 +1,100 @@
+"""How long the rest of a run takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+
+_WINDOW_S = 120.0
+LEAST_STEPS = 10
+_FORWARD_SHARE = 1 / 3
+"""Of a training step: a backward pass takes about twice as long as the forward pass before it
+(Kaplan and others, "Scaling laws for neural language models", 2020, section 2.1)."""
+
+
+class Eta:
+    """Steps at the pace of the last two minutes; evaluations and checkpoints on top.
+
+    Each is timed apart, so that none of them makes a jump. An evaluation that nobody has seen yet
+    is reckoned by its batches: first by what a step takes, then by what they took. Nothing is said
+    before `LEAST_STEPS` steps.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._window: deque[tuple[int, float]] = deque()
+        self._steps = 0
+        self._seconds = 0.0
+        self._all_steps = 0
+        self._saves_s = 0.0
+        self._evaluation_batches = 0
+        self._evaluations: deque[float] = deque(maxlen=5)
+        self._evaluating_since: float | None = None
+        self._batches_done = 0
+
+    def plan(self, evaluation_batches: int) -> None:
+        """How many batches one rank has in an evaluation."""
+        self._evaluation_batches = evaluation_batches
+
+    def steps(self, count: int, seconds: float) -> None:
+        """``count`` more steps took so long together."""
+        self._window.append((count, seconds))
+        self._steps += count
+        self._all_steps += count
+        self._seconds += seconds
+        while len(self._window) > 1:
+            old_count, old_seconds = self._window[0]
+            if self._seconds - old_seconds <= _WINDOW_S or self._steps - old_count < LEAST_STEPS:
+                return
+            self._window.popleft()
+            self._steps -= old_count
+            self._seconds -= old_seconds
+
+    def saved(self, seconds: float) -> None:
+        """The training stood still so long for a checkpoint."""
+        self._saves_s += seconds
+
+    def evaluation_began(self) -> None:
+        self._evaluating_since = self._monotonic()
+        self._batches_done = 0
+
+    def evaluation_at(self, batches: int) -> None:
+        """So many batches of the one under way are done."""
+        self._batches_done = batches
+
+    def evaluation(self, seconds: float) -> None:
+        """One took so long."""
+        self._evaluations.append(seconds)
+        self._evaluating_since = None
+
+    def left(self, steps: int, evaluations: int) -> float | None:
+        """Seconds; ``evaluations`` counts the one that is under way."""
+        if self._all_steps < LEAST_STEPS:
+            return None
+        one = self._evaluation_s
+        seconds = steps * self._step_s + evaluations * one
+        if self._evaluating_since is not None and evaluations:
+            seconds -= min(self._monotonic() - self._evaluating_since, one)
+        return seconds
+
+    def pace(self, steps_per_epoch: int, has_evaluations: bool) -> float | None:
+        """Seconds from one step to the next with all that comes between, over a whole epoch."""
+        if self._all_steps < LEAST_STEPS:
+            return None
+        evaluation = self._evaluation_s if has_evaluations else 0.0
+        return self._step_s + evaluation / max(1, steps_per_epoch)
+
+    @property
+    def _step_s(self) -> float:
+        return self._seconds / self._steps + self._saves_s / self._all_steps
+
+    @property
+    def _evaluation_s(self) -> float:
+        if self._evaluations:
+            return statistics.fmean(self._evaluations)
+        if self._evaluating_since is not None and self._batches_done:
+            gone = self._monotonic() - self._evaluating_since
+            return gone * max(1.0, self._evaluation_batches / self._batches_done)
+        return self._evaluation_batches * _FORWARD_SHARE * self._seconds / self._steps

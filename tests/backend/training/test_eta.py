@@ -1,0 +1,115 @@
+"""The time left is right from a fifth on, whatever stands between the steps (S6)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from backend.training.eta import Eta
+
+
+@dataclass(frozen=True)
+class Course:
+    """A steady job. Times are seconds; ``jitter`` is the share by which steps differ."""
+
+    epochs: int = 10
+    steps: int = 100
+    step_s: float = 0.01
+    jitter: float = 0.2
+    evaluation_batches: int = 0
+    evaluation_batch_s: float = 0.004
+    save_every: int = 0
+    save_s: float = 0.0
+
+
+COURSES = {
+    "nothing between the steps": Course(),
+    "an evaluation as long as two epochs": Course(evaluation_batches=500),
+    "one epoch, evaluated at its end": Course(epochs=1, steps=1000, evaluation_batches=300),
+    "two epochs": Course(epochs=2, steps=400, evaluation_batches=150, evaluation_batch_s=0.003),
+    "checkpoints that stop the training": Course(epochs=4, steps=500, save_every=50, save_s=0.2),
+    "all of it, in long steps": Course(
+        epochs=3,
+        steps=60,
+        step_s=40.0,
+        evaluation_batches=20,
+        evaluation_batch_s=15,
+        save_every=10,
+        save_s=60,
+    ),
+}
+FLUSH_S = 0.5
+
+
+@pytest.mark.parametrize("course", COURSES.values(), ids=COURSES)
+def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> None:
+    chance = random.Random(3)
+    now = 0.0
+    eta = Eta(lambda: now)
+    eta.plan(course.evaluation_batches)
+    told: list[tuple[float, float]] = []
+    pending: list[float] = []
+    done = 0
+    whole = course.epochs * course.steps
+
+    def flush(evaluations: int) -> None:
+        if pending:
+            eta.steps(len(pending), sum(pending))
+            pending.clear()
+        left = eta.left(whole - done, evaluations)
+        if left is not None:
+            told.append((now, left))
+
+    for epoch in range(course.epochs):
+        evaluations = course.epochs - epoch if course.evaluation_batches else 0
+        for _ in range(course.steps):
+            seconds = course.step_s * chance.uniform(1 - course.jitter, 1 + course.jitter)
+            now += seconds
+            done += 1
+            pending.append(seconds)
+            if sum(pending) >= FLUSH_S:
+                flush(evaluations)
+            if course.save_every and done % course.save_every == 0:
+                now += course.save_s
+                eta.saved(course.save_s)
+        if course.evaluation_batches:
+            eta.evaluation_began()
+            for tenth in range(1, 11):
+                now += course.evaluation_batches * course.evaluation_batch_s / 10
+                eta.evaluation_at(tenth * course.evaluation_batches // 10)
+                flush(evaluations)
+            eta.evaluation(course.evaluation_batches * course.evaluation_batch_s)
+    over = now
+    late = [(when, left) for when, left in told if 0.2 * over <= when < 0.999 * over]
+    assert len(late) > 10
+    # In the last twentieth what counts is the share of that twentieth: a second is a second.
+    worst = max(abs(left - (over - when)) / max(over - when, 0.05 * over) for when, left in late)
+    assert worst <= 0.15
+
+
+def test_s06_a_pace_that_has_changed_is_followed_within_two_minutes() -> None:
+    eta = Eta()
+    for _ in range(100):
+        eta.steps(10, 10.0)
+    for _ in range(13):
+        eta.steps(5, 10.0)
+    assert eta.left(100, 0) == pytest.approx(200.0)
+
+
+def test_s06_nothing_is_said_before_ten_steps() -> None:
+    eta = Eta()
+    eta.steps(9, 0.9)
+    assert eta.left(100, 0) is None
+    eta.steps(1, 0.1)
+    assert eta.left(100, 0) == pytest.approx(10.0)
+
+
+def test_s06_the_pace_spreads_evaluations_and_checkpoints_over_the_steps() -> None:
+    eta = Eta()
+    eta.steps(100, 10.0)
+    eta.saved(2.0)
+    eta.evaluation(5.0)
+    assert eta.pace(100, has_evaluations=True) == pytest.approx(0.1 + 0.02 + 0.05)
+    assert eta.pace(100, has_evaluations=False) == pytest.approx(0.12)
