@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widgets.curves.curve_data import CurveData, Floats, XAxis, robust_range
+from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.export import curves_csv
+from widgets.curves.pyramid import Floats
+from widgets.curves.y_range import robust_range
 
 NAN = math.nan
 VALUE = st.floats(-1e6, 1e6) | st.just(NAN)

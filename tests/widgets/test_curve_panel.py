@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
-from widgets.curves.curve_data import CurveData, Floats, XAxis
+from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
@@ -31,6 +31,7 @@ from widgets.curves.marks import (
     curve_pen,
     spread_labels,
 )
+from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
 
 BLUE, ORANGE = theme.LIGHT.curves[:2]

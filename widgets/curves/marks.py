@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import theme
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import CURVE_DASH, SOLID_CURVES, Role
-from widgets.curves.curve_data import Floats
+from widgets.curves.pyramid import Floats
 
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
@@ -118,10 +118,16 @@ def is_dashed(colour: int | str) -> bool:
     return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
 
 
-def curve_pen(colour: int | str, width: float, alpha: float = 1.0) -> QPen:
-    """The pen of a curve, the same on the plot and in the legend."""
-    pen = QPen(curve_colour(colour, alpha), width)
-    pen.setCosmetic(True)
+def curve_pen(
+    colour: int | str, width: float, alpha: float = 1.0, ratio: float | None = None
+) -> QPen:
+    """The pen of a curve, the same on the plot and in the legend.
+
+    Args:
+        ratio: For a plot, whose scale must not stretch it: dots to a pixel.
+    """
+    pen = QPen(curve_colour(colour, alpha), width * (ratio or 1.0))
+    pen.setCosmetic(ratio is not None)
     # At 2 px a round join looks no better and takes twice the time to draw.
     pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
