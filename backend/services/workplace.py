@@ -20,6 +20,7 @@ from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
 from backend.services.canary import CanaryService
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
+from backend.services.comparison import ComparisonService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
@@ -44,6 +45,7 @@ class Services:
     canary: CanaryService
     logs: LogService
     queue: QueueService
+    comparison: ComparisonService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -131,6 +133,7 @@ def open_services(
         canary=canary,
         logs=logs,
         queue=queue,
+        comparison=ComparisonService(jobs),
         data_root=root,
         share=share,
         catalogue=opened,

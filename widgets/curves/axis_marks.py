@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -41,26 +42,46 @@ class AxisMark:
         return self.text or self.kind.value
 
 
-def marks_at(frame: Frame, marks: Sequence[AxisMark], x: float) -> tuple[AxisMark, ...]:
-    """The marks under the pointer, one of each kind: the nearest."""
-    at = frame.px(x)
-    near: dict[MarkKind, AxisMark] = {}
-    for mark in sorted(marks, key=lambda mark: abs(mark.x - x)):
-        if abs(frame.px(mark.x) - at) <= _NEAR_PX:
-            near.setdefault(mark.kind, mark)
-    return tuple(near.values())
+class AxisMarks:
+    """The marks of a plot in the order of the axis: of a million, a look costs what is seen."""
+
+    def __init__(self, marks: Sequence[AxisMark] = ()) -> None:
+        self._kinds = {
+            kind: sorted((one for one in marks if one.kind is kind), key=_place)
+            for kind in MarkKind
+        }
+
+    def at(self, frame: Frame, x: float) -> tuple[AxisMark, ...]:
+        """The marks under the pointer, one of each kind: the nearest."""
+        reach = _NEAR_PX * _per_px(frame)
+        near: list[AxisMark] = []
+        for marks in self._kinds.values():
+            begin = bisect_left(marks, x - reach, key=_place)
+            end = bisect_right(marks, x + reach, key=_place)
+            near += sorted(marks[begin:end], key=lambda mark: abs(mark.x - x))[:1]
+        return tuple(near)
+
+    def paint(self, painter: QPainter, frame: Frame) -> None:
+        """A row of glyphs on the axis, each kind with its shape; of many a few are painted."""
+        apart = _APART_PX * _per_px(frame)
+        for kind, marks in self._kinds.items():
+            x = frame.x0
+            while True:
+                # Ten thousand evaluations would be a bar across.
+                index = bisect_left(marks, x, key=_place)
+                if index == len(marks) or marks[index].x > frame.x1:
+                    break
+                _paint(painter, QPointF(frame.px(marks[index].x), frame.rect.bottom()), kind)
+                x = marks[index].x + apart
 
 
-def paint_axis_marks(painter: QPainter, frame: Frame, marks: Sequence[AxisMark]) -> None:
-    """A row of glyphs on the axis, each kind with a shape of its own; of many a few are painted."""
-    for kind in MarkKind:
-        last = float("-inf")
-        for mark in sorted((each for each in marks if each.kind is kind), key=lambda one: one.x):
-            px = frame.px(mark.x)
-            # Ten thousand evaluations would be a bar across.
-            if frame.has(mark.x) and px - last >= _APART_PX:
-                _paint(painter, QPointF(px, frame.rect.bottom()), kind)
-                last = px
+def _place(mark: AxisMark) -> float:
+    return mark.x
+
+
+def _per_px(frame: Frame) -> float:
+    """How much of the x axis one pixel is."""
+    return (frame.x1 - frame.x0) / max(frame.rect.width(), 1.0)
 
 
 def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:

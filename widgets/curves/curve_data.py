@@ -30,7 +30,7 @@ class XAxis(Enum):
     STEP = "step"
     EPOCH = "epoch"
     TIME = "time"
-    """Seconds since the curve's first point: curves of several runs start together."""
+    """Seconds since the run's first point: curves of several runs start together."""
     CLOCK = "clock"
     """Seconds since 1970: curves of several sources lie where they happened."""
 
@@ -64,6 +64,7 @@ class CurveData:
         self._raw_levels = Pyramid()
         self._smooth_levels = Pyramid()
         self._average = Average(self._smoothing)
+        self._time_origin = math.nan
         self.revision = 0
         """Grows with each change, so that a plot knows whether it is up to date."""
 
@@ -155,6 +156,13 @@ class CurveData:
         if weight != self._smoothing:
             self._smoothing = weight
             self._smooth_anew()
+            self.revision += 1
+
+    def set_time_origin(self, time_s: float) -> None:
+        """Where `XAxis.TIME` begins, when that is not at the first point: what is measured once an
+        epoch began with the run."""
+        if time_s != self._time_origin:
+            self._time_origin = time_s
             self.revision += 1
 
     def x(self, axis: XAxis) -> Floats:
@@ -274,6 +282,8 @@ class CurveData:
     def _origin(self, axis: XAxis) -> float:
         if axis is not XAxis.TIME:
             return 0.0
+        if math.isfinite(self._time_origin):
+            return self._time_origin
         values = self._time.values
         first = _first_told(values)
         return float(values[first]) if first < len(values) else 0.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import (
@@ -32,7 +31,7 @@ from widgets.common import formats
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.curves import picture, plot_range
-from widgets.curves.axis_marks import AxisMark, marks_at
+from widgets.curves.axis_marks import AxisMark, AxisMarks
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.drawn_curve import DrawnCurve, View
 from widgets.curves.drawn_lines import paint_lines
@@ -206,15 +205,14 @@ class CurvePanel(QWidget):
         on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
         """What stands on the plot beside curves; what is not given stays as it is."""
-        given = {
-            "posts": posts,
-            "boundaries": boundaries,
-            "spans": spans,
-            "thresholds": thresholds,
-            "on_axis": on_axis,
-        }
-        changed = {name: tuple(marks) for name, marks in given.items() if marks is not None}
-        before, self._marks = self._marks, replace(self._marks, **changed)
+        before = self._marks
+        self._marks = PlotMarks(
+            before.posts if posts is None else tuple(posts),
+            before.boundaries if boundaries is None else tuple(boundaries),
+            before.spans if spans is None else tuple(spans),
+            before.thresholds if thresholds is None else tuple(thresholds),
+            before.on_axis if on_axis is None else AxisMarks(on_axis),
+        )
         if self._marks.spans != before.spans:
             self._lay_spans()
         self.refresh()
@@ -543,7 +541,7 @@ class CurvePanel(QWidget):
         curves = self._curves.values()
         rows, nearest = read_rows(curves, self._axis, x, frame, self._y, self._value_text)
         place = place_text(self._axis, x, nearest, alone=not self._several_runs)
-        happened = [mark.words for mark in marks_at(frame, self._marks.on_axis, x)]
+        happened = [mark.words for mark in self._marks.on_axis.at(frame, x)]
         return rows, " · ".join([place, *happened] if place else happened)
 
     @Slot()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from PySide6.QtGui import QPainter
 
-from widgets.curves.axis_marks import AxisMark, paint_axis_marks
+from widgets.curves.axis_marks import AxisMarks
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import (
@@ -36,7 +36,7 @@ class PlotMarks:
     boundaries: tuple[Boundary, ...] = ()
     spans: tuple[Span, ...] = ()
     thresholds: tuple[Threshold, ...] = ()
-    on_axis: tuple[AxisMark, ...] = ()
+    on_axis: AxisMarks = field(default_factory=AxisMarks)
 
     def paint(self, painter: QPainter, frame: Frame, on_axis: Callable[[float], float]) -> None:
         paint_span_texts(painter, frame, self.spans)
@@ -44,7 +44,7 @@ class PlotMarks:
         drawn = [replace(each, y=on_axis(each.y)) for each in self.thresholds]
         paint_thresholds(painter, frame, drawn)
         paint_posts(painter, frame, self.posts)
-        paint_axis_marks(painter, frame, self.on_axis)
+        self.on_axis.paint(painter, frame)
 
 
 @dataclass(frozen=True)
