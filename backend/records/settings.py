@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES
+from backend.records.job import OPTIMIZERS, SCHEDULES, THIS_COMPUTER
 from backend.records.job_view import JobView
 
 LABELS = {
@@ -86,7 +86,10 @@ def effective(view: JobView) -> dict[str, str]:
     ):
         usual = {name: setting.default for name, setting in known.items()}
         raw[part] = {**usual, **raw[part]}
-    raw["placement"] = ", ".join(f"{one.node} × {one.slots}" for one in config.placement)
+    raw["placement"] = ", ".join(
+        f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"
+        for one in config.placement
+    )
     return flat(raw)
 
 

@@ -403,6 +403,11 @@ class CurvePanel(QWidget):
     def _has_points(self) -> bool:
         return any(len(curve.data) for curve in self._curves.values())
 
+    def _data_end(self) -> float:
+        """Where the last curve ends; what is right of it is room for names."""
+        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
+        return max((each[1] for each in told if each is not None), default=math.inf)
+
     def _whole_range(self) -> plot_range.Range | None:
         """Everything on the x axis, and beyond its end the room that the names need."""
         if self._fixed_x is not None:
@@ -490,8 +495,10 @@ class CurvePanel(QWidget):
         return plot_range.x_ticks(self.x_range(), self._width_px(), self._axis)
 
     def _has_room(self, x: float, text: str) -> bool:
-        """Whether the figure of a tick is not cut at the right edge."""
+        """Whether a tick is where curves are and its figure is not cut at the right edge."""
         low, high = self.x_range()
+        if self._fitted and self._fixed_x is None and x > self._data_end():
+            return False
         beyond = (high - x) / (high - low) * self._width_px() + RIGHT
         return text_width(text, "tiny") / 2 <= beyond
 
