@@ -66,6 +66,7 @@ class ComparePage(QWidget):
         self.table.opened.connect(self.opened)
         self.table.removed.connect(self.remove_requested)
         self._message = Label("", "small", "text2", wrap=True)
+        self._message.setContentsMargins(0, S2, 0, 0)
         more = Button("Add plot", kind="quiet", icon="plus", tip="Another metric of these jobs")
         more.clicked.connect(self.plots.add)
         inner = QWidget()

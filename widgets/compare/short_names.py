@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-_MOST = 22
+_MOST = 28
 _WORD_END = re.compile(r"[^\s·/_\-:,.]*$")
 _EDGES = " ·/_-:,."
 

@@ -58,6 +58,7 @@ from widgets.curves.read_out import place_text, read_rows
 _EARLY_POINTS = 10
 _PICTURE_TITLE_H = 28
 _LEGEND_FROM = SOLID_CURVES + 1
+_NAME_SHARE = 0.33
 
 
 class CurvePanel(QWidget):
@@ -392,6 +393,14 @@ class CurvePanel(QWidget):
             self._plot.addItem(item, ignoreBounds=True)
             self._shades.append(item)
 
+    def _names_ends(self) -> bool:
+        """Names that are in the legend too stand at the ends only where they have room."""
+        if not self._end_names or not self._legend.isVisibleTo(self):
+            return self._end_names
+        named = [curve.name for curve in self._curves.values() if curve.named]
+        widest = max((text_width(name, "small_strong") for name in named), default=0)
+        return widest < _NAME_SHARE * self._width_px()
+
     def _legend_changed(self) -> None:
         named = [curve for curve in self._curves.values() if curve.named]
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
@@ -414,8 +423,9 @@ class CurvePanel(QWidget):
             return plot_range.widened(*self._fixed_x)
         told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
         names: list[tuple[float, float]] = []
-        for curve in self._curves.values() if self._end_names else ():
+        for curve in self._curves.values():
             curve.last = curve.data.last()
+        for curve in self._curves.values() if self._names_ends() else ():
             if curve.named and curve.last is not None:
                 wide = text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2
                 names.append((curve.end(self._axis), wide / self._width_px()))
@@ -540,14 +550,17 @@ class CurvePanel(QWidget):
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
         self._marks.paint(painter, frame, self._y)
-        ends = EndsOf(self._axis, self._log_y, self._end_names, self._lifted, self._end_text)
+        ends = EndsOf(self._axis, self._log_y, self._names_ends(), self._lifted, self._end_text)
         ends.paint(painter, frame, self._curves.items(), self._y)
 
     def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at `x`, and where it is in words."""
         curves = self._curves.values()
-        rows, nearest = read_rows(curves, self._axis, x, frame, self._y, self._value_text)
-        place = place_text(self._axis, x, nearest, alone=not self._several_runs)
+        alone = not self._several_runs
+        rows, nearest = read_rows(
+            curves, self._axis, x, frame, self._y, self._value_text, alone=alone
+        )
+        place = place_text(self._axis, x, nearest, alone=alone)
         happened = [mark.words for mark in self._marks.on_axis.at(frame, x)]
         return rows, " · ".join([place, *happened] if place else happened)
 

@@ -90,11 +90,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a curve: its last point, and the name and value beside it."""
+    """The end of a curve: its last point, and the name and value beside it.
+
+    ``shift`` is how far below the point the name would rather be.
+    """
 
     point: QPointF
     text: str
     colour: QColor
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -267,7 +271,7 @@ def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
     middles = [0.0] * len(endings)
     # Only names that share a piece of the x axis can touch.
     for group in _overlapping(spans):
-        wanted = [endings[i].point.y() for i in group]
+        wanted = [endings[i].point.y() + endings[i].shift for i in group]
         places = spread_labels(wanted, NAME_H, rect.top(), rect.bottom())
         for i, place in zip(group, places, strict=True):
             middles[i] = place

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PySide6.QtGui import QPainter
 
+from widgets.common.paint import text_width
 from widgets.curves.axis_marks import AxisMarks
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import (
+    NAME_GAP,
+    NAME_H,
     Boundary,
     Ending,
     Frame,
@@ -26,6 +29,9 @@ from widgets.curves.marks import (
     paint_span_texts,
     paint_thresholds,
 )
+from widgets.curves.pyramid import Floats
+
+_ASIDE = 15.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class EndsOf:
     ) -> None:
         """Dots and names at the ends, and an arrow for each value out of the picture."""
         endings: list[Ending] = []
+        ended: list[DrawnCurve] = []
         for key, curve in curves:
             faint = bool(self.lifted) and key != self.lifted
             colour = curve_colour(curve.colour, FAINT_ALPHA if faint else 1.0)
@@ -79,7 +86,36 @@ class EndsOf:
             x, y_end = curve.end(self.axis), on_axis(curve.last.smoothed)
             if frame.has(x) and frame.y0 <= y_end <= frame.y1:
                 endings.append(Ending(frame.at(x, y_end), self.text(curve), colour))
+                ended.append(curve)
+        if self.named and len(endings) > 1:
+            lines = [self._line(frame, curve) for curve in ended]
+            endings = [
+                replace(each, shift=_shift(each, [*lines[:i], *lines[i + 1 :]]))
+                for i, each in enumerate(endings)
+            ]
         paint_endings(painter, frame, _lifted_last(endings), self.named)
+
+    def _line(self, frame: Frame, curve: DrawnCurve) -> tuple[Floats, Floats]:
+        """Where a curve is, in pixels."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = np.log10(curve.y) if self.log_y else curve.y
+        scale = frame.rect.width() / (frame.x1 - frame.x0)
+        px = frame.rect.left() + (curve.x - frame.x0) * scale
+        up = frame.rect.height() / (frame.y1 - frame.y0)
+        return px, frame.rect.bottom() - (y - frame.y0) * up
+
+
+def _shift(ending: Ending, others: Sequence[tuple[Floats, Floats]]) -> float:
+    """How far the name goes aside, so that it stands on as little of other curves as it can."""
+    left = ending.point.x()
+    right = left + NAME_GAP + text_width(ending.text, "small_strong")
+    beside = [y[(x > left) & (x < right)] for x, y in others]
+    below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
+
+    def covered(shift: float) -> int:
+        return int((np.abs(below - shift) < NAME_H / 2).sum())
+
+    return min((0.0, _ASIDE, -_ASIDE), key=covered)
 
 
 def _lifted_last(endings: Sequence[Ending]) -> list[Ending]:

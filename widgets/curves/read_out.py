@@ -20,11 +20,14 @@ def read_rows(
     frame: Frame,
     on_axis: Callable[[float], float],
     value_text: Callable[[float], str],
+    *,
+    alone: bool = True,
 ) -> tuple[list[ReadOutRow], Sample | None]:
     """A line for each named curve, and the first one's nearest point.
 
     Args:
         on_axis: Where a value is on the y axis; NaN where it has no place.
+        alone: All curves are of one run: what was measured stands below what is smoothed.
     """
     known = list(curves)
     rows: list[ReadOutRow] = []
@@ -40,7 +43,7 @@ def read_rows(
         in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
         point = frame.at(curve.x_of(sample, axis), y) if in_picture else None
         rows.append(ReadOutRow(colour, curve.name, value_text(sample.smoothed), point))
-        if curve.has_raw and len(known) <= _RAW_ROWS_UP_TO:
+        if alone and curve.has_raw and len(known) <= _RAW_ROWS_UP_TO:
             rows.append(ReadOutRow(colour, f"{curve.name}, raw", value_text(sample.raw)))
     return rows, nearest
 
