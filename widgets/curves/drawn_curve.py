@@ -52,6 +52,9 @@ class DrawnCurve:
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
     last: Sample | None = None
     _cut_for: tuple[object, ...] = ()
+    _is_band: bool = False
+    _pen: Any = None
+    _thin_pen: Any = None
 
     @property
     def has_raw(self) -> bool:
@@ -76,7 +79,9 @@ class DrawnCurve:
                 measures those in dots: at 200 % a line of 2.2 would be a hairline of 1.1.
         """
         alpha = FAINT_ALPHA if faint else 1.0
-        self.line.setPen(curve_pen(self.colour, self.width, alpha, ratio))
+        self._pen = curve_pen(self.colour, self.width, alpha, ratio)
+        self._thin_pen = pg.mkPen(curve_colour(self.colour, alpha), width=ratio)
+        self.line.setPen(self._thin_pen if self._is_band else self._pen)
         if self.fill:
             self.line.setFillLevel(0.0)
             self.line.setBrush(curve_colour(self.colour, 0.03 if faint else 0.10))
@@ -104,6 +109,13 @@ class DrawnCurve:
         # A stroke per segment costs a third of one stroke for all, but each begins its dashes
         # anew, and where two meet is a blot: seen where they are long, and where translucent.
         split = len(self.x) > _MANY_POINTS and not faint and not is_dashed(self.colour)
+        # A stroke up and down in each column of pixels is a band: its smooth edges are not seen,
+        # and four of them took 66 ms a frame.
+        is_band = self.data.smoothing == 0 and len(self.x) > view.width_px
+        if is_band != self._is_band:
+            self._is_band = is_band
+            self.line.opts["antialias"] = not is_band
+            self.line.setPen(self._thin_pen if is_band else self._pen)
         self.line.setSegmentedLineMode("on" if split else "off")
         self.line.setData(self.x, _drawable(self.y, view))
         if self.has_raw:
