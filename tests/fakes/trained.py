@@ -47,6 +47,7 @@ def job(
     """
     config = replace(CONFIG, name=name, **settings)  # type: ignore[arg-type]  # as the caller says
     pins = {"model": Pin("mlp", 1, "0" * 64), "dataset": Pin("digits", 1, "0" * 64)}
+    root.mkdir(parents=True, exist_ok=True)
     data_root = DataRoot(root)
     file = create_job(data_root, config, pins)
     folder = data_root.job(file.id)
