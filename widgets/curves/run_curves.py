@@ -26,10 +26,10 @@ _LOWERED = 0.85
 
 
 def metric_title(name: str) -> str:
-    """A metric as a heading; the user's own names keep their letters after the first."""
+    """A metric as a heading; names that have capitals of their own ("mAP") stay as they are."""
     if name.startswith(VALIDATION):
         return f"Validation {name.removeprefix(VALIDATION)}"
-    return _TITLES.get(name, name[:1].upper() + name[1:])
+    return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
 
 
 def is_measured_now_and_then(name: str) -> bool:
