@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, Qt
+from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF, QRegion
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QWidget
@@ -251,3 +251,13 @@ def test_ten_thousand_marks_are_no_bar_and_cost_what_is_seen(
     for x in range(600, 800):
         panel.read(x)
     assert time.thread_time() - began < 0.5
+
+
+def test_a_line_is_as_thick_on_a_screen_of_200_percent(
+    panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = panel._curves["0"].line
+    assert line.opts["pen"].widthF() == pytest.approx(2.2)
+    monkeypatch.setattr(panel, "devicePixelRatioF", lambda: 2.0)
+    QApplication.sendEvent(panel, QEvent(QEvent.Type.DevicePixelRatioChange))
+    assert line.opts["pen"].widthF() == pytest.approx(4.4)

@@ -312,8 +312,14 @@ class CurvePanel(PlotSurface):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.StyleChange, QEvent.Type.DevicePixelRatioChange):
+        if event.type() == QEvent.Type.StyleChange:
             self._dress()
+
+    def event(self, event: QEvent) -> bool:
+        # Of a move to a finer screen Qt does not tell `changeEvent`.
+        if event.type() == QEvent.Type.DevicePixelRatioChange:
+            self._dress()
+        return super().event(event)
 
     # Inside
 
