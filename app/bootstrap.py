@@ -186,6 +186,7 @@ class Program(QObject):
         if self._services is not None:
             self._poller.stop()
             self._node_controller.stop()
+            self._compare_controller.stop()
         self._background.close()
         self._settings.save()
         self.frame.tray.close()
@@ -308,11 +309,13 @@ class Program(QObject):
         return self._open_services()
 
     def _furnish(self, services: Services) -> None:
+        from app.compare_controller import CompareController
         from app.job_controller import JobController, is_job_file
         from app.library_controller import LibraryController
         from app.log_controller import LogController
         from app.node_controller import NodeController
         from app.queue_controller import QueueController
+        from app.take_away import TakeAway
 
         self._services = services
         side_bar = self.window.side_bar
@@ -338,6 +341,12 @@ class Program(QObject):
         self._queue_controller = QueueController(
             services.queue, self._background, self._poller, self.jobs, self
         )
+
+        self._take_away = TakeAway(services.comparison, self._background, self.window, self)
+        self._compare_controller = CompareController(
+            services.comparison, self._background, self._pages.compare, self._take_away, self
+        )
+        self._wire_compare()
 
         self._poller.listed.connect(self._listed)
         self._poller.listed.connect(self._queue_controller.show_jobs)
@@ -371,6 +380,7 @@ class Program(QObject):
         self.window.dropped.connect(dropped)
         self._library_controller.refresh()
         self._node_controller.start()
+        self._compare_controller.start()
         self._poller.start()
         self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
         self.frame.furnish(services)
@@ -394,6 +404,36 @@ class Program(QObject):
             )
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
+
+    def _wire_compare(self) -> None:
+        controller, detail = self._compare_controller, self.jobs.detail
+        self._take_away.told.connect(self.window.toast.tell)
+        controller.told.connect(self.window.toast.tell)
+        controller.place_wished.connect(partial(self.window.go, "compare"))
+        self._poller.listed.connect(controller.show_jobs)
+        self._pages.compare.opened.connect(self._open_job)
+        detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
+        detail.save_requested.connect(self._take_away.save)
+        detail.csv_requested.connect(self._save_csv_of)
+        act = self.frame.add_act
+        act(
+            "Compare the open job",
+            "chart-line-up",
+            lambda: controller.compare((self.jobs.open_id,)),
+            lambda: bool(self.jobs.open_id),
+        )
+        act(
+            "Save all compared curves as CSV…",
+            "download-simple",
+            controller.save_csv,
+            controller.has_jobs,
+        )
+
+    @Slot(str)
+    def _save_csv_of(self, job_id: str) -> None:
+        view = self.jobs.model.view(job_id)
+        if view is not None:
+            self._take_away.save_csv(view.name, (job_id,))
 
     def _checked(self, findings: tuple[Finding, ...]) -> None:
         self.jobs.first_start.show_findings(findings)

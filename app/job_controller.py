@@ -99,7 +99,6 @@ class JobController(QObject):
         detail.folder_requested.connect(self._open_folder)
         detail.checkpoints_requested.connect(self._checkpoints)
         detail.settings_requested.connect(self._settings)
-        detail.save_requested.connect(self._save)
         form.check_requested.connect(self._check)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
@@ -462,29 +461,6 @@ class JobController(QObject):
     def _cancel_export(self) -> None:
         if self._export is not None:
             self._export.cancel()
-
-    @Slot(str, object)
-    def _save(self, suggested: str, content: bytes) -> None:
-        chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", suggested)
-        if not chosen:
-            return
-        path = Path(chosen)
-
-        def save() -> Path:
-            try:
-                path.write_bytes(content)
-            except OSError as error:
-                raise BackendError(
-                    f"{path} cannot be written: {error.strerror or error}."
-                ) from error
-            return path
-
-        self._runner.run(
-            "save",
-            save,
-            lambda made: self.told.emit(f"Saved {made.name}"),
-            lambda error: self.told.emit(str(error)),
-        )
 
     @Slot(str)
     def _open_folder(self, job_id: str) -> None:

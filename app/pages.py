@@ -16,6 +16,7 @@ from backend import VERSION
 from backend.records.library import Kind
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
+from widgets.compare.compare_page import ComparePage
 from widgets.frame.help_page import HelpPage
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.frame.settings_page import SettingsPage
@@ -30,6 +31,7 @@ class Pages:
 
     jobs: JobsPage = field(init=False)
     form: JobForm = field(init=False)
+    compare: ComparePage = field(init=False)
     nodes: NodesPage = field(init=False)
     refusal: EmptyState = field(init=False)
     settings: SettingsPage = field(init=False)
@@ -44,6 +46,8 @@ class Pages:
         yield "refusal", self.refusal
         self.form = JobForm()
         yield "new-job", self.form
+        self.compare = ComparePage()
+        yield "compare", self.compare
         for kind, key in PLACES_OF_KINDS.items():
             self.library[kind] = LibraryPage(kind)
             yield key, self.library[kind]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from backend.cli.compare import add_arguments as add_compare
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
 from backend.records.queue_when import FORMS
@@ -201,6 +202,7 @@ def _job(words: _Words) -> None:
     ):
         _job_id(words.leaf(name, does))
     words.leaf("list", "every job")
+    add_compare(words.leaf("compare", "what jobs reached, and in which settings they differ"))
     leaf = words.leaf("queue", "let a job start by itself as soon as it can; again to change that")
     _job_id(leaf)
     leaf.add_argument(

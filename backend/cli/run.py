@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import nodes, preflight, queue
+from backend.cli import compare, nodes, preflight, queue
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -630,6 +630,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "show"): _show,
     ("job", "list"): _job_list,
     ("job", "history"): _history,
+    ("job", "compare"): compare.compare,
     ("job", "log"): _log,
     ("job", "checkpoints"): _checkpoints,
     ("job", "export"): _export,

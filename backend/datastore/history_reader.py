@@ -113,13 +113,27 @@ def read_history(
     return (replace(update, drop_from=0) if fresh else update), after
 
 
+def epochs_done(update: HistoryUpdate, steps_per_epoch: int) -> HistoryUpdate:
+    """``update`` with how many epochs were over after each step, as far as that is known.
+
+    Steps that are not in the epoch in which this length of an epoch puts them (the job went on
+    with another number of processes) are at the end of their own one.
+    """
+    if steps_per_epoch < 1 or not len(update.steps):
+        return update
+    done = np.asarray(update.steps) / steps_per_epoch
+    epochs = np.asarray(update.epochs)
+    place: Column = np.where(np.ceil(done) == epochs, done, epochs.astype(np.float64))
+    return replace(update, epochs_done=place)
+
+
 def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCursor]:
     problems: list[str] = []
     blocks, length = _blocks(data, cursor, problems)
     columns = _columns(blocks, cursor.offset, problems)
     after = replace(cursor, offset=cursor.offset + length)
     if not blocks:
-        return HistoryUpdate(problems=tuple(problems)), after
+        return HistoryUpdate(problems=tuple(problems), began=cursor.began), after
     began = blocks[0].time if cursor.run == 0 else cursor.began
     last = blocks[-1]
     after = replace(after, last_step=last.last, run=last.run, began=began, reached=last.time)
@@ -147,6 +161,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest if lowest <= cursor.last_step else None,
         problems=tuple(problems),
+        began=began,
     )
     return update, after
 

@@ -23,9 +23,12 @@ class HistoryUpdate:
     """Points to append, oldest first. All arrays have the length of ``steps``.
 
     ``drop_from``: before appending, forget every point at this step or later (a resumed run went
-    on from an older checkpoint, or the whole history is new: 0). ``seconds`` counts from the
-    first block of the file. NaN is "no value here". ``problems`` are sentences about blocks that
-    could not be read; such a block costs only itself.
+    on from an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is
+    the one under way; ``epochs_done`` is how many were over after each step, with their fraction,
+    empty where nobody knows how long an epoch is. ``seconds`` counts from the first block of the
+    file, which was written at ``began`` (seconds since 1970; 0 while there is none). NaN is "no
+    value here". ``problems`` are sentences about blocks that could not be read; such a block costs
+    only itself.
     """
 
     steps: Sequence[int] = ()
@@ -35,3 +38,5 @@ class HistoryUpdate:
     run_starts: tuple[RunStart, ...] = ()
     drop_from: int | None = None
     problems: tuple[str, ...] = ()
+    began: float = 0.0
+    epochs_done: Sequence[float] = ()

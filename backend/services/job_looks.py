@@ -71,7 +71,7 @@ class JobLooks:
                 self._share.look_at_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
-        return RunUpdate(view, history, _Cursor(read_to, before.reader))
+        return RunUpdate(view, self._with_epochs(history, view), _Cursor(read_to, before.reader))
 
     def wait(
         self,
@@ -247,6 +247,12 @@ class JobLooks:
 
             self._history_reader = HistoryReader(self._cache / "histories")
         return self._history_reader.read(path, cursor)
+
+    @staticmethod
+    def _with_epochs(history: HistoryUpdate, view: JobView) -> HistoryUpdate:
+        from backend.datastore.history_reader import epochs_done
+
+        return epochs_done(history, view.steps_per_epoch)
 
     @staticmethod
     def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:

@@ -20,6 +20,7 @@ from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
 from backend.services.canary import CanaryService
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
+from backend.services.comparison import ComparisonService
 from backend.services.heads import Heads
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
@@ -46,6 +47,7 @@ class Services:
     logs: LogService
     queue: QueueService
     notices: NoticeService
+    comparison: ComparisonService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -134,6 +136,7 @@ def open_services(
         logs=logs,
         queue=queue,
         notices=NoticeService(root, share, cluster.list, cluster.open_shell),
+        comparison=ComparisonService(jobs),
         data_root=root,
         share=share,
         catalogue=opened,

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widgets.curves.curve_data import CurveData, Floats, XAxis, robust_range
-from widgets.curves.export import curves_csv
+from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.pyramid import Floats
+from widgets.curves.y_range import robust_range
 
 NAN = math.nan
 VALUE = st.floats(-1e6, 1e6) | st.just(NAN)
@@ -346,19 +347,3 @@ def test_p7_a_point_is_added_to_a_million_within_5_ms() -> None:
         data.append(1_000_000 + i, 0.5)
         took.append(time.thread_time() - begin)
     assert float(np.quantile(took, 0.99)) < 0.005
-
-
-# To take along
-
-
-def test_a_table_holds_every_point_in_view_and_leaves_gaps_empty() -> None:
-    data = curve([1.0, NAN, 0.25], 0.5)
-    other = curve([7.0])
-    text = curves_csv([("Loss", 'a, "b"', data), ("mAP", "c", other)]).decode()
-    lines = text.splitlines()
-    assert lines[0] == "plot,curve,step,epoch,time,value,smoothed"
-    assert lines[1] == 'Loss,"a, ""b""",0,,,1,1'
-    assert lines[2] == 'Loss,"a, ""b""",1,,,,'
-    assert lines[3].startswith('Loss,"a, ""b""",2,,,0.25,0.5')
-    assert lines[4] == "mAP,c,0,,,7,7"
-    assert len(curves_csv([("Loss", "a", data)], XAxis.STEP, 1, 2).decode().splitlines()) == 3

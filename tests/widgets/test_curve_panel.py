@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QPainter, QWheelEvent
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
-from widgets.curves.curve_data import CurveData, Floats, XAxis
+from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
@@ -31,6 +30,7 @@ from widgets.curves.marks import (
     curve_pen,
     spread_labels,
 )
+from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
 
 BLUE, ORANGE = theme.LIGHT.curves[:2]
@@ -350,43 +350,13 @@ def test_from_the_fifth_on_curves_are_dashed_for_grey_prints() -> None:
 # To take along
 
 
-def test_a_plot_can_be_taken_along_as_picture_drawing_and_table(panel: CurvePanel) -> None:
-    panel.set_curve("train", "train", curve(loss(300)))
-    panel.set_smoothing(0.6)
-    image = QImage.fromData(panel.png())
-    assert image.width() == 2 * panel.width()
-    assert image.pixelColor(3, 3).name().upper() == theme.LIGHT.surface
-    assert b"Loss" in panel.svg()
-    assert len(panel.csv().splitlines()) == 301
-    panel.set_x_range(100, 199)
-    assert len(panel.csv().splitlines()) == 101
-
-
-def test_the_drawing_is_the_picture(panel: CurvePanel) -> None:
-    panel.set_curve("train", "train", curve(loss(300)))
-    image = QImage.fromData(panel.png(ratio=1.0))
-    drawn = QImage(image.size(), QImage.Format.Format_ARGB32_Premultiplied)
-    painter = QPainter(drawn)
-    QSvgRenderer(QByteArray(panel.svg())).render(painter)
-    painter.end()
-
-    def axis_ink(picture: QImage) -> Floats:
-        """How dark each stretch of 8 pixels of the x axis is; edges of letters may differ."""
-        grey = picture.convertToFormat(QImage.Format.Format_Grayscale8)
-        rows = np.frombuffer(grey.constBits(), np.uint8).reshape(grey.height(), -1)
-        strip = 255.0 - rows[-20:, : grey.width() // 8 * 8].mean(axis=0)
-        return strip.reshape(-1, 8).mean(axis=1)
-
-    assert np.corrcoef(axis_ink(image), axis_ink(drawn))[0, 1] > 0.9
-
-
 def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:
     for i in range(9):
         panel.set_curve(str(i), f"retinanet-r50 · run {i}", curve(loss(500 + i)), i)
     panel.resize(320, 260)
     settle()
     assert not panel.grab().isNull()
-    assert b"run 8" in panel.csv()
+    assert len(panel.keys()) == 9
 
 
 def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:

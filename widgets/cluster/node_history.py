@@ -14,7 +14,7 @@ import numpy as np
 from backend.records.node import Gpu, NodeReading
 from backend.records.node_past import PastGpu, PastReading
 from widgets.common import formats
-from widgets.curves.curve_data import Floats
+from widgets.curves.pyramid import Floats
 
 CAPACITY = 600
 """Twenty minutes of readings at one each two seconds."""

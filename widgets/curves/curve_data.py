@@ -14,18 +14,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from widgets.curves.pyramid import FACTOR, Column, Floats, Pyramid
+from widgets.curves.smoothing import Average
 
-_FACTOR = 16  # points to a block, blocks to the next block
 _BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
-_FIRST_CAPACITY = 256
-_MOVED_AT_ONCE = 1024
-_LARGEST = 1e300  # beyond it the distance of two values may be no number
 
 
 class XAxis(Enum):
@@ -34,7 +30,7 @@ class XAxis(Enum):
     STEP = "step"
     EPOCH = "epoch"
     TIME = "time"
-    """Seconds since the curve's first point: curves of several runs start together."""
+    """Seconds since the run's first point: curves of several runs start together."""
     CLOCK = "clock"
     """Seconds since 1970: curves of several sources lie where they happened."""
 
@@ -60,14 +56,15 @@ class CurveData:
 
     def __init__(self, smoothing: float = 0.0) -> None:
         self._smoothing = _valid_weight(smoothing)
-        self._step = _Column()
-        self._epoch = _Column()
-        self._time = _Column()
-        self._raw = _Column()
-        self._smooth = _Column()
-        self._raw_levels = _Pyramid()
-        self._smooth_levels = _Pyramid()
-        self._average = _Average(self._smoothing)
+        self._step = Column()
+        self._epoch = Column()
+        self._time = Column()
+        self._raw = Column()
+        self._smooth = Column()
+        self._raw_levels = Pyramid()
+        self._smooth_levels = Pyramid()
+        self._average = Average(self._smoothing)
+        self._time_origin = math.nan
         self.revision = 0
         """Grows with each change, so that a plot knows whether it is up to date."""
 
@@ -161,6 +158,13 @@ class CurveData:
             self._smooth_anew()
             self.revision += 1
 
+    def set_time_origin(self, time_s: float) -> None:
+        """Where `XAxis.TIME` begins, when that is not at the first point: what is measured once an
+        epoch began with the run."""
+        if time_s != self._time_origin:
+            self._time_origin = time_s
+            self.revision += 1
+
     def x(self, axis: XAxis) -> Floats:
         """Where the points are on an axis; rises, but for NaN where an axis was never told."""
         if axis is XAxis.STEP:
@@ -204,8 +208,8 @@ class CurveData:
 
         per_column = count / width_px
         level, block = 0, 1
-        while level < len(levels) and block * _FACTOR * _BLOCKS_PER_COLUMN <= per_column:
-            level, block = level + 1, block * _FACTOR
+        while level < len(levels) and block * FACTOR * _BLOCKS_PER_COLUMN <= per_column:
+            level, block = level + 1, block * FACTOR
         # Whole blocks; what they leave at the end are points, of which a block is made here.
         first_block = begin // block
         whole = end // block
@@ -278,211 +282,19 @@ class CurveData:
     def _origin(self, axis: XAxis) -> float:
         if axis is not XAxis.TIME:
             return 0.0
+        if math.isfinite(self._time_origin):
+            return self._time_origin
         values = self._time.values
         first = _first_told(values)
         return float(values[first]) if first < len(values) else 0.0
 
     def _smooth_anew(self) -> None:
-        self._average = _Average(self._smoothing)
-        self._smooth = _Column()
-        self._smooth_levels = _Pyramid()
+        self._average = Average(self._smoothing)
+        self._smooth = Column()
+        self._smooth_levels = Pyramid()
         if self._smoothing > 0 and self._raw.size:
             self._smooth.extend(self._average.extend(self._raw.values))
             self._smooth_levels.extend(self._smooth.values)
-
-
-def robust_range(
-    values: Sequence[tuple[Floats, int]], *, log: bool = False
-) -> tuple[float, float] | None:
-    """The y range that shows curves well, whatever is in them.
-
-    Everything stays in view but what would flatten the rest to a line: values farther from the
-    middle nine tenths than thirty times their spread.  The first points of a curve are never
-    such: a loss starts high, and one who does not see the start thinks it is lost; only what is
-    a million times off (a run that diverges at once) is left out even there.
-
-    Args:
-        values: For each curve what `CurveData.columns` gave, and how many of its first
-            points are the very first ones of the curve, 0 when the view starts later.
-        log: Values at or below zero are not in the picture.
-    """
-    parts: list[Floats] = []
-    early: list[Floats] = []
-    for series, first in values:
-        for found, part in ((parts, series), (early, series[:first])):
-            told = part[np.abs(part) <= _LARGEST]  # not NaN either
-            found.append(np.log10(told[told > 0]) if log else told)
-    everything = np.concatenate(parts) if parts else _EMPTY
-    if not len(everything):
-        return None
-    low, middle, high = (float(q) for q in np.quantile(everything, (0.05, 0.5, 0.95)))
-    spread = high - low
-    if spread <= 0:
-        spread = max(abs(middle) * 1e-3, 1e-12)
-    near = everything[(everything >= low - 30 * spread) & (everything <= high + 30 * spread)]
-    starts = np.concatenate(early)
-    starts = starts[np.abs(starts - middle) <= 1e6 * spread]
-    seen = np.concatenate((near, starts))
-    bottom, top = float(seen.min()), float(seen.max())
-    if top <= bottom:
-        room = max(abs(middle) * 0.1, 1e-9)
-        bottom, top = bottom - room, top + room
-    return bottom, top
-
-
-class _Column:
-    """Numbers that grow.
-
-    Adding is cheap each time, not only on average: the larger room that will be needed is filled
-    little by little while the old one is still in use.  Copying millions of numbers at once is a
-    stall that is seen.
-    """
-
-    def __init__(self) -> None:
-        self._room: Floats = np.empty(_FIRST_CAPACITY)
-        self._next: Floats | None = None
-        self._moved = 0
-        self.size = 0
-
-    @property
-    def values(self) -> Floats:
-        return self._room[: self.size]
-
-    @property
-    def last(self) -> float:
-        return float(self._room[self.size - 1]) if self.size else math.nan
-
-    def shorten(self, size: int) -> None:
-        self.size = min(size, self.size)
-        self._moved = min(self._moved, self.size)
-
-    def extend(self, new: Floats) -> None:
-        size = self.size + len(new)
-        if size > len(self._room):
-            room = self._next
-            if room is None or size > len(room):
-                room, self._moved = np.empty(size + size // 2), 0
-            room[self._moved : self.size] = self._room[self._moved : self.size]
-            self._room, self._next, self._moved = room, None, 0
-        self._room[self.size : size] = new
-        self.size = size
-        if self._next is None and size > len(self._room) // 2:
-            self._next = np.empty(2 * len(self._room))
-        if self._next is not None:
-            end = min(self._moved + 4 * len(new) + _MOVED_AT_ONCE, size)
-            self._next[self._moved : end] = self._room[self._moved : end]
-            self._moved = end
-
-
-class _Level:
-    def __init__(self) -> None:
-        self._low, self._high = _Column(), _Column()
-
-    @property
-    def low(self) -> Floats:
-        return self._low.values
-
-    @property
-    def high(self) -> Floats:
-        return self._high.values
-
-    @property
-    def size(self) -> int:
-        return self._low.size
-
-    def shorten(self, size: int) -> None:
-        self._low.shorten(size)
-        self._high.shorten(size)
-
-    def extend(self, low: Floats, high: Floats) -> None:
-        """Add the blocks that are full now. NaN is left out of a block unless it is all NaN."""
-        whole = len(low) // _FACTOR
-        begin = self.size
-        if whole > begin:
-            part = slice(begin * _FACTOR, whole * _FACTOR)
-            self._low.extend(np.fmin.reduce(low[part].reshape(-1, _FACTOR), axis=1))
-            self._high.extend(np.fmax.reduce(high[part].reshape(-1, _FACTOR), axis=1))
-
-
-class _Pyramid:
-    """Least and largest of each 16, 256, 4096 … points."""
-
-    def __init__(self) -> None:
-        self.levels: list[_Level] = []
-
-    def extend(self, values: Floats) -> None:
-        low = high = values
-        for level in self.levels:
-            level.extend(low, high)
-            low, high = level.low, level.high
-        while len(low) >= _FACTOR:
-            level = _Level()
-            level.extend(low, high)
-            self.levels.append(level)
-            low, high = level.low, level.high
-
-    def shorten(self, size: int) -> None:
-        for level in self.levels:
-            size //= _FACTOR
-            level.shorten(size)
-
-
-class _Average:
-    """An exponential average without the pull to zero of its start.
-
-    Each value is the mean of all so far with weights that fall by `weight` from point to point.
-    Such a mean lies between the least and the largest value seen, and it is held there: a
-    constant stays that very constant, which dividing two rounded sums does not promise.
-    A gap stays a gap and counts for nothing.
-    """
-
-    def __init__(self, weight: float) -> None:
-        self._weight = weight
-        self._sum = 0.0
-        self._norm = 0.0
-        self._low, self._high = math.inf, -math.inf
-
-    def extend(self, values: Floats) -> Floats:
-        told = ~np.isnan(values)
-        inner = values if told.all() else values[told]
-        result = np.full(len(values), math.nan)
-        if not len(inner):
-            return result
-        sums = _recur(inner * (1 - self._weight), self._weight, self._sum)
-        norms = np.ones(len(inner))
-        # Beyond this many points what is missing to one is less than the last digit.
-        young = min(len(inner), math.ceil(-40 / math.log(self._weight)))
-        norms[:young] -= (1 - self._norm) * self._weight ** np.arange(1, young + 1)
-        low = np.minimum(np.minimum.accumulate(inner), self._low)
-        high = np.maximum(np.maximum.accumulate(inner), self._high)
-        result[told] = np.clip(sums / norms, low, high)
-        self._sum, self._norm = float(sums[-1]), float(norms[-1])
-        self._low, self._high = float(low[-1]), float(high[-1])
-        return result
-
-
-def _recur(values: Floats, weight: float, start: float) -> Floats:
-    """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds.
-
-    The values are cut into rows that are worked out side by side as if each began at zero; what
-    came before a row then fades along it.
-    """
-    length = len(values)
-    width = max(round(math.sqrt(length)), 1)
-    height = -(-length // width)
-    padded = np.zeros(height * width)
-    padded[:length] = values
-    table = np.ascontiguousarray(padded.reshape(height, width).T)
-    for i in range(1, width):
-        table[i] += weight * table[i - 1]
-    carry = np.empty(height)
-    fade = weight**width
-    ends, before = table[-1].tolist(), start
-    for row in range(height):
-        carry[row] = before
-        before = ends[row] + fade * before
-    table += weight ** np.arange(1, width + 1)[:, None] * carry
-    return table.T.reshape(-1)[:length]
 
 
 _EMPTY: Floats = np.empty(0)

@@ -10,89 +10,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyqtgraph as pg
-from PySide6.QtCore import (
-    QEvent,
-    QObject,
-    QPointF,
-    QRectF,
-    QSize,
-    Signal,
-    Slot,
-)
-from PySide6.QtGui import (
-    QMouseEvent,
-    QPainter,
-)
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPointF, Signal, Slot
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from widgets.common import formats
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
-from widgets.curves import picture, ticks
-from widgets.curves.curve_data import CurveData, Floats, Sample, XAxis, robust_range
-from widgets.curves.export import curves_csv
+from widgets.curves import plot_range
+from widgets.curves.axis_marks import AxisMark, AxisMarks
+from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.drawn_curve import DrawnCurve, View
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
     NAME_GAP,
     Boundary,
-    Ending,
     Frame,
     Legend,
-    Overlay,
     Post,
     ReadOutRow,
     Span,
     Threshold,
-    curve_colour,
-    curve_pen,
-    is_dashed,
-    paint_boundaries,
-    paint_endings,
-    paint_outliers,
     paint_pointer,
-    paint_posts,
     paint_read_out,
-    paint_span_texts,
-    paint_thresholds,
 )
-from widgets.curves.quiet_plot import LEFT_MIN, curve_item, dress_axes, quiet_plot, shade
+from widgets.curves.plot_marks import EndsOf, PlotMarks
+from widgets.curves.plot_surface import PlotSurface
+from widgets.curves.pyramid import Floats
+from widgets.curves.quiet_plot import LEFT_MIN, RIGHT, curve_item, dress_axes, shade
+from widgets.curves.read_out import place_text, read_rows
+from widgets.curves.taken_plot import TakenPlot
 
-RAW_ALPHA = 0.28
 _EARLY_POINTS = 10
-_PICTURE_TITLE_H = 28
-_Y_ROOM = 8
-_RAW_ROWS_UP_TO = 3
-_MANY_POINTS = 300
 _LEGEND_FROM = SOLID_CURVES + 1
+_NAME_SHARE = 0.33
 
 
-@dataclass
-class _Curve:
-    name: str
-    data: CurveData
-    colour: int | str
-    smooth: bool
-    with_raw: bool
-    named: bool
-    width: float
-    fill: bool
-    line: Any
-    raw: Any
-    x: Floats = field(default_factory=lambda: np.empty(0))
-    y: Floats = field(default_factory=lambda: np.empty(0))
-    raw_y: Floats = field(default_factory=lambda: np.empty(0))
-    raw_x: Floats = field(default_factory=lambda: np.empty(0))
-    last: Sample | None = None
-    drawn: tuple[object, ...] = ()
-
-
-class CurvePanel(QWidget):
+class CurvePanel(PlotSurface):
     """Curves over a common x axis. Wheel zooms x, drag pans, double click fits.
 
     Signals:
@@ -117,6 +74,7 @@ class CurvePanel(QWidget):
         end_names: bool = True,
         read_out: bool = True,
         show_x: bool = True,
+        several_runs: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         """A plot without curves.
@@ -130,31 +88,25 @@ class CurvePanel(QWidget):
                 in their head instead.
             read_out: The box with all values follows the pointer; else only line and dots do.
             show_x: The x axis has figures; not in a plot with another one right below it.
+            several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
-        super().__init__(parent)
+        super().__init__(show_x, parent)
         self.title = title
         self._axis = axis
         self._value_text, self._tick_text = value_text, tick_text
         self._from_zero, self._end_names = from_zero, end_names
         self._with_read_out = read_out
+        self._several_runs = several_runs
         self._log_y = False
         self._smoothing = 0.0
         self._fitted = True
         self._lifted = ""
-        self._curves: dict[str, _Curve] = {}
-        self._posts: tuple[Post, ...] = ()
-        self._boundaries: tuple[Boundary, ...] = ()
-        self._spans: tuple[Span, ...] = ()
-        self._thresholds: tuple[Threshold, ...] = ()
+        self._curves: dict[str, DrawnCurve] = {}
+        self._marks = PlotMarks()
         self._fixed_x: tuple[float, float] | None = None
         self._empty_text = "No points yet"
-        self._setting = False
         self._shades: list[Any] = []
 
-        self._plot = quiet_plot(show_x)
-        self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
-        self._box = self._plot.getViewBox()
-        self._listen()
         self._legend = Legend(LEFT_MIN, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
@@ -162,12 +114,9 @@ class CurvePanel(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self._legend)
         layout.addWidget(self._plot, 1)
-        self._overlay = Overlay(self._paint_over, self._plot.viewport())
         self._link = link if link is not None else HoverLink(self)
         self._link.moved.connect(self._hover_changed)
         self._link.left.connect(self._hover_changed)
-        self.setMinimumSize(120, 80)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(title)
         self._dress()
 
@@ -203,7 +152,7 @@ class CurvePanel(QWidget):
                 self._plot.addItem(item, ignoreBounds=True)
         else:
             raw, line = old.raw, old.line
-        curve = _Curve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
+        curve = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
         self._curves[key] = curve
         if smooth:
             data.set_smoothing(self._smoothing)
@@ -234,17 +183,19 @@ class CurvePanel(QWidget):
         boundaries: Sequence[Boundary] | None = None,
         spans: Sequence[Span] | None = None,
         thresholds: Sequence[Threshold] | None = None,
+        on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
         """What stands on the plot beside curves; what is not given stays as it is."""
-        if posts is not None:
-            self._posts = tuple(posts)
-        if boundaries is not None:
-            self._boundaries = tuple(boundaries)
-        if spans is not None and tuple(spans) != self._spans:
-            self._spans = tuple(spans)
+        before = self._marks
+        self._marks = PlotMarks(
+            before.posts if posts is None else tuple(posts),
+            before.boundaries if boundaries is None else tuple(boundaries),
+            before.spans if spans is None else tuple(spans),
+            before.thresholds if thresholds is None else tuple(thresholds),
+            before.on_axis if on_axis is None else AxisMarks(on_axis),
+        )
+        if self._marks.spans != before.spans:
             self._lay_spans()
-        if thresholds is not None:
-            self._thresholds = tuple(thresholds)
         self.refresh()
 
     def set_empty_text(self, text: str) -> None:
@@ -258,7 +209,7 @@ class CurvePanel(QWidget):
             self._lifted = key if key in self._curves else ""
             for each, curve in self._curves.items():
                 self._pen(each, curve)
-                self._draw(each, curve)
+                curve.draw(self._view(), faint=self._is_faint(each))
             self._overlay.update()
 
     # How it is shown
@@ -316,21 +267,6 @@ class CurvePanel(QWidget):
         self._fixed_x = (x0, x1)
         self.refresh()
 
-    def x_range(self) -> tuple[float, float]:
-        """The stretch in view."""
-        low, high = self._box.viewRange()[0]
-        return float(low), float(high)
-
-    def stretch_px(self) -> tuple[float, float]:
-        """Where the stretch in view begins and ends, in pixels from the widget's left edge."""
-        rect, left = self._frame().rect, self._plot.x()
-        return left + rect.left(), left + rect.right()
-
-    def y_range(self) -> tuple[float, float]:
-        """The values in view; logarithms when y is logarithmic."""
-        low, high = self._box.viewRange()[1]
-        return float(low), float(high)
-
     def refresh(self) -> None:
         """Draw what the curves hold now. Cheap when nothing changed."""
         if self._fitted:
@@ -346,20 +282,31 @@ class CurvePanel(QWidget):
 
     # To take along
 
-    def csv(self) -> bytes:
-        """The points in view of every curve, as a table."""
-        x0, x1 = (-math.inf, math.inf) if self._fitted else self.x_range()
-        curves = [(self.title, curve.name, curve.data) for curve in self._curves.values()]
-        return curves_csv(curves, self._axis, x0, x1)
-
     def png(self, ratio: float = 2.0) -> bytes:
         """The plot as a picture, with its title."""
-        return picture.png(self._picture_size(), self._paint_picture, ratio)
+        return self._taken().png(ratio)
 
     def svg(self) -> bytes:
         """The plot as a drawing, with its title."""
-        size, dpi = self._picture_size(), self.logicalDpiX()
-        return picture.svg(size, self.title, self._paint_picture, dpi)
+        return self._taken().svg()
+
+    def pdf(self) -> bytes:
+        """The plot as a page of its own size, with its title."""
+        return self._taken().pdf()
+
+    def _taken(self) -> TakenPlot:
+        curves = [(curve, self._is_faint(key)) for key, curve in self._curves.items()]
+        legend = self._legend if self._legend.isVisibleTo(self) else None
+        return TakenPlot(
+            self.title,
+            self._plot,
+            self.size(),
+            legend,
+            curves,
+            self._log_y,
+            self._frame(),
+            self._paint_marks,
+        )
 
     # Events
 
@@ -368,114 +315,86 @@ class CurvePanel(QWidget):
         if event.type() == QEvent.Type.StyleChange:
             self._dress()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        kind = event.type()
-        if kind == QEvent.Type.Resize:
-            self._overlay.setGeometry(self._plot.viewport().rect())
-        elif kind == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
-            self._pointer_at(event.position())
-        elif kind == QEvent.Type.Leave:
-            self._link.leave()
-        elif kind == QEvent.Type.MouseButtonDblClick:
-            self.fit()
-            self.fitted.emit()
-            return True
-        return super().eventFilter(watched, event)
+    def event(self, event: QEvent) -> bool:
+        # Of a move to a finer screen Qt does not tell `changeEvent`.
+        if event.type() == QEvent.Type.DevicePixelRatioChange:
+            self._dress()
+        return super().event(event)
 
     # Inside
 
-    def _listen(self) -> None:
-        self._plot.viewport().installEventFilter(self)
-        self._box.sigXRangeChanged.connect(self._range_changed)
-        self._box.sigRangeChangedManually.connect(self._moved_by_hand)
-        # The room of the plot itself changes after that of the widget, and with the labels of
-        # the y axis.
-        self._box.sigResized.connect(self._room_changed)
-
     def _dress(self) -> None:
         dress_axes(self._plot)
-        for key, curve in self._curves.items():
-            self._pen(key, curve)
+        self._pen_all()
         self._lay_spans()
         self._overlay.update()
 
-    def _pen(self, key: str, curve: _Curve) -> None:
-        faint = bool(self._lifted) and key != self._lifted
-        curve.line.setPen(curve_pen(curve.colour, curve.width, 0.25 if faint else 1.0))
-        if curve.fill:
-            curve.line.setFillLevel(0.0)
-            curve.line.setBrush(curve_colour(curve.colour, 0.03 if faint else 0.10))
-        raw_colour = curve_colour(curve.colour, 0.08 if faint else RAW_ALPHA)
-        curve.raw.setPen(pg.mkPen(raw_colour, width=1))
-        curve.raw.setVisible(self._has_raw(curve))
-        curve.line.setZValue(11 if key == self._lifted else 10)
+    def _pen(self, key: str, curve: DrawnCurve) -> None:
+        ratio = self.devicePixelRatioF()
+        curve.pen(faint=self._is_faint(key), lifted=key == self._lifted, ratio=ratio)
+
+    def _pen_all(self) -> None:
+        for key, curve in self._curves.items():
+            self._pen(key, curve)
+
+    def _is_faint(self, key: str) -> bool:
+        return bool(self._lifted) and key != self._lifted
+
+    def _view(self) -> View:
+        x0, x1 = self.x_range()
+        y0, y1 = self.y_range()
+        return View(self._axis, x0, x1, y0, y1, self._width_px(), self._log_y)
 
     def _lay_spans(self) -> None:
         for old in self._shades:
             self._plot.removeItem(old)
         self._shades = []
-        for span in self._spans:
+        for span in self._marks.spans:
             item = shade(span)
             self._plot.addItem(item, ignoreBounds=True)
             self._shades.append(item)
 
-    def _has_raw(self, curve: _Curve) -> bool:
-        return curve.smooth and curve.with_raw and curve.data.smoothing > 0
+    def _names_ends(self) -> bool:
+        """Names that are in the legend too stand at the ends only where they have room."""
+        if not self._end_names or not self._legend.isVisibleTo(self):
+            return self._end_names
+        named = [curve.name for curve in self._curves.values() if curve.named]
+        widest = max((text_width(name, "small_strong") for name in named), default=0)
+        return widest < _NAME_SHARE * self._width_px()
 
     def _legend_changed(self) -> None:
         named = [curve for curve in self._curves.values() if curve.named]
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
 
-    def _width_px(self) -> int:
-        return max(int(self._box.width()), 2)
-
     def _has_points(self) -> bool:
         return any(len(curve.data) for curve in self._curves.values())
 
-    def _whole_range(self) -> tuple[float, float] | None:
+    def _data_end(self) -> float:
+        """Where the last curve ends; what is right of it is room for names."""
+        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
+        return max((each[1] for each in told if each is not None), default=math.inf)
+
+    def _whole_range(self) -> plot_range.Range | None:
         """Everything on the x axis, and beyond its end the room that the names need."""
-        ranges = [curve.data.x_range(self._axis) for curve in self._curves.values()]
-        told = [each for each in ranges if each is not None]
         if self._fixed_x is not None:
-            low, high = self._fixed_x
-        elif told:
-            low, high = min(each[0] for each in told), max(each[1] for each in told)
-        else:
-            return None
-        if high <= low:
-            low, high = low - 0.5, high + 0.5
-        if self._fixed_x is not None or not self._end_names:
-            return low, high
-        width = self._width_px()
-        right = high
+            return plot_range.widened(*self._fixed_x)
+        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
+        names: list[tuple[float, float]] = []
         for curve in self._curves.values():
             curve.last = curve.data.last()
-            if not curve.named or curve.last is None:
-                continue
-            end = self._x_of(curve, curve.last)
-            share = (text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2) / width
-            if share < 0.4 and math.isfinite(end):
-                right = max(right, (end - low * share) / (1 - share))
-        return low, right
+        for curve in self._curves.values() if self._names_ends() else ():
+            if curve.named and curve.last is not None:
+                wide = text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2
+                names.append((curve.end(self._axis), wide / self._width_px()))
+        return plot_range.whole([each for each in told if each is not None], names)
 
-    def _put_range(self, x0: float, x1: float) -> None:
-        if not x1 > x0 or (x0, x1) == self.x_range():
-            return
-        self._setting = True
-        self._box.setXRange(x0, x1, padding=0)
-        self._setting = False
-
-    @Slot()
     def _room_changed(self) -> None:
         self.refresh()
 
-    @Slot()
     def _range_changed(self) -> None:
-        if not self._setting:
-            self._redraw()
+        self._redraw()
 
-    @Slot()
     def _moved_by_hand(self) -> None:
         whole = self._whole_range()
         low, high = self.x_range()
@@ -490,119 +409,65 @@ class CurvePanel(QWidget):
         self.x_range_changed.emit(low, high)
 
     def _redraw(self) -> None:
-        x0, x1 = self.x_range()
-        width = self._width_px()
+        view = self._view()
         early: list[tuple[Floats, int]] = []
         changed = False
         for curve in self._curves.values():
-            drawn = (curve.data, curve.data.revision, self._axis, x0, x1, width, self._log_y)
-            if drawn != curve.drawn:
-                changed = True
-                curve.drawn = drawn
-                self._cut(curve, x0, x1, width)
+            changed = curve.cut(view) or changed
             begins = curve.data.x_range(self._axis)
-            in_view = begins is not None and begins[0] >= x0
+            in_view = begins is not None and begins[0] >= view.x0
             early.append((curve.raw_y, _EARLY_POINTS if in_view else 0))
         self._put_y(early)
         if changed:
+            view = self._view()
             for key, curve in self._curves.items():
-                self._draw(key, curve)
+                curve.draw(view, faint=self._is_faint(key))
         self._put_ticks()
         self._overlay.update()
         self.redrawn.emit()
 
-    def _cut(self, curve: _Curve, x0: float, x1: float, width: int) -> None:
-        curve.x, curve.y = curve.data.columns(self._axis, x0, x1, width, smoothed=True)
-        if curve.data.smoothing > 0:
-            curve.raw_x, curve.raw_y = curve.data.columns(self._axis, x0, x1, width)
-        else:
-            curve.raw_x, curve.raw_y = curve.x, curve.y
-        curve.last = curve.data.last()
-
-    def _draw(self, key: str, curve: _Curve) -> None:
-        # A stroke per segment costs a third of one stroke for all, but each begins its dashes
-        # anew, and where two meet is a blot: seen where they are long, and where translucent.
-        faint = bool(self._lifted) and key != self._lifted
-        split = len(curve.x) > _MANY_POINTS and not faint and not is_dashed(curve.colour)
-        curve.line.setSegmentedLineMode("on" if split else "off")
-        curve.line.setData(curve.x, self._drawable(curve.y))
-        if self._has_raw(curve):
-            # Smooth edges of a thousand strokes up and down are not seen and cost 5 ms a curve.
-            curve.raw.opts["antialias"] = len(curve.raw_x) < self._width_px() / 2
-            curve.raw.setData(curve.raw_x, self._drawable(curve.raw_y))
-        if curve.fill:
-            curve.line.setFillLevel(self.y_range()[0])
-
-    def _drawable(self, values: Floats) -> Floats:
-        if self._log_y:
-            positive = np.where(values > 0, values, math.nan)
-            return np.log10(positive)
-        # A painter's coordinates overflow far below 1e30; what is out of view may lie nearer.
-        low, high = self.y_range()
-        room = 1000 * (high - low)
-        return np.clip(values, low - room, high + room)
-
     def _put_y(self, early: list[tuple[Floats, int]]) -> None:
-        wanted = robust_range(early, log=self._log_y)
-        if wanted is None:
-            wanted = (0.0, 1.0)
-        low, high = wanted
-        for threshold in self._thresholds:
-            y = self._y(threshold.y)
-            if math.isfinite(y) and abs(y - high) < 3 * (high - low):
-                low, high = min(low, y), max(high, y)
-        if self._from_zero and not self._log_y:
-            low, high = min(low, 0.0), max(high, 0.0)
-        elif not self._log_y and 0 <= low < 0.35 * high:
-            low = 0.0
-        # Room for half a figure of the axis at either end, and for the dot of a last point.
-        room = (high - low) * _Y_ROOM / max(self._box.height() - 2 * _Y_ROOM, _Y_ROOM)
-        self._box.setYRange(low - room, high + room, padding=0)
+        shown = plot_range.values(
+            early,
+            [self._y(threshold.y) for threshold in self._marks.thresholds],
+            float(self._box.height()),
+            log=self._log_y,
+            from_zero=self._from_zero,
+        )
+        self._box.setYRange(*shown, padding=0)
 
     def _put_ticks(self) -> None:
         if not self._has_points():
             self._left.setTicks([[]])
             self._bottom.setTicks([[]])
             return
-        low, high = self.y_range()
-        most = min(max(int(self._box.height() / 30), 2), 6)
-        if self._log_y:
-            places = ticks.logarithmic(low, high, most)
-        else:
-            places = [(y, self._tick_text(y)) for y, _ in ticks.linear(low, high, most)]
+        height = float(self._box.height())
+        places = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
         self._left.setTicks([places])
         widest = max((text_width(text, "tiny") for _, text in places), default=0)
         self._left.setWidth(max(widest + 12, LEFT_MIN))
-        low, high = self.x_range()
-        most = min(max(self._width_px() // 70, 2), 8)
-        make = {
-            XAxis.STEP: ticks.linear,
-            XAxis.EPOCH: ticks.linear,
-            XAxis.TIME: ticks.elapsed,
-            XAxis.CLOCK: ticks.clock,
-        }[self._axis]
-        self._bottom.setTicks([make(low, high, most)])
+        self._bottom.setTicks([[each for each in self._x_ticks() if self._has_room(*each)]])
 
-    def _x_of(self, curve: _Curve, sample: Sample) -> float:
-        if self._axis is XAxis.STEP:
-            return sample.step
-        if self._axis is XAxis.EPOCH:
-            return sample.epoch
-        return float(curve.data.x(self._axis)[sample.index])
+    def _x_ticks(self) -> list[tuple[float, str]]:
+        return plot_range.x_ticks(self.x_range(), self._width_px(), self._axis)
+
+    def _has_room(self, x: float, text: str) -> bool:
+        """Whether a tick is where curves are and its figure is not cut at the right edge."""
+        low, high = self.x_range()
+        if self._fitted and self._fixed_x is None and x > self._data_end():
+            return False
+        beyond = (high - x) / (high - low) * self._width_px() + RIGHT
+        return text_width(text, "tiny") / 2 <= beyond
 
     def _y(self, value: float) -> float:
         if not self._log_y:
             return value
         return math.log10(value) if value > 0 else math.nan
 
-    def _end_text(self, curve: _Curve) -> str:
+    def _end_text(self, curve: DrawnCurve) -> str:
         if curve.last is None or self._legend.isVisibleTo(self):
             return curve.name
         return f"{curve.name} {self._value_text(curve.last.smoothed)}"
-
-    def _frame(self) -> Frame:
-        rect: QRectF = self._box.mapRectToScene(self._box.boundingRect())
-        return Frame(rect, *self.x_range(), *self.y_range())
 
     def _pointer_at(self, position: QPointF) -> None:
         frame = self._frame()
@@ -610,6 +475,13 @@ class CurvePanel(QWidget):
             self._link.point(frame.x_at(position.x()))
         else:
             self._link.leave()
+
+    def _pointer_left(self) -> None:
+        self._link.leave()
+
+    def _double_clicked(self) -> None:
+        self.fit()
+        self.fitted.emit()
 
     def _paint_over(self, painter: QPainter) -> None:
         frame = self._frame()
@@ -627,83 +499,21 @@ class CurvePanel(QWidget):
         if not self._has_points():
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
-        paint_span_texts(painter, frame, self._spans)
-        paint_boundaries(painter, frame, self._boundaries)
-        drawn = [replace(each, y=self._y(each.y)) for each in self._thresholds]
-        paint_thresholds(painter, frame, drawn)
-        paint_posts(painter, frame, self._posts)
-        endings = []
-        for key, curve in self._curves.items():
-            faint = bool(self._lifted) and key != self._lifted
-            colour = curve_colour(curve.colour, 0.25 if faint else 1.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                y = np.log10(curve.raw_y) if self._log_y else curve.raw_y
-            # On a logarithmic axis zero is no value, not one that lies far below.
-            paint_outliers(painter, frame, curve.raw_x, np.where(np.isinf(y), math.nan, y), colour)
-            if not curve.named or curve.last is None:
-                continue
-            x = self._x_of(curve, curve.last)
-            y_end = self._y(curve.last.smoothed)
-            if frame.has(x) and frame.y0 <= y_end <= frame.y1:
-                endings.append(Ending(frame.at(x, y_end), self._end_text(curve), colour))
-        paint_endings(painter, frame, endings, self._end_names)
+        self._marks.paint(painter, frame, self._y)
+        ends = EndsOf(self._axis, self._log_y, self._names_ends(), self._lifted, self._end_text)
+        ends.paint(painter, frame, self._curves.items(), self._y)
 
     def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at `x`, and where it is in words."""
-        rows: list[ReadOutRow] = []
-        nearest: Sample | None = None
-        for curve in self._curves.values():
-            sample = curve.data.at(self._axis, x) if curve.named else None
-            if sample is None:
-                continue
-            if nearest is None:
-                nearest = sample
-            colour = curve_colour(curve.colour)
-            y = self._y(sample.smoothed)
-            in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
-            point = frame.at(self._x_of(curve, sample), y) if in_picture else None
-            rows.append(ReadOutRow(colour, curve.name, self._value_text(sample.smoothed), point))
-            if self._has_raw(curve) and len(self._curves) <= _RAW_ROWS_UP_TO:
-                raw = self._value_text(sample.raw)
-                rows.append(ReadOutRow(colour, f"{curve.name}, raw", raw))
-        return rows, self._place_text(x, nearest)
-
-    def _place_text(self, x: float, sample: Sample | None) -> str:
-        """ "step 7 800 · epoch 20 · 14:48": the axis first, then what else is known."""
-        if self._axis is XAxis.CLOCK:
-            return formats.clock_s(x)
-        if sample is None:
-            return ""
-        step = f"step {formats.count(round(sample.step))}"
-        epoch = f"epoch {sample.epoch:.4g}" if math.isfinite(sample.epoch) else ""
-        time = formats.clock(sample.time_s) if math.isfinite(sample.time_s) else ""
-        if self._axis is XAxis.EPOCH:
-            parts = [epoch, step, time]
-        elif self._axis is XAxis.TIME:
-            parts = [f"after {formats.duration(x)}", step, epoch]
-        else:
-            parts = [step, epoch, time]
-        return " · ".join(part for part in parts if part)
+        curves = self._curves.values()
+        alone = not self._several_runs
+        rows, nearest = read_rows(
+            curves, self._axis, x, frame, self._y, self._value_text, alone=alone
+        )
+        place = place_text(self._axis, x, nearest, alone=alone)
+        happened = [mark.words for mark in self._marks.on_axis.at(frame, x)]
+        return rows, " · ".join([place, *happened] if place else happened)
 
     @Slot()
     def _hover_changed(self) -> None:
         self._overlay.update()
-
-    def _picture_size(self) -> QSize:
-        return QSize(self.width(), self.height() + _PICTURE_TITLE_H)
-
-    def _paint_picture(self, painter: QPainter) -> None:
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        paint_text(painter, QRectF(8, 2, self.width() - 16, 24), self.title, "strong")
-        if self._legend.isVisibleTo(self):
-            painter.save()
-            painter.translate(0, _PICTURE_TITLE_H)
-            self._legend.paint(painter)
-            painter.restore()
-        top = self._plot.y() + _PICTURE_TITLE_H
-        target = QRectF(0, top, self._plot.width(), self._plot.height())
-        self._plot.render(painter, target, self._plot.viewport().rect())
-        painter.save()
-        painter.translate(0, top)
-        self._paint_marks(painter, self._frame())
-        painter.restore()

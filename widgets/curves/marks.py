@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import theme
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import CURVE_DASH, SOLID_CURVES, Role
-from widgets.curves.curve_data import Floats
+from widgets.curves.pyramid import Floats
 
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
@@ -91,11 +91,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a curve: its last point, and the name and value beside it."""
+    """The end of a curve: its last point, and the name and value beside it.
+
+    ``shift`` is how far below the point the name would rather be.
+    """
 
     point: QPointF
     text: str
     colour: QColor
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,16 @@ def is_dashed(colour: int | str) -> bool:
     return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
 
 
-def curve_pen(colour: int | str, width: float, alpha: float = 1.0) -> QPen:
-    """The pen of a curve, the same on the plot and in the legend."""
-    pen = QPen(curve_colour(colour, alpha), width)
-    pen.setCosmetic(True)
+def curve_pen(
+    colour: int | str, width: float, alpha: float = 1.0, ratio: float | None = None
+) -> QPen:
+    """The pen of a curve, the same on the plot and in the legend.
+
+    Args:
+        ratio: For a plot, whose scale must not stretch it: dots to a pixel.
+    """
+    pen = QPen(curve_colour(colour, alpha), width * (ratio or 1.0))
+    pen.setCosmetic(ratio is not None)
     # At 2 px a round join looks no better and takes twice the time to draw.
     pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
@@ -267,7 +277,7 @@ def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
     middles = [0.0] * len(endings)
     # Only names that share a piece of the x axis can touch.
     for group in _overlapping(spans):
-        wanted = [endings[i].point.y() for i in group]
+        wanted = [endings[i].point.y() + endings[i].shift for i in group]
         places = spread_labels(wanted, NAME_H, rect.top(), rect.bottom())
         for i, place in zip(group, places, strict=True):
             middles[i] = place

@@ -12,7 +12,8 @@ from widgets.curves.marks import Span
 
 LEFT_MIN = 34
 SHADE_ALPHA = 0.14
-_BOTTOM_H, _BOTTOM_EMPTY_H, _RIGHT, _TOP = 22, 4, 10, 6
+RIGHT = 10
+_BOTTOM_H, _BOTTOM_EMPTY_H, _TOP = 22, 4, 6
 
 
 def quiet_plot(show_x: bool) -> Any:
@@ -24,7 +25,7 @@ def quiet_plot(show_x: bool) -> Any:
     plot.hideButtons()
     plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     plot.viewport().setMouseTracking(True)
-    plot.plotItem.layout.setContentsMargins(0, _TOP, _RIGHT, 0)
+    plot.plotItem.layout.setContentsMargins(0, _TOP, RIGHT, 0)
     box = plot.getViewBox()
     box.setMouseEnabled(x=True, y=False)
     box.setDefaultPadding(0)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import theme
 from widgets.common.paint import round_pen
-from widgets.curves.curve_data import Floats
+from widgets.curves.pyramid import Floats
 
 
 def paint_sparkline(

@@ -20,10 +20,11 @@ class Key:
 KEYS = (
     Key("Ctrl+K", "Go to anything"),
     Key("Ctrl+1", "Jobs"),
-    Key("Ctrl+2", "Datasets"),
-    Key("Ctrl+3", "Models"),
-    Key("Ctrl+4", "Loaders"),
-    Key("Ctrl+5", "Nodes"),
+    Key("Ctrl+2", "Compare"),
+    Key("Ctrl+3", "Datasets"),
+    Key("Ctrl+4", "Models"),
+    Key("Ctrl+5", "Loaders"),
+    Key("Ctrl+6", "Nodes"),
     Key("Alt+Left", "Back"),
     Key("Alt+Right", "Forward"),
     Key("Ctrl+F", "Search here"),
@@ -45,5 +46,7 @@ KEYS = (
     Key("]", "Next tab", "Jobs"),
     Key("L", "Logarithmic axis, or not", "Jobs"),
     Key("F", "Fit the curves", "Jobs"),
+    Key("L", "Logarithmic axis, or not", "Compare"),
+    Key("F", "Fit the curves", "Compare"),
     Key("Ctrl+Return", "Start", "New job"),
 )

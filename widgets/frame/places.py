@@ -19,10 +19,11 @@ class Place:
 
 PLACES = (
     Place("jobs", "Jobs", "stack", 1),
-    Place("datasets", "Datasets", "database", 2),
-    Place("models", "Models", "cube", 3),
-    Place("loaders", "Loaders", "funnel", 4),
-    Place("nodes", "Nodes", "hard-drives", 5),
+    Place("compare", "Compare", "chart-line-up", 2),
+    Place("datasets", "Datasets", "database", 3),
+    Place("models", "Models", "cube", 4),
+    Place("loaders", "Loaders", "funnel", 5),
+    Place("nodes", "Nodes", "hard-drives", 6),
 )
 
 PLACES_OF_KINDS = {Kind.DATASET: "datasets", Kind.MODEL: "models", Kind.LOADER: "loaders"}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable
 
+import numpy as np
 from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from backend.records.alarm import Alarm
+from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.buttons import IconButton, SegmentedControl, Switch
@@ -20,20 +22,15 @@ from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4
+from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
-from widgets.curves.export import curves_csv
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Boundary, Post
+from widgets.curves.picture_menu import PictureButton, add_pictures
+from widgets.curves.run_curves import OWN_METRICS, VALIDATION, RunCurves, metric_title
 from widgets.jobs.ranks_tab import RankStrip
 
-_OWN = ("learning_rate", "gradient_norm", "samples_per_second")
-_TITLES = {
-    "loss": "Loss",
-    "learning_rate": "Learning rate",
-    "gradient_norm": "Gradient norm",
-    "samples_per_second": "Samples per second",
-}
 _SMALL_LEAST_W = 210
 _LARGE_H, _SMALL_H = 260, 150
 
@@ -55,9 +52,9 @@ class _SmallPlot(Card):
         self._value = Label("–", "number")
         self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
         self.panel.setFixedHeight(_SMALL_H)
-        super().__init__(
-            row(Label(title, "strong", elide="right"), STRETCH, self._value), self.panel, gap=S2
-        )
+        self.pictures = PictureButton(self.panel)
+        head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
+        super().__init__(head, self.panel, gap=S2)
 
     def show_value(self, value: float | None) -> None:
         self._value.setText(formats.metric(value))
@@ -68,20 +65,23 @@ class CurvesTab(QWidget):
 
     Signals:
         save_requested: A suggested file name, and the bytes to put there.
+        csv_requested: All curves of the job are wished for as a table.
     """
 
     save_requested = Signal(str, object)
+    csv_requested = Signal()
 
     def __init__(self, smoothing: float = 0.6, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._name = "curves"
         self._link = HoverLink(self)
-        self._data: dict[str, CurveData] = {}
+        self._curves = RunCurves()
         self._small: dict[str, _SmallPlot] = {}
         self._axis = XAxis.STEP
         self._columns = 0
-        self._starts: dict[int, RunStart] = {}
-        self._failed_step: int | None = None
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._ever_kept: dict[int, str] = {}
+        self._end: tuple[int, JobState] | None = None
         self._alarms: tuple[Alarm, ...] = ()
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.moved.connect(self._smooth)
@@ -92,11 +92,10 @@ class CurvesTab(QWidget):
         self._axes.chosen.connect(self._set_axis)
         save = IconButton("download-simple", "Save the curves")
         menu = QMenu(save)
-        menu.addAction("All curves as CSV", self._save_csv)
-        menu.addAction("This plot as PNG", self._save_png)
-        menu.addAction("This plot as SVG", self._save_svg)
+        menu.addAction("All curves as CSV…", self.csv_requested.emit)
         save.setMenu(menu)
         self._loss = _LargePlot("Loss", link=self._link)
+        add_pictures(menu, self._loss, self._save)
         self._loss.set_empty_text("The first points come with the first steps")
         head = row(
             Label("Loss", "heading"),
@@ -133,11 +132,11 @@ class CurvesTab(QWidget):
     def clear(self, name: str) -> None:
         """Another job is open now."""
         self._name = name
-        self._data.clear()
-        self._starts.clear()
-        self._failed_step, self._alarms = None, ()
+        self._curves.clear()
+        self._checkpoints, self._ever_kept = (), {}
+        self._end, self._alarms = None, ()
         self._loss.clear()
-        self._loss.set_marks(posts=(), boundaries=())
+        self._loss.set_marks(posts=(), boundaries=(), on_axis=())
         self._small.clear()
         clear(self._grid)
         self._problem.hide()
@@ -146,42 +145,29 @@ class CurvesTab(QWidget):
     def append(self, history: HistoryUpdate) -> None:
         """New points; what a resumed run wrote again replaces what stood there."""
         if history.drop_from is not None:
-            for data in self._data.values():
-                data.truncate(history.drop_from)
-        for start in history.run_starts:
-            self._starts[start.run] = start
-        self._starts = {
-            run: start
-            for run, start in self._starts.items()
-            if history.drop_from is None
-            or start.first_step <= history.drop_from
-            or start in history.run_starts
-        }
-        for name, values in history.metrics.items():
-            if name not in self._data:
-                self._data[name] = CurveData(self._smoothing.share())
-                self._show_curve(name)
-            steps, epochs, times = history.steps, history.epochs, history.seconds
-            if name.startswith("validation/") or name in _OWN:
-                # Measured now and then: a line goes from value to value, over steps without one.
-                kept = [i for i, value in enumerate(values) if not math.isnan(value)]
-                steps = [steps[i] for i in kept]
-                epochs = [epochs[i] for i in kept]
-                times = [times[i] for i in kept]
-                values = [values[i] for i in kept]
-            if len(values):
-                self._data[name].extend(steps, values, epochs, times)
+            self._ever_kept = {
+                step: name for step, name in self._ever_kept.items() if step < history.drop_from
+            }
+        for name in self._curves.append(history):
+            self._show_curve(name)
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
         self._refresh()
 
     def show_view(self, view: JobView) -> None:
-        """Where it failed, what it warned of, and how fast each rank is."""
-        failed = view.step if view.state in (JobState.ERROR, JobState.LOST) else None
-        if (failed, view.alarms) != (self._failed_step, self._alarms):
-            self._failed_step, self._alarms = failed, view.alarms
+        """Where it ended, what it warned of, and how fast each rank is."""
+        ended = view.state in (JobState.ERROR, JobState.LOST, JobState.INTERRUPTED)
+        end = (view.step, view.state) if ended else None
+        if (end, view.alarms) != (self._end, self._alarms):
+            self._end, self._alarms = end, view.alarms
             self._mark()
         self.ranks.show_ranks(view.rank_step_ms if view.state.is_live else ())
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """Those there are; of those there were the place is kept."""
+        self._checkpoints = checkpoints
+        self._ever_kept |= {each.step: each.name for each in checkpoints}
+        self._mark()
 
     def toggle_log(self) -> None:
         self._log.toggle()
@@ -192,24 +178,27 @@ class CurvesTab(QWidget):
 
     def curve(self, name: str) -> CurveData | None:
         """The points of one metric, for those who test."""
-        return self._data.get(name)
+        return self._curves.get(name)
 
     def _show_curve(self, name: str) -> None:
-        data = self._data[name]
+        data = self._curves.get(name)
+        if data is None:
+            return
         if name == "loss":
             self._loss.set_curve("loss", "train", data, 0)
         elif name == "validation/loss":
             self._loss.set_curve(name, "validation", data, 1, smooth=False, with_raw=False)
         else:
-            base = name.removeprefix("validation/")
+            base = name.removeprefix(VALIDATION)
             plot = self._small.get(base)
             if plot is None:
-                plot = _SmallPlot(_title(base), self._link)
+                plot = _SmallPlot(metric_title(base), self._link)
                 plot.panel.set_axis(self._axis)
                 plot.panel.set_smoothing(self._smoothing.share())
+                plot.pictures.saved.connect(self._save)
                 self._small[base] = plot
                 self._lay_out()
-            validation = name.startswith("validation/")
+            validation = name.startswith(VALIDATION)
             plot.panel.set_curve(
                 name,
                 "validation" if validation else "train",
@@ -222,7 +211,7 @@ class CurvesTab(QWidget):
 
     def _lay_out(self) -> None:
         """What the user measured comes before what is measured always."""
-        order = sorted(self._small, key=lambda name: (name in _OWN, name))
+        order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
         columns = max(1, min(3, self.width() // _SMALL_LEAST_W))
         self._columns = columns
         for index, name in enumerate(order):
@@ -241,41 +230,60 @@ class CurvesTab(QWidget):
         for panel in self._panels():
             panel.refresh()
         for base, plot in self._small.items():
-            for name in (f"validation/{base}", base):
-                last = self._data[name].last() if name in self._data else None
+            for name in (f"{VALIDATION}{base}", base):
+                data = self._curves.get(name)
+                last = data.last() if data is not None else None
                 if last is not None:
                     plot.show_value(last.raw)
                     break
 
     def _mark(self) -> None:
-        runs = [start for start in self._starts.values() if start.run > 1]
-        boundaries = [
-            Boundary(x, start.run)
-            for start in runs
-            if (x := self._x_of(start.first_step)) is not None
-        ]
-        places = [
-            (alarm.step, Post(0, alarm.short, "warn", dashed=True))
-            for alarm in self._alarms
-            if alarm.step != self._failed_step
-        ]
-        if self._failed_step is not None:
-            why = [alarm.short for alarm in self._alarms if alarm.step == self._failed_step]
-            places.append((self._failed_step, Post(0, ", ".join(["failed here", *why]))))
-        posts = [replace(post, x=x) for step, post in places if (x := self._x_of(step)) is not None]
-        self._loss.set_marks(boundaries=boundaries, posts=posts)
+        starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
+        boundaries = [Boundary(x, starts[round(step)]) for step, x in self._placed(starts)]
+        self._loss.set_marks(boundaries=boundaries, posts=self._posts(), on_axis=self._on_axis())
 
-    def _x_of(self, step: int) -> float | None:
-        if self._axis is XAxis.STEP:
-            return float(step)
-        data = self._data.get("loss")
-        if data is None or not len(data):
-            return None
-        sample = data.at(XAxis.STEP, step)
-        if sample is None:
-            return None
-        first = float(data.times_s[0])
-        return sample.epoch if self._axis is XAxis.EPOCH else sample.time_s - first
+    def _posts(self) -> list[Post]:
+        """Where it failed, and what it warned of, at one step in one post."""
+        failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
+        words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
+        for alarm in self._alarms:
+            words.setdefault(alarm.step, []).append(alarm.short)
+        posts = []
+        for number, x in self._placed(words):
+            step = round(number)
+            text = ", ".join(words[step])
+            posts.append(Post(x, text) if step == failed else Post(x, text, "warn", dashed=True))
+        return posts
+
+    def _on_axis(self) -> list[AxisMark]:
+        on_axis: list[AxisMark] = []
+        if self._end is not None and self._end[1] is JobState.INTERRUPTED:
+            step = self._end[0]
+            told = f"stopped after step {step}"
+            on_axis += [AxisMark(x, MarkKind.STOP, told) for _, x in self._placed([step])]
+        kept = {each.step for each in self._checkpoints}
+        for number, x in self._placed(self._ever_kept):
+            step = round(number)
+            is_there = step in kept
+            kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
+            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ', removed since'}"
+            on_axis.append(AxisMark(x, kind, words))
+        for kind, steps in (
+            (MarkKind.EVALUATION, self._curves.evaluations()),
+            (MarkKind.RATE_STEP, self._curves.rate_steps()),
+        ):
+            on_axis += [AxisMark(x, kind) for _, x in self._placed(steps.tolist())]
+        return on_axis
+
+    def _placed(self, steps: Iterable[float]) -> list[tuple[float, float]]:
+        """Steps, and where they are on the x axis; without those that have no place there."""
+        wanted = np.asarray(sorted(steps), np.float64)
+        places = self._curves.places(wanted, self._axis)
+        return [
+            (step, x)
+            for step, x in zip(wanted.tolist(), places.tolist(), strict=True)
+            if math.isfinite(x)
+        ]
 
     @Slot(float)
     def _smooth(self, weight: float) -> None:
@@ -293,27 +301,6 @@ class CurvesTab(QWidget):
             panel.set_axis(self._axis)
         self._mark()
 
-    @Slot()
-    def _save_csv(self) -> None:
-        plots = [("Loss", "train", "loss"), ("Loss", "validation", "validation/loss")]
-        curves = [(plot, name, self._data[key]) for plot, name, key in plots if key in self._data]
-        curves += [
-            (_title(base), key, self._data[key])
-            for base in self._small
-            for key in (base, f"validation/{base}")
-            if key in self._data
-        ]
-        self.save_requested.emit(f"{self._name}.csv", curves_csv(curves))
-
-    @Slot()
-    def _save_png(self) -> None:
-        self.save_requested.emit(f"{self._name}.png", self._loss.png())
-
-    @Slot()
-    def _save_svg(self) -> None:
-        self.save_requested.emit(f"{self._name}.svg", self._loss.svg())
-
-
-def _title(name: str) -> str:
-    """A metric as a heading; the user's own names keep their letters after the first."""
-    return _TITLES.get(name, name[:1].upper() + name[1:])
+    @Slot(str, object)
+    def _save(self, plot: str, content: bytes) -> None:
+        self.save_requested.emit(f"{self._name} {plot}", content)

@@ -54,7 +54,8 @@ class JobDetail(QWidget):
     Signals:
         start_requested, stop_requested, start_over_requested, start_cancelled,
         preflight_requested (everything is to be looked at before a start), clone_requested,
-        remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
+        compare_requested, csv_requested (all its curves in one table), remove_requested,
+        folder_requested, checkpoints_requested, settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
         new_from_requested: Job id, checkpoint a new job should start from.
@@ -72,6 +73,8 @@ class JobDetail(QWidget):
     start_cancelled = Signal(str)
     preflight_requested = Signal(str)
     clone_requested = Signal(str)
+    compare_requested = Signal(str)
+    csv_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
@@ -172,6 +175,7 @@ class JobDetail(QWidget):
             return
         self._checkpoints = checkpoints
         self.checkpoints.show_checkpoints(checkpoints, self._view.config.checkpoint)
+        self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
         self._tabs.set_count("checkpoints", formats.count(len(checkpoints)) if checkpoints else "")
         self._show()
@@ -306,6 +310,7 @@ class JobDetail(QWidget):
         self._tabs.chosen.connect(self._tab_chosen)
         self._pages.setCurrentWidget(self.curves)
         self.curves.save_requested.connect(self.save_requested)
+        self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
         self.checkpoints.resume_requested.connect(self._resume_from)
         self.checkpoints.new_from_requested.connect(
             lambda name: self.new_from_requested.emit(self._id(), name)
@@ -468,6 +473,7 @@ class JobDetail(QWidget):
             self._menu.addSeparator()
         acts = (
             ("Clone", True, lambda: self.clone_requested.emit(view.id)),
+            ("Compare", True, lambda: self.compare_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
             (
                 "Resume on other nodes…",

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
 from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.settings import flat
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Frame, Scroll
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
-
-
-def flat(raw: dict[str, Any], path: str = "") -> dict[str, str]:
-    """A job file as path -> text."""
-    rows: dict[str, str] = {}
-    for key, value in raw.items():
-        name = f"{path}.{key}" if path else key
-        if isinstance(value, dict):
-            rows |= flat(value, name)
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for number, entry in enumerate(value):
-                rows |= flat(entry, f"{name}[{number}]")
-        elif isinstance(value, list):
-            rows[name] = ", ".join(map(str, value))
-        elif isinstance(value, bool):
-            rows[name] = "yes" if value else "no"
-        else:
-            rows[name] = str(value)
-    return rows
 
 
 class SettingsTab(QWidget):

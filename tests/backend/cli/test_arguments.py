@@ -42,6 +42,7 @@ WORDS = {
             *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
         )
     },
+    ("job", "compare"): ["ID", "ID"],
     ("job", "reorder"): ["ID", "--first"],
     ("queue", "list"): [],
     ("queue", "pause"): [],

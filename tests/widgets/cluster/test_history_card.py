@@ -110,7 +110,7 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
     history.put_past(hours())
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    (span,) = card.plot._spans
+    (span,) = card.plot._marks.spans
     assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
     assert span.text == "Slowed by heat"
     named = [curve.name for curve in card.plot._curves.values() if curve.named]
@@ -136,7 +136,7 @@ def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     history.put_past(hours(hot_from_s=3620, hot_to_s=3600))
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    (span,) = card.plot._spans
+    (span,) = card.plot._marks.spans
     left, right = card.plot.stretch_px()
     x0, x1 = card.plot.x_range()
     assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
@@ -154,7 +154,7 @@ def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
     card._build()
     assert card._title.text() == "Last hour"
     assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
-    assert card.plot._spans[0].x0 >= NOON - 3600
+    assert card.plot._marks.spans[0].x0 >= NOON - 3600
     card._stretch.choose("24")
     card._build()
     assert card._title.text().startswith("Since ")

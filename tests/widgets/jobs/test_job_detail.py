@@ -262,15 +262,15 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     detail.open_job(LIVE)
     detail.show_update(update(replace(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
     assert detail._banner._strong.text() == alarm.sentence
-    posts = detail.curves._loss._posts
+    posts = detail.curves._loss._marks.posts
     assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(replace(FAILED, alarms=(alarm,)))
     assert not detail._banner.isVisible()
-    assert [post.text for post in detail.curves._loss._posts] == ["diverges", "failed here"]
+    assert [post.text for post in detail.curves._loss._marks.posts] == ["diverges", "failed here"]
 
 
 def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 is not a number at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in detail.curves._loss._posts] == ["failed here, not a number"]
+    assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]

@@ -1,0 +1,171 @@
+"""Which jobs are compared, and their news: looks at each of them while somebody looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.background import Runner
+from app.take_away import TakeAway
+from backend.errors import BackendError
+from backend.records.comparison import MOST_JOBS, ComparedLook
+from backend.records.job_view import JobView
+from backend.services.comparison import ComparisonService
+from widgets.compare.compare_page import ComparePage
+
+LOOK_INTERVAL_MS = 1000
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A job that is compared; one that was taken out and added again is another one."""
+
+    job_id: str
+    view: JobView | None = None
+    cursor: object = None
+    is_looked_at: bool = False
+
+
+class CompareController(QObject):
+    """Serves the place Compare.
+
+    Signals:
+        place_wished: The place Compare should be in front.
+        told: A sentence for the toast.
+    """
+
+    place_wished = Signal()
+    told = Signal(str)
+
+    def __init__(
+        self,
+        comparison: ComparisonService,
+        runner: Runner,
+        page: ComparePage,
+        take_away: TakeAway,
+        parent: QObject | None = None,
+        interval_ms: int = LOOK_INTERVAL_MS,
+    ) -> None:
+        super().__init__(parent)
+        self._comparison = comparison
+        self._runner = runner
+        self._page = page
+        self._take_away = take_away
+        self._followed: dict[str, _Followed] = {}
+        self._names: dict[str, str] = {}
+        self._timer = QTimer(self)
+        self._timer.setInterval(interval_ms)
+        self._timer.timeout.connect(self.look)
+        page.add_requested.connect(self.add)
+        page.remove_requested.connect(self.remove)
+        page.csv_requested.connect(self.save_csv)
+        page.save_requested.connect(take_away.save)
+
+    def start(self) -> None:
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.stop()
+
+    # -- what a person wishes
+
+    @Slot(object)
+    def compare(self, job_ids: Sequence[str]) -> None:
+        """Compare these and no others; one alone joins those that are compared already."""
+        ids = tuple(dict.fromkeys(job_ids))
+        if len(ids) == 1:
+            self.add(ids[0])
+        elif ids:
+            if len(ids) > MOST_JOBS:
+                self.told.emit(f"{MOST_JOBS} jobs are the most: the first {MOST_JOBS} are compared")
+            self._follow(ids[:MOST_JOBS])
+        if ids:
+            self.place_wished.emit()
+
+    @Slot(str)
+    def add(self, job_id: str) -> None:
+        if job_id in self._followed:
+            return
+        if len(self._followed) >= MOST_JOBS:
+            self.told.emit(f"{MOST_JOBS} jobs are the most: take one out first")
+            return
+        self._follow((*self._followed, job_id))
+
+    @Slot(str)
+    def remove(self, job_id: str) -> None:
+        self._follow(tuple(each for each in self._followed if each != job_id))
+
+    @Slot()
+    def save_csv(self) -> None:
+        self._take_away.save_csv("curves", tuple(self._followed))
+
+    def has_jobs(self) -> bool:
+        return bool(self._followed)
+
+    # -- news
+
+    @Slot(object)
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs there are now."""
+        self._page.show_jobs(views)
+        known = {view.id: view for view in views}
+        for followed in self._followed.values():
+            view = known.get(followed.job_id)
+            seen = followed.view
+            if view is None and seen is not None:
+                self._page.show_gone(followed.job_id, _gone(seen.name))
+            elif view is not None and (
+                seen is None
+                or (view.state, view.run, view.name) != (seen.state, seen.run, seen.name)
+            ):
+                self._look_at(followed)
+
+    @Slot()
+    def look(self) -> None:
+        """Look at those that live, while the page is seen."""
+        if self._page.isVisible():
+            for followed in self._followed.values():
+                if followed.view is None or followed.view.state.is_live:
+                    self._look_at(followed)
+
+    def _follow(self, ids: tuple[str, ...]) -> None:
+        self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
+        self._page.set_jobs(ids)
+        for followed in self._followed.values():
+            if followed.view is None:
+                self._look_at(followed)
+
+    def _look_at(self, followed: _Followed) -> None:
+        if followed.is_looked_at:
+            return
+        followed.is_looked_at = True
+        self._runner.run(
+            f"compare {followed.job_id}",
+            partial(self._comparison.look, followed.job_id, followed.cursor),
+            partial(self._looked, followed),
+            partial(self._missed, followed),
+        )
+
+    def _looked(self, followed: _Followed, look: ComparedLook) -> None:
+        followed.is_looked_at = False
+        if self._followed.get(followed.job_id) is followed:
+            followed.view, followed.cursor = look.view, look.cursor
+            self._page.show_look(look)
+
+    def _missed(self, followed: _Followed, error: BackendError) -> None:
+        followed.is_looked_at = False
+        if self._followed.get(followed.job_id) is not followed:
+            return
+        if followed.view is None:
+            # Nothing of it was ever seen: there is nothing to keep.
+            self.remove(followed.job_id)
+            self.told.emit(f"{error} {error.remedy}".strip())
+        else:
+            self._page.show_gone(followed.job_id, str(error))
+
+
+def _gone(name: str) -> str:
+    return f"“{name}” is not in the list of jobs any more; its curves stay until you take it out."

@@ -1,0 +1,200 @@
+"""Several jobs side by side: what each reached, and which settings are not the same.
+
+Standard library only, as all records: the figures come in as plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from backend.records import settings
+from backend.records.job_view import JobView
+from backend.records.series import HistoryUpdate
+from backend.records.status import finite
+
+FEWEST_JOBS, MOST_JOBS = 2, 8
+_OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
+_BETTER = {"loss": "min", "error": "min", "perplexity": "min", "accuracy": "max"}
+"""What a metric's last word says of which way is better, where the job itself does not."""
+
+
+@dataclass(frozen=True)
+class MetricFigures:
+    """The last, the lowest and the highest value that is a number."""
+
+    last: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a job's history comes to. ``seconds``: spent training, pauses between runs left out."""
+
+    metrics: Mapping[str, MetricFigures] = field(default_factory=dict)
+    seconds: float = 0.0
+    steps: int = 0
+    """Steps that ``seconds`` were spent on."""
+
+
+@dataclass(frozen=True)
+class ComparedLook:
+    """One look at a job that is compared. ``cursor`` is opaque: give it back with the next one."""
+
+    view: JobView
+    history: HistoryUpdate
+    figures: RunFigures
+    cursor: object = None
+
+
+class RowKind(Enum):
+    """How the values of a row are written."""
+
+    METRIC = "metric"
+    SECONDS = "seconds"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One value for each job; None where a job has none. ``best`` says which are the best."""
+
+    key: str
+    label: str
+    values: tuple[float | str | None, ...]
+    best: tuple[bool, ...]
+    kind: RowKind = RowKind.TEXT
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table of Compare."""
+
+    jobs: tuple[JobView, ...] = ()
+    results: tuple[ComparedRow, ...] = ()
+    differing: tuple[ComparedRow, ...] = ()
+    equal: tuple[ComparedRow, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``--json`` prints."""
+        return {
+            "jobs": [
+                {"id": v.id, "name": v.name, "state": v.state.value, "progress": v.progress}
+                for v in self.jobs
+            ],
+            "results": [_row_json(row) for row in self.results],
+            "settings": [_row_json(row) for row in self.differing],
+            "equal_settings": [_row_json(row) for row in self.equal],
+        }
+
+
+def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> Comparison:
+    """The table for these jobs, in their order."""
+    views = tuple(view for view, _ in jobs)
+    rows = list(_settings(views))
+    return Comparison(
+        views,
+        tuple(_results(jobs)),
+        tuple(row for row in rows if len(set(row.values)) > 1),
+        tuple(row for row in rows if len(set(row.values)) <= 1),
+    )
+
+
+def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
+    """The metrics by which these jobs call a checkpoint the best, each once."""
+    return tuple(dict.fromkeys(view.config.checkpoint.best_metric for view in jobs))
+
+
+def better(metric: str, jobs: Sequence[JobView]) -> str:
+    """``min`` or ``max``, or "" where the jobs do not say so, or do not agree."""
+    told = {
+        view.config.checkpoint.best_mode
+        for view in jobs
+        if view.config.checkpoint.best_metric == metric
+    } | {
+        view.config.early_stop.mode
+        for view in jobs
+        if view.config.early_stop is not None and view.config.early_stop.metric == metric
+    }
+    if len(told) > 1:
+        return ""
+    return next(iter(told), _BETTER.get(metric.rpartition("/")[2], ""))
+
+
+def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
+    views = [view for view, _ in jobs]
+    known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
+    judged = [name for name in judged_metrics(views) if name in known]
+    measured = sorted(n for n in known if n not in judged and n not in _OWN_METRICS)
+    # What is measured now and then is judged by its best, what each step brings by its last.
+    for name in (*judged, *measured):
+        way = better(name, views)
+        is_best = bool(way) and (name in judged or name.startswith("validation/"))
+
+        def value(figures: RunFigures, name: str = name, way: str = way) -> float | None:
+            found = figures.metrics.get(name)
+            return None if found is None else found.lowest if way == "min" else found.highest
+
+        def last(figures: RunFigures, name: str = name) -> float | None:
+            found = figures.metrics.get(name)
+            return None if found is None else found.last
+
+        words = f"{'Best' if is_best else 'Last'} {name.replace('/', ' ')}"
+        values = tuple((value if is_best else last)(figures) for _, figures in jobs)
+        yield ComparedRow(name, words, values, _best(values, way), RowKind.METRIC)
+    done = tuple(_epochs_done(view) for view in views)
+    yield ComparedRow("epochs_done", "Epochs done", done, (False,) * len(views))
+    for key, words, seconds in (
+        ("epoch_seconds", "Time an epoch", _epoch_seconds),
+        ("seconds", "Trained for", _trained),
+    ):
+        values = tuple(seconds(view, figures) for view, figures in jobs)
+        best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
+        yield ComparedRow(key, words, values, best, RowKind.SECONDS)
+
+
+def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
+    all_of = [settings.effective(view) for view in views]
+    for key in dict.fromkeys(key for one in all_of for key in one):
+        values = tuple(one.get(key) for one in all_of)
+        yield ComparedRow(key, settings.label(key), values, (False,) * len(views))
+
+
+def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
+    """Nothing is the best where there is nothing to choose from."""
+    told = [value for value in values if value is not None]
+    if not way or len(set(told)) < 2:
+        return (False,) * len(values)
+    pick: Callable[[Sequence[float]], float] = min if way == "min" else max
+    top = pick(told)
+    return tuple(value == top for value in values)
+
+
+def _epochs_done(view: JobView) -> str:
+    if not view.run:
+        return "0"
+    per_epoch = view.steps_per_epoch
+    done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.epoch - 1, 0)
+    return str(done) if done == view.epochs else f"{done} of {view.epochs}"
+
+
+def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
+    if not figures.steps or not view.steps_per_epoch or figures.seconds <= 0:
+        return None
+    return figures.seconds / figures.steps * view.steps_per_epoch
+
+
+def _trained(_view: JobView, figures: RunFigures) -> float | None:
+    return figures.seconds if figures.steps else None
+
+
+def _row_json(row: ComparedRow) -> dict[str, Any]:
+    return {
+        "key": row.key,
+        "label": row.label,
+        "values": [v if isinstance(v, str) else finite(v) for v in row.values],
+        "best": [number for number, is_so in enumerate(row.best) if is_so],
+    }

@@ -1,0 +1,132 @@
+"""Jobs to compare, with curves that look like some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from backend.records.comparison import ComparedLook, MetricFigures, RunFigures
+from backend.records.job import CheckpointPolicy, Optimizer, Placement
+from backend.records.job_view import JobView
+from backend.records.series import HistoryUpdate, RunStart
+from backend.records.state import JobState
+from tests.fakes.trained import CONFIG
+
+MAP = "validation/mAP"
+JUDGED = CheckpointPolicy(best_metric=MAP, best_mode="max")
+BEGAN = 1_700_000_000.0
+PER_EPOCH = 100
+LONG = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-"
+ENDS = (
+    ("baseline with a long name", JobState.TRAINING),
+    ("lr-0.02-warmup-5-epochs-cosine", JobState.FINISHED),
+    ("frozen batch norm in the backbone", JobState.ERROR),
+    ("no augmentation at all", JobState.INTERRUPTED),
+    ("deformable convolution", JobState.LOST),
+    ("six", JobState.FINISHED),
+    ("seven of nine", JobState.STOPPING),
+    ("last", JobState.FINISHED),
+)
+
+
+@cache
+def look(
+    number: int,
+    name: str,
+    state: JobState = JobState.FINISHED,
+    lr: float = 0.04,
+    steps: int = 5000,
+    nodes: tuple[Placement, ...] = CONFIG.placement,
+) -> ComparedLook:
+    """A job with its whole history."""
+    rng = np.random.default_rng(number)
+    config = replace(
+        CONFIG,
+        name=name,
+        epochs=50,
+        optimizer=Optimizer("sgd", lr),
+        checkpoint=JUDGED,
+        placement=nodes,
+    )
+    view = JobView(
+        f"id{number}",
+        name,
+        state,
+        config,
+        "2026-11-21T07:00:00Z",
+        run=1,
+        epoch=steps // PER_EPOCH,
+        step=steps,
+        total_steps=50 * PER_EPOCH,
+        steps_per_epoch=PER_EPOCH,
+    )
+    return replace(news(view, 1, steps, rng), view=view)
+
+
+def news(
+    view: JobView, first: int, count: int, rng: np.random.Generator | None = None
+) -> ComparedLook:
+    """Steps of a job, as a look tells of them."""
+    rng = rng or np.random.default_rng(first)
+    number = int(view.id[2:])
+    steps = np.arange(first, first + count)
+    loss = 0.3 + 0.05 * number + 2.3 * np.exp(-steps / (600 + 150 * number))
+    loss += rng.normal(0, 0.03, count)
+    over = steps % PER_EPOCH == 0
+    map_ = np.full(count, np.nan)
+    map_[over] = (0.37 - 0.01 * number) * (1 - np.exp(-steps[over] / (900 + 200 * number)))
+    map_[over] += rng.normal(0, 0.003, int(over.sum()))
+    metrics = {"loss": loss, "learning_rate": np.full(count, view.config.optimizer.lr), MAP: map_}
+    seconds = steps * (1.4 + 0.14 * number)
+    history = HistoryUpdate(
+        steps,
+        (steps - 1) // PER_EPOCH + 1,
+        seconds,
+        metrics,
+        (RunStart(1, 1),) if first == 1 else (),
+        0 if first == 1 else None,
+        (),
+        BEGAN + 3600 * number,
+        steps / PER_EPOCH,
+    )
+    told = {name: values[np.isfinite(values)] for name, values in metrics.items()}
+    figures = {
+        name: MetricFigures(float(v[-1]), float(v.min()), float(v.max()))
+        for name, v in told.items()
+        if len(v) and name != "learning_rate"
+    }
+    return ComparedLook(view, history, RunFigures(figures, float(seconds[-1]), count))
+
+
+def three() -> tuple[ComparedLook, ...]:
+    return (
+        look(0, "retinanet-r50 · coco 2x", JobState.TRAINING, 0.04, 3200),
+        look(1, "retinanet-r50 · lr 0.02", JobState.FINISHED, 0.02),
+        look(
+            2,
+            "retinanet-r50 · frozen bn",
+            nodes=(Placement("gpu02", 4), Placement("gpu06", 4)),
+        ),
+    )
+
+
+def eight() -> tuple[ComparedLook, ...]:
+    return tuple(
+        look(n, f"{LONG}{end}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
+        for n, (end, state) in enumerate(ENDS)
+    )
+
+
+def draft(number: int = 9) -> ComparedLook:
+    """A job that never ran."""
+    view = replace(
+        look(number, "a draft", steps=PER_EPOCH).view,
+        state=JobState.CREATED,
+        run=0,
+        step=0,
+        epoch=0,
+        steps_per_epoch=0,
+    )
+    return ComparedLook(view, HistoryUpdate(drop_from=0), RunFigures())

@@ -1,0 +1,285 @@
+"""Compare: curves with names over one axis, and a table of what tells the jobs apart."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QEnterEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from backend.records.state import JobState
+from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
+from widgets.common import formats
+from widgets.compare.compare_page import ComparePage
+from widgets.compare.job_picker import JobPicker
+from widgets.compare.plots import _Plot
+from widgets.compare.short_names import short_names
+from widgets.curves.curve_data import XAxis
+
+pytestmark = pytest.mark.usefixtures("look")
+
+
+@pytest.fixture
+def page(qtbot):
+    page = ComparePage()
+    qtbot.addWidget(page)
+    page.resize(1176, 900)
+    page.show()
+    yield page
+    # Now: each page that lives on would be dressed again for each test after it.
+    page.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def show(page, looks):
+    page.set_jobs(tuple(each.view.id for each in looks))
+    for each in looks:
+        page.show_look(each)
+    QApplication.processEvents()
+
+
+def plots(page):
+    return page.plots.panels()
+
+
+def names_at(panel, x):
+    return [name for name, _ in panel.read(x)[0]]
+
+
+def test_s3_two_runs_that_differ_in_the_rate_show_one_row_and_two_named_curves(page):
+    show(page, [look(1, "slow", lr=0.01), look(2, "fast", lr=0.02)])
+    texts = page.table.texts()
+    assert texts["optimizer.lr"] == ["0.01", "0.02"]
+    assert [key for key in texts if "." in key or key in ("placement", "epochs")] == [
+        "optimizer.lr"
+    ]
+    for panel in plots(page).values():
+        assert panel.keys() == ("id1", "id2")
+        assert list(dict.fromkeys(names_at(panel, 20))) == ["slow", "fast"]
+
+
+def test_there_are_two_plots_what_the_jobs_are_judged_by_and_the_loss(page):
+    show(page, three())
+    assert list(plots(page)) == [MAP, "loss"]
+    page.plots.add()
+    assert list(plots(page)) == [MAP, "loss", "learning_rate"]
+
+
+def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
+    show(page, three())
+    plot = page.findChildren(_Plot)[0]
+    titles = [action.text() for action in plot._menu.actions()]
+    assert titles == ["Validation mAP", "Loss", "Learning rate"]
+    plot._menu.actions()[2].trigger()
+    page.show_look(news(three()[0].view, 3201, 10))
+    assert list(plots(page)) == ["learning_rate", "loss"]
+
+
+def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
+    show(page, three())
+    first, second = page.findChildren(_Plot)
+    assert first.remove.isVisible()
+    qtbot.mouseClick(first.remove, Qt.MouseButton.LeftButton)
+    assert list(plots(page)) == ["loss"]
+    assert not second.remove.isVisible()
+
+
+def test_the_best_is_green_and_says_so(page):
+    show(page, three())
+    best = page.table.texts()[MAP]
+    figures = [each.figures.metrics[MAP].highest for each in three()]
+    winner = figures.index(max(figures))
+    assert [text.endswith(", best") for text in best] == [n == winner for n in range(3)]
+    assert best[winner].startswith(formats.metric(max(figures)))
+    assert page.table._cells[MAP][winner]._value.tone() == "good"
+
+
+def test_what_is_measured_once_an_epoch_is_shown_as_it_was_measured(page):
+    show(page, three())
+    measured = three()[1].figures.metrics[MAP].last
+    rows = dict(plots(page)[MAP].read(50.0)[0])
+    assert rows["lr 0.02"] == formats.metric(measured)
+    assert page.curves("id1").get("loss").smoothing > 0
+
+
+def test_a_run_keeps_its_colour_until_it_leaves(page):
+    a, b, c = three()
+    show(page, [a, b, c])
+    assert [page.colour(each.view.id) for each in (a, b, c)] == [0, 1, 2]
+    page.set_jobs((b.view.id, c.view.id))
+    assert [page.colour(each.view.id) for each in (b, c)] == [1, 2]
+    page.set_jobs((b.view.id, c.view.id, a.view.id))
+    assert page.colour(a.view.id) == 0
+    assert page.colour(b.view.id) == 1
+
+
+def test_a_live_run_goes_on_growing(page):
+    show(page, three())
+    live = three()[0].view
+    page.show_look(news(live, 3201, 100))
+    curve = page.curves(live.id).get("loss")
+    assert len(curve) == 3300
+    assert plots(page)["loss"].read(32.9)[0][0][0] == "coco 2x"
+
+
+def test_pointing_at_a_column_lifts_its_curves(page):
+    show(page, three())
+    panel = plots(page)["loss"]
+    calm = panel.grab().toImage()
+    cell = page.table._cells["loss"][1]
+    at = QPointF(3, 3)
+    QApplication.sendEvent(cell, QEnterEvent(at, at, at))
+    QApplication.processEvents()
+    lifted = panel.grab().toImage()
+    assert lifted != calm
+    QApplication.sendEvent(page.table, QEvent(QEvent.Type.Leave))
+    QApplication.processEvents()
+    assert panel.grab().toImage() == calm
+
+
+def test_equal_rows_are_counted_and_shown_on_a_click(page, qtbot):
+    show(page, three())
+    table = page.table
+    hidden = table._equal.text()
+    assert hidden.endswith(" equal rows hidden")
+    assert "batch_size" not in table.texts()
+    qtbot.mouseClick(table._all, Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    assert table.texts()["batch_size"] == ["32", "32", "32"]
+    qtbot.mouseClick(table._all, Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    assert "batch_size" not in table.texts()
+
+
+@pytest.mark.parametrize("key", ["step", "epoch", "time", "clock"])
+def test_all_plots_have_one_axis(page, key):
+    show(page, three())
+    page._axes._group.button(page._axes._keys.index(key)).click()
+    for panel in plots(page).values():
+        assert panel.axis is XAxis(key)
+    low, high = plots(page)["loss"].x_range()
+    told = [page.curves(f"id{n}").get("loss").x_range(XAxis(key)) for n in range(3)]
+    assert low == pytest.approx(min(each[0] for each in told))
+    assert high > max(each[1] for each in told)
+
+
+def test_runs_that_began_at_different_hours_begin_together_in_relative_time(page):
+    show(page, three())
+    for n in range(3):
+        curves = page.curves(f"id{n}")
+        assert curves.get("loss").x_range(XAxis.TIME)[0] == pytest.approx(1.4 + 0.14 * n)
+        # What is measured after an epoch is at the end of that epoch, not at the beginning.
+        assert curves.get(MAP).x_range(XAxis.TIME)[0] == pytest.approx(100 * (1.4 + 0.14 * n))
+
+
+def test_who_zooms_one_plot_zooms_all(page):
+    show(page, three())
+    a, b = plots(page).values()
+    a.set_x_range(5, 10)
+    a.x_range_changed.emit(5.0, 10.0)
+    assert b.x_range() == (5, 10)
+    b.fitted.emit()
+    assert a.is_fitted()
+
+
+def test_names_that_all_begin_alike_are_shortened():
+    assert short_names(["retinanet-r50 · coco 2x", "retinanet-r50 · lr 0.02"]) == (
+        "coco 2x",
+        "lr 0.02",
+    )
+    assert short_names(["digits", "digits"]) == ("digits (1)", "digits (2)")
+    assert short_names(["digits", "digits 2"]) == ("digits", "digits 2")
+    assert short_names(["resnet", "restore"]) == ("resnet", "restore")
+    assert short_names(["alone"]) == ("alone",)
+    assert short_names([]) == ()
+    assert max(map(len, short_names([f"{'x' * 80}{n}y" for n in range(8)]))) <= 28
+
+
+def test_nothing_compared_says_what_belongs_here(page, qtbot):
+    assert page._empty.isVisible()
+    assert not page._csv.isVisible()
+    page.show_jobs((three()[0].view,))
+    qtbot.mouseClick(page._empty._button, Qt.MouseButton.LeftButton)
+    assert isinstance(page._picker, JobPicker)
+
+
+def test_a_job_that_never_ran_has_settings_and_no_curve(page):
+    show(page, [three()[0], draft()])
+    assert page._message.text() == "“a draft” has no curve yet."
+    assert page.table.texts()[MAP][1] == formats.NONE
+    assert plots(page)["loss"].keys() == ("id0",)
+
+
+def test_one_job_alone_is_shown_and_asks_for_another(page):
+    show(page, three()[:1])
+    assert page._message.text() == "Add another job to see in what they differ."
+    assert plots(page)["loss"].keys() == ("id0",)
+    assert "best" not in " ".join(page.table.texts()[MAP])
+
+
+def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
+    show(page, three())
+    page.show_gone("id1", "“lr 0.02” is not in the list of jobs any more.")
+    assert "not in the list" in page._message.text()
+    assert "id1" in plots(page)["loss"].keys()[1:]
+    page.set_jobs(("id0", "id2"))
+    assert page._message.text() == ""
+    assert plots(page)["loss"].keys() == ("id0", "id2")
+
+
+def test_eight_jobs_have_a_legend_and_no_more_can_be_added(page):
+    show(page, eight())
+    panel = plots(page)["loss"]
+    assert panel._legend.isVisible()
+    assert not page._add.isEnabled()
+    heads = page.table._heads
+    assert len(heads) == 8
+    assert "frozen batch norm" in heads[2].toolTip() or "frozen batch norm" in (
+        heads[2]._name.toolTip()
+    )
+
+
+def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
+    show(page, three())
+    head = page.table._heads[1]
+    with qtbot.waitSignal(page.opened) as opened:
+        qtbot.mouseClick(head, Qt.MouseButton.LeftButton)
+    assert opened.args == ["id1"]
+    with qtbot.waitSignal(page.remove_requested) as removed:
+        qtbot.mouseClick(head._remove, Qt.MouseButton.LeftButton)
+    assert removed.args == ["id1"]
+
+
+def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
+    page.show_jobs(tuple(each.view for each in eight()))
+    show(page, eight()[:2])
+    page.open_picker()
+    picker = page._picker
+    assert picker._filter.rowCount() == 6
+    picker._search.setText("deform")
+    with qtbot.waitSignal(page.add_requested) as added:
+        QTest.keyClick(picker._search, Qt.Key.Key_Return)
+    assert added.args == ["id4"]
+    page.set_jobs(("id0", "id1", "id4"))
+    assert picker._filter.rowCount() == 0
+    assert picker._nothing.isVisible()
+    picker._search.clear()
+    assert picker._filter.rowCount() == 5
+    QTest.keyClick(picker._search, Qt.Key.Key_Down)
+    with qtbot.waitSignal(page.add_requested):
+        QTest.keyClick(picker._search, Qt.Key.Key_Return)
+
+
+def test_eight_jobs_are_the_most_in_the_picker_too(page):
+    page.show_jobs((*(each.view for each in eight()), draft().view))
+    show(page, eight())
+    page.open_picker()
+    assert not page._picker._list.isEnabled()
+    assert page._picker._count.text() == "8 of 8"
+
+
+def test_a_state_that_changes_is_news(page):
+    a, b, _ = three()
+    show(page, [a, b])
+    ended = news(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
+    page.show_look(ended)
+    assert page.table._heads[0].accessibleName().endswith(", Finished.")

@@ -1,0 +1,247 @@
+"""The place Compare: two to eight jobs, their curves over one axis, and what tells them apart."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from backend.records.comparison import MOST_JOBS, ComparedLook, Comparison, compare, judged_metrics
+from backend.records.job_view import JobView
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl, Switch
+from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
+from widgets.common.fields import Slider
+from widgets.common.layout import col, row
+from widgets.common.text import Label
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
+from widgets.compare.job_picker import JobPicker
+from widgets.compare.plots import ComparePlots, ShownRun
+from widgets.compare.short_names import short_names
+from widgets.compare.table import CompareTable
+from widgets.curves.curve_data import XAxis
+from widgets.curves.run_curves import RunCurves
+
+_AXES = [("step", "Step"), ("epoch", "Epoch"), ("time", "Time"), ("clock", "Clock")]
+_AXIS_TIPS = {
+    "step": "Optimizer steps",
+    "epoch": "Epochs done",
+    "time": "Since each job began",
+    "clock": "The time of day at which it happened",
+}
+_SMOOTHING = 0.6
+_NARROW_W = 1000
+_HERE = Qt.ShortcutContext.WidgetWithChildrenShortcut
+
+
+class ComparePage(QWidget):
+    """Shows what it is given; which jobs are compared is decided elsewhere.
+
+    Signals:
+        add_requested, remove_requested, opened: A job's id.
+        csv_requested: All curves of all compared jobs are wished for as one table.
+        save_requested: A file name, and the bytes to put there.
+    """
+
+    add_requested = Signal(str)
+    remove_requested = Signal(str)
+    opened = Signal(str)
+    csv_requested = Signal()
+    save_requested = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._all: tuple[JobView, ...] = ()
+        self._ids: tuple[str, ...] = ()
+        self._looks: dict[str, ComparedLook] = {}
+        self._curves: dict[str, RunCurves] = {}
+        self._colours: dict[str, int] = {}
+        self._gone: dict[str, str] = {}
+        self._picker: JobPicker | None = None
+        self._make_header()
+        self.plots = ComparePlots(_SMOOTHING)
+        self.plots.save_requested.connect(self.save_requested)
+        self.table = CompareTable()
+        self.table.pointed.connect(self.plots.lift)
+        self.table.opened.connect(self.opened)
+        self.table.removed.connect(self.remove_requested)
+        self._message = Label("", "small", "text2", wrap=True)
+        self._message.setContentsMargins(0, S2, 0, 0)
+        more = Button("Add plot", kind="quiet", icon="plus", tip="Another metric of these jobs")
+        more.clicked.connect(self.plots.add)
+        inner = QWidget()
+        inner.setLayout(
+            col(
+                (self.plots, 1),
+                row((self._message, 1), more, gap=S3),
+                Card(self.table, margins=(S5, S4, S5, S3)),
+                gap=S2,
+                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S5),
+            )
+        )
+        self._scroll = Scroll(inner)
+        self._empty = EmptyState(
+            "chart-line-up",
+            "Nothing is compared yet",
+            "Curves of two to eight jobs over one axis, and the settings in which they differ.",
+            button="Add a job",
+            button_icon="plus",
+        )
+        self._empty.pressed.connect(self.open_picker)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._empty)
+        self._pages.addWidget(self._scroll)
+        self.setLayout(col(self._header, (self._pages, 1), gap=0))
+        for key, act in (("L", self._log.toggle), ("F", self.plots.fit)):
+            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut.setContext(_HERE)
+            shortcut.activated.connect(act)
+        self._settle()
+
+    # -- what comes in
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs there are, for the picker."""
+        self._all = views
+        self._show_in_picker()
+
+    def set_jobs(self, ids: tuple[str, ...]) -> None:
+        """The jobs that are compared now. Who stays keeps its colour."""
+        for key in set(self._ids) - set(ids):
+            for known in (self._looks, self._curves, self._colours, self._gone):
+                known.pop(key, None)
+        self._ids = ids
+        for key in ids:
+            if key not in self._colours:
+                taken = set(self._colours.values())
+                self._colours[key] = next(n for n in range(MOST_JOBS) if n not in taken)
+                self._curves[key] = RunCurves()
+        self._settle()
+
+    def show_look(self, look: ComparedLook) -> None:
+        """News of a job: what it came to, and points to append."""
+        key = look.view.id
+        if key not in self._colours:
+            return
+        self._looks[key] = look
+        self._gone.pop(key, None)
+        self._curves[key].append(look.history)
+        self._settle()
+
+    def show_gone(self, job_id: str, sentence: str) -> None:
+        """A job cannot be looked at any more; its curves stay as they were."""
+        if job_id in self._colours and self._gone.get(job_id) != sentence:
+            self._gone[job_id] = sentence
+            self._settle()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return self._ids
+
+    def colour(self, job_id: str) -> int:
+        """The number of a job's colour."""
+        return self._colours[job_id]
+
+    def curves(self, job_id: str) -> RunCurves:
+        """What is drawn of a job, for those who test."""
+        return self._curves[job_id]
+
+    # -- acts
+
+    @Slot()
+    def open_picker(self) -> None:
+        if self._picker is not None:
+            return
+        picker = JobPicker(self)
+        picker.picked.connect(self.add_requested)
+        picker.finished.connect(self._forget_picker)
+        self._picker = picker
+        self._show_in_picker()
+        picker.open()
+
+    @Slot()
+    def _forget_picker(self) -> None:
+        picker, self._picker = self._picker, None
+        if picker is not None:
+            picker.deleteLater()
+
+    def _show_in_picker(self) -> None:
+        if self._picker is not None:
+            self._picker.show_jobs(self._all, self._ids)
+
+    # -- how it is made
+
+    def _make_header(self) -> None:
+        self._axes = SegmentedControl(_AXES, "epoch", name="What stands below the curves")
+        for key, tip in _AXIS_TIPS.items():
+            self._axes.set_tip(key, tip)
+        self._axes.chosen.connect(lambda key: self.plots.set_axis(XAxis(key)))
+        self._smoothing = Slider(_SMOOTHING, name="Smoothing", width=72)
+        self._smoothing.moved.connect(lambda share: self.plots.set_smoothing(share))
+        self._log = Switch(name="Log y")
+        self._log.toggled.connect(lambda on: self.plots.set_log_y(on))
+        self._csv = Button(
+            "Save CSV", icon="download-simple", tip="All curves of these jobs in one file"
+        )
+        self._csv.clicked.connect(self.csv_requested)
+        self._add = Button("Add job", icon="plus")
+        self._add.clicked.connect(self.open_picker)
+        self._tools = QWidget()
+        self._tools.setLayout(
+            row(
+                self._axes,
+                S1,
+                Label("Smoothing", "small", "text2"),
+                self._smoothing,
+                S1,
+                Label("Log y", "small", "text2"),
+                self._log,
+                S1,
+                self._csv,
+            )
+        )
+        self._header = PageHeader("Compare", "", self._tools, self._add)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_W
+        self._csv.setText("CSV" if narrow else "Save CSV")
+        self._add.setText("Add" if narrow else "Add job")
+
+    # -- inside
+
+    def _settle(self) -> None:
+        looks = [self._looks[key] for key in self._ids if key in self._looks]
+        views = [look.view for look in looks]
+        comparison: Comparison = compare([(look.view, look.figures) for look in looks])
+        names = short_names([view.name for view in views])
+        self.plots.show_runs(
+            [
+                ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
+                for view, name in zip(views, names, strict=True)
+            ],
+            judged_metrics(views),
+        )
+        self.table.show_comparison(comparison, self._colours, self._gone, names)
+        count = len(self._ids)
+        self._header.sentence.setText(formats.plural(count, "job") if count else "")
+        self._tools.setVisible(bool(count))
+        self._add.setVisible(bool(count))
+        self._add.setEnabled(count < MOST_JOBS)
+        self._add.set_tip("" if count < MOST_JOBS else f"{MOST_JOBS} jobs are the most")
+        self._message.setText(self._words(views))
+        self._pages.setCurrentWidget(self._scroll if count else self._empty)
+        self._show_in_picker()
+
+    def _words(self, views: list[JobView]) -> str:
+        """What a person may miss, and why it is not there."""
+        sentences = list(dict.fromkeys(self._gone.values()))
+        if len(views) < len(self._ids) and not sentences:
+            sentences.append("Reading the curves…")
+        bare = [view.name for view in views if not self._curves[view.id].names()]
+        if bare:
+            told = formats.listed([f"“{name}”" for name in bare])
+            sentences.append(f"{told} {'has' if len(bare) == 1 else 'have'} no curve yet.")
+        if len(self._ids) == 1 and not sentences:
+            sentences.append("Add another job to see in what they differ.")
+        return " ".join(sentences)

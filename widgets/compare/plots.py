@@ -1,0 +1,271 @@
+"""The plots of Compare: one metric each, a curve per job, all over one x axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
+
+from widgets.common import theme
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Card
+from widgets.common.layout import STRETCH, row
+from widgets.common.text import literal
+from widgets.common.theme import S2, S3
+from widgets.curves.curve_data import XAxis
+from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.hover_link import HoverLink
+from widgets.curves.picture_menu import PictureButton
+from widgets.curves.run_curves import RunCurves, is_measured_now_and_then, metric_title
+
+_PLOT_H, _PLOT_LEAST_H = 300, 200
+_LOSS = "loss"
+_MOST_PLOTS = 8
+_LONGEST = 36
+MOST_SMOOTHING = 0.99
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A job as the plots draw it."""
+
+    key: str
+    name: str
+    colour: int
+    curves: RunCurves
+
+
+class _Panel(CurvePanel):
+    def sizeHint(self) -> QSize:
+        return QSize(400, _PLOT_H)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(200, _PLOT_LEAST_H)
+
+
+class _Plot(Card):
+    """A plot with its metric as title, which can be another one.
+
+    Signals:
+        changed: Another metric was chosen by a person.
+        removed: It is wished away.
+    """
+
+    changed = Signal()
+    removed = Signal()
+
+    def __init__(self, link: HoverLink) -> None:
+        self.shows = ""
+        self.is_chosen = False
+        self._offered: tuple[str, ...] = ()
+        self.drawn: dict[str, tuple[object, ...]] = {}
+        self.panel = _Panel("", link=link, several_runs=True)
+        self.panel.set_empty_text("None of these jobs has measured it")
+        self._choice = Button("", kind="quiet", icon="caret-down")
+        self._choice.setFont(theme.font("strong"))
+        self._choice.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self._menu = QMenu(self._choice)
+        self._choice.setMenu(self._menu)
+        self.pictures = PictureButton(self.panel)
+        self.remove = IconButton("x", "Remove this plot")
+        head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
+        super().__init__(head, (self.panel, 1), gap=S2)
+        self.remove.clicked.connect(self.removed)
+
+    def offer(self, metrics: Iterable[str]) -> None:
+        """The metrics there are."""
+        known = tuple(metrics)
+        if known == self._offered:
+            return
+        self._offered = known
+        self._menu.clear()
+        for name in known:
+            self._menu.addAction(literal(metric_title(name)), partial(self._choose, name))
+
+    def show_metric(self, metric: str) -> None:
+        if metric != self.shows:
+            self.shows = metric
+            self.panel.clear()
+            self.drawn.clear()
+            self.panel.title = metric_title(metric)
+            self.panel.setAccessibleName(self.panel.title)
+            self.pictures.set_tip(f"Save the plot {self.panel.title}")
+            title = self.panel.title
+            short = title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
+            self._choice.setText(short)
+            self._choice.set_tip(f"{title}: choose what this plot shows")
+            self.panel.fit()
+
+    def _choose(self, metric: str) -> None:
+        self.is_chosen = True
+        self.show_metric(metric)
+        self.changed.emit()
+
+
+class ComparePlots(QWidget):
+    """Two plots, or as many as one wants.
+
+    Signals:
+        save_requested: A file name, and the bytes to put there.
+    """
+
+    save_requested = Signal(str, object)
+
+    def __init__(self, smoothing: float, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._link = HoverLink(self)
+        self._runs: dict[str, ShownRun] = {}
+        self._judged: tuple[str, ...] = ()
+        self._axis = XAxis.EPOCH
+        self._smoothing = smoothing
+        self._log_y = False
+        self._plots: list[_Plot] = []
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(S3)
+        for _ in range(2):
+            self._add()
+
+    # -- what is shown
+
+    def show_runs(self, runs: Sequence[ShownRun], judged: Sequence[str]) -> None:
+        """These jobs, in their colours.
+
+        Args:
+            judged: The metrics by which they call a checkpoint the best.
+        """
+        self._runs = {run.key: run for run in runs}
+        self._judged = tuple(judged)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw what the curves hold now."""
+        metrics = self._metrics()
+        self._choose_by_itself(metrics)
+        for plot in self._plots:
+            plot.offer(metrics)
+            self._draw(plot)
+
+    def lift(self, key: str) -> None:
+        """Draw one job's curves as usual and the others faint; "" for all as usual."""
+        for plot in self._plots:
+            plot.panel.lift(key)
+
+    # -- how it is shown
+
+    @property
+    def axis(self) -> XAxis:
+        return self._axis
+
+    def set_axis(self, axis: XAxis) -> None:
+        self._axis = axis
+        for plot in self._plots:
+            plot.panel.set_axis(axis)
+
+    def set_smoothing(self, weight: float) -> None:
+        self._smoothing = min(weight, MOST_SMOOTHING)
+        for plot in self._plots:
+            plot.panel.set_smoothing(self._smoothing)
+
+    def set_log_y(self, on: bool) -> None:
+        self._log_y = on
+        for plot in self._plots:
+            plot.panel.set_log_y(on)
+
+    @Slot()
+    def fit(self) -> None:
+        for plot in self._plots:
+            plot.panel.fit()
+
+    @Slot()
+    def add(self) -> None:
+        """One plot more, of a metric that none shows yet."""
+        if len(self._plots) < _MOST_PLOTS:
+            plot = self._add()
+            shown = {each.shows for each in self._plots}
+            free = [name for name in self._metrics() if name not in shown]
+            plot.is_chosen = True
+            plot.show_metric(free[0] if free else self._plots[0].shows)
+            self.refresh()
+
+    def can_add(self) -> bool:
+        return len(self._plots) < _MOST_PLOTS
+
+    def panels(self) -> Mapping[str, CurvePanel]:
+        """The plots by their metrics."""
+        return {plot.shows: plot.panel for plot in self._plots}
+
+    # -- inside
+
+    def _metrics(self) -> list[str]:
+        known = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
+        # What a job is judged by, then loss, then the user's own, then what is measured always.
+        first = [name for name in (*self._judged, "validation/loss", _LOSS) if name in known]
+        rest = sorted(known, key=lambda name: (is_measured_now_and_then(name), name))
+        return list(dict.fromkeys((*first, *rest)))
+
+    def _choose_by_itself(self, metrics: Sequence[str]) -> None:
+        """Until a person chooses: what the jobs are judged by, and the training loss."""
+        first = next((name for name in metrics if name != _LOSS), "")
+        wanted = [first or _LOSS, _LOSS if _LOSS in metrics or not metrics else ""]
+        for plot, metric in zip(self._plots, wanted, strict=False):
+            if not plot.is_chosen and metric:
+                plot.show_metric(metric)
+
+    def _draw(self, plot: _Plot) -> None:
+        panel = plot.panel
+        for key in tuple(plot.drawn):
+            if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:
+                panel.remove_curve(key)
+                plot.drawn.pop(key, None)
+        smooth = not is_measured_now_and_then(plot.shows)
+        for run in self._runs.values():
+            data = run.curves.get(plot.shows)
+            wanted = (run.name, run.colour, data)
+            if data is not None and plot.drawn.get(run.key) != wanted:
+                plot.drawn[run.key] = wanted
+                panel.set_curve(run.key, run.name, data, run.colour, smooth=smooth)
+        panel.refresh()
+
+    def _add(self) -> _Plot:
+        plot = _Plot(self._link)
+        plot.panel.set_axis(self._axis)
+        plot.panel.set_smoothing(self._smoothing)
+        plot.panel.set_log_y(self._log_y)
+        plot.panel.x_range_changed.connect(self._follow)
+        plot.panel.fitted.connect(self.fit)
+        plot.changed.connect(self.refresh)
+        plot.removed.connect(self._remove)
+        plot.pictures.saved.connect(self.save_requested)
+        self._plots.append(plot)
+        self._lay_out()
+        return plot
+
+    @Slot()
+    def _remove(self) -> None:
+        plot = self.sender()
+        if isinstance(plot, _Plot) and len(self._plots) > 1:
+            self._plots.remove(plot)
+            plot.hide()
+            plot.deleteLater()
+            self._lay_out()
+
+    @Slot(float, float)
+    def _follow(self, x0: float, x1: float) -> None:
+        """All plots show the same stretch."""
+        for plot in self._plots:
+            if plot.panel is not self.sender():
+                plot.panel.set_x_range(x0, x1)
+
+    def _lay_out(self) -> None:
+        while self._grid.takeAt(0) is not None:
+            pass
+        columns = min(len(self._plots), 2)
+        for index, plot in enumerate(self._plots):
+            self._grid.addWidget(plot, index // columns, index % columns)
+            plot.remove.setVisible(len(self._plots) > 1)
+        for column in range(2):
+            self._grid.setColumnStretch(column, 1 if column < columns else 0)

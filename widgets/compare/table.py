@@ -1,0 +1,284 @@
+"""The table of Compare: a column per job; results, then the settings that are not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QEvent, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QEnterEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
+
+from backend.records.comparison import ComparedRow, Comparison, RowKind
+from backend.records.job_view import JobView
+from widgets.common import formats, theme
+from widgets.common.buttons import IconButton, Switch
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.paint import fill_round
+from widgets.common.state_badge import StateGlyph
+from widgets.common.text import Label
+from widgets.common.theme import S1, S2, S3, S4, TABLE_ROW_COMPACT_H
+from widgets.curves.marks import curve_colour, is_dashed
+
+_FIRST_W, _COLUMN_LEAST_W = 150, 60
+_BAR_H, _DASH = 4, 12
+_ONE_LINE_UP_TO = 3
+
+
+def in_words(row: ComparedRow, value: float | str | None) -> str:
+    """A value as the table writes it."""
+    if value is None:
+        return formats.NONE
+    if isinstance(value, str):
+        return value
+    return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value)
+
+
+class _Hovered(QWidget):
+    """A piece of a column that knows whether the pointer is on it."""
+
+    entered = Signal(int)
+
+    def __init__(self, column: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._column = column
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        super().enterEvent(event)
+        self.entered.emit(self._column)
+
+
+class _Head(_Hovered):
+    """The colour of a job's curves, its state and name, and the way out of the comparison.
+
+    Signals:
+        opened, removed: The job's id.
+    """
+
+    opened = Signal(str)
+    removed = Signal(str)
+
+    def __init__(self, column: int, two_lines: bool, parent: QWidget) -> None:
+        super().__init__(column, parent)
+        self._id = ""
+        self._colour = 0
+        self._glyph = StateGlyph(size=18)
+        self._name = Label("", "strong", elide="middle")
+        self._name.setMinimumWidth(0)
+        self._remove = IconButton("x", "Take out of the comparison")
+        self._remove.setFixedSize(28, 28)
+        self._remove.clicked.connect(lambda: self.removed.emit(self._id))
+        if two_lines:
+            words = col(row(self._glyph, STRETCH, self._remove), self._name, gap=0)
+        else:
+            words = col(row(self._glyph, (self._name, 1), self._remove, gap=S2))
+        self.setLayout(col(words, gap=0, margins=(0, _BAR_H + S2, S3, S2)))
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def show_job(self, view: JobView, name: str, colour: int, gone: str) -> None:
+        self._id, self._colour = view.id, colour
+        self._glyph.set_state(view.state, view.progress)
+        self._name.setText(name)
+        self._name.set_tone("text3" if gone else "text")
+        self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.word}")
+        self.setAccessibleName(f"{view.name}, {view.state.word}. {gone}".strip())
+        self._remove.set_tip(f"Take “{view.name}” out of the comparison")
+        self.update()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        self.opened.emit(self._id)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        bar = QRectF(0, 0, self.width() - S3, _BAR_H)
+        colour = curve_colour(self._colour)
+        if not is_dashed(self._colour):
+            fill_round(painter, bar, colour, _BAR_H / 2)
+            return
+        x = bar.left()
+        while x < bar.right():
+            piece = QRectF(x, bar.top(), min(_DASH, bar.right() - x), _BAR_H)
+            fill_round(painter, piece, colour, 1)
+            x += 1.5 * _DASH
+
+
+class _Cell(_Hovered):
+    """A value; the best is green and says so."""
+
+    def __init__(self, column: int, parent: QWidget) -> None:
+        super().__init__(column, parent)
+        self._value = Label("", "body", elide="right")
+        self._value.setMinimumWidth(0)
+        self._best = Label("best", "tiny", "good")
+        self.setLayout(row((self._value, 0), self._best, STRETCH, gap=S2, margins=(0, 0, S2, 0)))
+
+    def show_value(self, text: str, best: bool) -> None:
+        self._value.setText(text)
+        self._value.set_role("strong" if best else "body")
+        self._value.set_tone("good" if best else "text3" if text == formats.NONE else "text")
+        self._best.setVisible(best)
+        self.setAccessibleName(f"{text}, best" if best else text)
+
+
+class CompareTable(QWidget):
+    """Rows are made anew only when others are shown; news changes their texts.
+
+    Signals:
+        pointed: The id of the job whose column is under the pointer, "" for none.
+        opened, removed: A job's id.
+    """
+
+    pointed = Signal(str)
+    opened = Signal(str)
+    removed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._comparison = Comparison()
+        self._colours: Mapping[str, int] = {}
+        self._gone: Mapping[str, str] = {}
+        self._names: tuple[str, ...] = ()
+        self._layout: tuple[object, ...] = ()
+        self._heads: list[_Head] = []
+        self._cells: dict[str, list[_Cell]] = {}
+        self._lines: list[QWidget] = []
+        self._equal = Label("", "small", "text3")
+        self._all = Switch("Show all")
+        self._all.toggled.connect(self._show_all)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(0)
+        self._grid.setVerticalSpacing(0)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+
+    def show_comparison(
+        self,
+        comparison: Comparison,
+        colours: Mapping[str, int],
+        gone: Mapping[str, str],
+        names: Sequence[str],
+    ) -> None:
+        """The jobs, each in its colour.
+
+        Args:
+            names: What tells each from the others, where there is no room for its whole name.
+            gone: Why a job is no more what it was, by its id.
+        """
+        self._comparison, self._colours, self._gone = comparison, colours, gone
+        self._names = tuple(names)
+        wanted = (
+            tuple(view.id for view in comparison.jobs),
+            tuple((row.key, row.label) for row in self._shown()),
+            self._all.isChecked(),
+        )
+        if wanted != self._layout:
+            self._layout = wanted
+            self._lay_out()
+        self._fill()
+
+    def texts(self) -> dict[str, list[str]]:
+        """What each row says, for those who test."""
+        return {
+            key: [cell.accessibleName() for cell in cells] for key, cells in self._cells.items()
+        }
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.pointed.emit("")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        for cell in self._lines:
+            top = cell.geometry().bottom()
+            painter.fillRect(QRectF(0, top, self.width(), 1), theme.current().q("line"))
+
+    def _shown(self) -> tuple[ComparedRow, ...]:
+        found = self._comparison
+        equal = found.equal if self._all.isChecked() else ()
+        return (*found.results, *found.differing, *equal)
+
+    @Slot()
+    def _show_all(self) -> None:
+        self.show_comparison(self._comparison, self._colours, self._gone, self._names)
+
+    def _lay_out(self) -> None:
+        for kept in (self._equal, self._all):
+            self._grid.removeWidget(kept)
+            kept.hide()
+        clear(self._grid)
+        self._heads, self._cells, self._lines = [], {}, []
+        found = self._comparison
+        for column in range(self._grid.columnCount()):
+            self._grid.setColumnStretch(column, 0)
+            self._grid.setColumnMinimumWidth(column, 0)
+        self._grid.setColumnMinimumWidth(0, _FIRST_W)
+        self._grid.setColumnStretch(0, 2)
+        for column, _ in enumerate(found.jobs, 1):
+            self._grid.setColumnMinimumWidth(column, _COLUMN_LEAST_W)
+            # Equal shares, whatever stands in them.
+            self._grid.setColumnStretch(column, 3)
+            head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, self)
+            head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            head.entered.connect(self._point)
+            head.opened.connect(self.opened)
+            head.removed.connect(self.removed)
+            self._grid.addWidget(head, 0, column)
+            self._heads.append(head)
+        number = self._section(1, "Results", found.results)
+        settings = (*found.differing, *(found.equal if self._all.isChecked() else ()))
+        title = "Settings" if self._all.isChecked() else "Settings that differ"
+        if not found.differing and not self._all.isChecked():
+            title = "All settings are the same" if len(found.jobs) > 1 else "Settings"
+        beside = QWidget(self)
+        beside.setLayout(row(STRETCH, self._equal, self._all, gap=S2, margins=(0, S4, 0, S1)))
+        self._grid.addWidget(beside, number, 1, 1, max(len(found.jobs), 1))
+        self._equal.show()
+        self._all.show()
+        self._section(number, title, settings)
+
+    def _section(self, number: int, title: str, rows: Sequence[ComparedRow]) -> int:
+        """The number of the row after it."""
+        caption = Label(title, "small_strong", "text3")
+        caption.setContentsMargins(0, S4 if number > 1 else S2, 0, S1)
+        self._grid.addWidget(caption, number, 0)
+        for shown in rows:
+            number += 1
+            name = Label(shown.label, "body", "text2", elide="right")
+            name.setMinimumHeight(TABLE_ROW_COMPACT_H)
+            self._grid.addWidget(name, number, 0)
+            self._lines.append(name)
+            self._cells[shown.key] = []
+            for column in range(len(self._comparison.jobs)):
+                cell = _Cell(column, self)
+                cell.setFixedHeight(TABLE_ROW_COMPACT_H)
+                cell.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+                cell.entered.connect(self._point)
+                self._grid.addWidget(cell, number, column + 1)
+                self._cells[shown.key].append(cell)
+        if self._lines and rows:
+            self._lines.pop()
+        return number + 1
+
+    def _fill(self) -> None:
+        found = self._comparison
+        crowded = len(found.jobs) > _ONE_LINE_UP_TO
+        for head, view, name in zip(self._heads, found.jobs, self._names, strict=True):
+            shown_name = name if crowded else view.name
+            gone = self._gone.get(view.id, "")
+            head.show_job(view, shown_name, self._colours.get(view.id, 0), gone)
+        for shown in self._shown():
+            values = zip(self._cells[shown.key], shown.values, shown.best, strict=True)
+            for cell, value, best in values:
+                cell.show_value(in_words(shown, value), best)
+        count = len(found.equal)
+        hidden = "" if self._all.isChecked() else " hidden"
+        self._equal.setText(f"{formats.plural(count, 'equal row')}{hidden}")
+        several = len(found.jobs) > 1
+        self._equal.setVisible(several and count > 0)
+        self._all.setVisible(count > 0)
+
+    @Slot(int)
+    def _point(self, column: int) -> None:
+        if column < len(self._comparison.jobs):
+            self.pointed.emit(self._comparison.jobs[column].id)

@@ -1,0 +1,91 @@
+"""Which stretch of both axes a plot shows, and where its figures stand.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from widgets.curves import ticks
+from widgets.curves.curve_data import XAxis
+from widgets.curves.pyramid import Floats
+from widgets.curves.y_range import robust_range
+
+_Y_ROOM = 8
+"""Pixels: half a figure of the axis at either end, and the dot of a last point."""
+_LARGEST_NAME = 0.4
+"""Of the plot's width; a longer name stands left of its curve's end."""
+
+Range = tuple[float, float]
+
+
+def whole(told: Sequence[Range], names: Iterable[Range]) -> Range | None:
+    """Everything on the x axis, and beyond its end the room that the names need.
+
+    Args:
+        told: Where each curve begins and ends.
+        names: For each name at the end of a curve where that is, and the share of the plot's
+            width that the name takes.
+    """
+    if not told:
+        return None
+    low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
+    right = high
+    for end, share in names:
+        if share < _LARGEST_NAME and math.isfinite(end):
+            right = max(right, (end - low * share) / (1 - share))
+    return low, right
+
+
+def widened(low: float, high: float) -> Range:
+    """A stretch that is no point."""
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def values(
+    early: Sequence[tuple[Floats, int]],
+    thresholds: Iterable[float],
+    height_px: float,
+    *,
+    log: bool,
+    from_zero: bool,
+) -> Range:
+    """The values that are shown, with room at either end; logarithms when `log`.
+
+    Args:
+        early: As `robust_range` takes them.
+        thresholds: Shown too when they are near.
+    """
+    low, high = robust_range(early, log=log) or (0.0, 1.0)
+    for y in thresholds:
+        if math.isfinite(y) and abs(y - high) < 3 * (high - low):
+            low, high = min(low, y), max(high, y)
+    if from_zero and not log:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif not log and 0 <= low < 0.35 * high:
+        low = 0.0
+    room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
+    return low - room, high + room
+
+
+def y_ticks(
+    shown: Range, height_px: float, text: Callable[[float], str], *, log: bool
+) -> list[tuple[float, str]]:
+    """3 to 6 places and what stands at them."""
+    most = min(max(int(height_px / 30), 2), 6)
+    if log:
+        return ticks.logarithmic(*shown, most)
+    return [(y, text(y)) for y, _ in ticks.linear(*shown, most)]
+
+
+def x_ticks(shown: Range, width_px: int, axis: XAxis) -> list[tuple[float, str]]:
+    most = min(max(width_px // 70, 2), 8)
+    make = {
+        XAxis.STEP: ticks.linear,
+        XAxis.EPOCH: ticks.linear,
+        XAxis.TIME: ticks.elapsed,
+        XAxis.CLOCK: ticks.clock,
+    }[axis]
+    return make(*shown, most)
