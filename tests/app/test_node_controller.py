@@ -27,6 +27,7 @@ class Cluster:
         self.trusted = []
         self.passphrases = []
         self.kept = []
+        self.entries = []
         self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root=""):
@@ -35,7 +36,11 @@ class Cluster:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return NodeEntry(name, address)
+        self.entries.append(NodeEntry(name, address))
+        return self.entries[-1]
+
+    def list(self):
+        return tuple(self.entries)
 
     def keep_passphrase(self, identity):
         self.kept.append(identity)
@@ -62,14 +67,14 @@ def controller(cluster, woken, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
 
-    def set_up(names, on_change, cancelled):
+    def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
     far = (NodeState("gpu7", Presence.OFFLINE, reading("gpu7"), message="no news since 14:02"),)
     services = SimpleNamespace(
         cluster=cluster,
         nodes=SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far),
-        set_up=SimpleNamespace(set_up=set_up, wake=woken.append),
+        set_up=SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11"),
     )
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made
@@ -94,8 +99,8 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
     assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
     assert controller._adding is None
     # What was added is set up at once, and its steps are shown.
-    qtbot.addWidget(controller._set_up_dialog)
-    assert controller._set_up_dialog.chosen == "gpu13"
+    qtbot.addWidget(controller.set_ups._dialog)
+    assert controller.set_ups._dialog.chosen == "gpu13"
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):

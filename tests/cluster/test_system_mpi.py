@@ -20,9 +20,9 @@ from backend.records.job import JobConfig, Placement, parse_job
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.preflight import Preflight
+from backend.records.set_up_choices import SetUpOptions
 from backend.records.state import JobState
 from backend.services import preflight_words as words
-from backend.services.set_up import SetUpOptions
 from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.commands import wait_for

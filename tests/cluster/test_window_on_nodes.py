@@ -57,7 +57,7 @@ def picture(program: Program, tmp_path: Path) -> Callable[[str], None]:
         folder = ROOT / "docs" / "pictures" if wanted else tmp_path / "pictures"
         folder.mkdir(parents=True, exist_ok=True)
         QApplication.processEvents()
-        dialog = program._node_controller._set_up_dialog
+        dialog = program._node_controller.set_ups._dialog
         widget = dialog if dialog is not None and dialog.isVisible() else program.window
         assert widget.grab().save(str(folder / f"{name}.png"))
 
@@ -105,8 +105,8 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     assert services(program).cluster.list() == ()
     qtbot.mouseClick(dialog._trust.trust, Qt.MouseButton.LeftButton)
 
-    set_up = program._node_controller
-    qtbot.waitUntil(lambda: set_up._set_up_dialog is not None, timeout=60_000)
+    set_up = program._node_controller.set_ups
+    qtbot.waitUntil(lambda: set_up._dialog is not None, timeout=60_000)
     news = program.nodes._set_ups
     qtbot.waitUntil(lambda: "node3" in news and news["node3"].is_over, timeout=SET_UP_MS)
     failed = news["node3"].failed
@@ -114,8 +114,8 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     assert [step.title for step in news["node3"].steps][-1] == "Trial"
     assert all(step.state is StepState.DONE for step in news["node3"].steps)
     picture("node-set-up-light")
-    assert set_up._set_up_dialog is not None
-    set_up._set_up_dialog.close()
+    assert set_up._dialog is not None
+    set_up._dialog.close()
 
     qtbot.waitUntil(lambda: _presence(program) is Presence.ONLINE, timeout=30_000)
     picture("nodes-light")

@@ -16,7 +16,8 @@ from backend.datastore import node_files
 from backend.errors import BackendError, Cancelled
 from backend.records.cluster import NodeEntry, NodeFacts, SetUp
 from backend.records.layout import DataRoot
-from backend.services.set_up import DesktopPlaces, SetUpOptions, SetUpService
+from backend.records.set_up_choices import SetUpOptions
+from backend.services.set_up import DesktopPlaces, SetUpService
 from tests.backend.cluster.set_up_rig import Node, put_house, start_fake
 from tests.backend.cluster.test_wheelhouse import built
 

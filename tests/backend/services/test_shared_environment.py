@@ -14,7 +14,7 @@ from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Answer
 from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
 from backend.errors import BackendError
-from backend.services.set_up import SetUpOptions
+from backend.records.set_up_choices import SetUpOptions
 from tests.backend.cluster.set_up_rig import put_house
 from tests.backend.services.test_set_up_service import NAMES, Cluster
 
