@@ -70,6 +70,7 @@ class NodeController(QObject):
         self._woken: dict[str, float] = {}
         self._health: dict[str, Health] = {}
         self._past_read: dict[str, float] = {}
+        self._watched: tuple[str, ...] = ()
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
         self.set_ups = SetUpController(services, runner, page, window, self)
@@ -153,9 +154,14 @@ class NodeController(QObject):
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # What the window saw itself is kept for some minutes only.
-        opened = self._page.open_name
-        if opened and time.monotonic() > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
-            self._read_past(opened)
+        for name in dict.fromkeys((self._page.open_name, *self._watched)):
+            if name and time.monotonic() > self._past_read.get(name, 0.0) + _PAST_EVERY_S:
+                self._read_past(name)
+
+    def watch(self, names: tuple[str, ...]) -> None:
+        """The last hours of these nodes are looked at, too: a job that ran there is open."""
+        known = {state.name for state in self._far}
+        self._watched = tuple(name for name in names if name in known)
 
     @Slot(str)
     def _read_past(self, name: str) -> None:

@@ -146,6 +146,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest if lowest <= cursor.last_step else None,
         problems=tuple(problems),
+        began_s=began,
     )
     return update, after
 

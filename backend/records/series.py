@@ -23,9 +23,10 @@ class HistoryUpdate:
     """Points to append, oldest first. All arrays have the length of ``steps``.
 
     ``drop_from``: before appending, forget every point at this step or later (a resumed run went
-    on from an older checkpoint, or the whole history is new: 0). ``seconds`` counts from the
-    first block of the file. NaN is "no value here". ``problems`` are sentences about blocks that
-    could not be read; such a block costs only itself.
+    on from an older checkpoint, or the whole history is new: 0). ``seconds`` counts from
+    ``began_s``, the Unix time of the file's first block by its writer's clock. NaN is "no value
+    here". ``problems`` are sentences about blocks that could not be read; such a block costs only
+    itself.
     """
 
     steps: Sequence[int] = ()
@@ -35,3 +36,4 @@ class HistoryUpdate:
     run_starts: tuple[RunStart, ...] = ()
     drop_from: int | None = None
     problems: tuple[str, ...] = ()
+    began_s: float = 0.0

@@ -30,7 +30,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
-from widgets.common import formats
+from widgets.common import formats, theme
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.curves import picture, ticks
@@ -666,6 +666,12 @@ class CurvePanel(QWidget):
             if self._has_raw(curve) and len(self._curves) <= _RAW_ROWS_UP_TO:
                 raw = self._value_text(sample.raw)
                 rows.append(ReadOutRow(colour, f"{curve.name}, raw", raw))
+        # What is too narrow for its words still tells them to who points at it.
+        rows += [
+            ReadOutRow(theme.current().fill(span.tone), span.text, "")
+            for span in self._spans
+            if span.text and span.x0 <= x <= span.x1
+        ]
         return rows, self._place_text(x, nearest)
 
     def _place_text(self, x: float, sample: Sample | None) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
@@ -22,7 +25,7 @@ from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.export import curves_csv
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import Boundary, Post
+from widgets.curves.marks import Boundary, Post, Span
 from widgets.jobs.ranks_tab import RankStrip
 
 _OWN = ("learning_rate", "gradient_norm", "samples_per_second")
@@ -33,6 +36,7 @@ _TITLES = {
     "samples_per_second": "Samples per second",
 }
 _SMALL_LEAST_W = 210
+_NARROW_BELOW_W = 600
 _LARGE_H, _SMALL_H = 260, 150
 
 
@@ -51,11 +55,17 @@ class _SmallPlot(Card):
 
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "number")
+        self._spans: tuple[Span, ...] = ()
         self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
         self.panel.setFixedHeight(_SMALL_H)
         super().__init__(
             row(Label(title, "strong", elide="right"), STRETCH, self._value), self.panel, gap=S2
         )
+
+    def show_spans(self, spans: tuple[Span, ...]) -> None:
+        if spans != self._spans:
+            self._spans = spans
+            self.panel.set_marks(spans=spans)
 
     def show_value(self, value: float | None) -> None:
         self._value.setText(formats.metric(value))
@@ -80,6 +90,8 @@ class CurvesTab(QWidget):
         self._columns = 0
         self._starts: dict[int, RunStart] = {}
         self._failed_step: int | None = None
+        self._began_s = 0.0
+        self._unwell: tuple[Span, ...] = ()
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.moved.connect(self._smooth)
         self._log = Switch(name="Log y")
@@ -95,10 +107,11 @@ class CurvesTab(QWidget):
         save.setMenu(menu)
         self._loss = _LargePlot("Loss", link=self._link)
         self._loss.set_empty_text("The first points come with the first steps")
+        self._smoothing_word = Label("Smoothing", "small", "text2")
         head = row(
             Label("Loss", "heading"),
             STRETCH,
-            Label("Smoothing", "small", "text2"),
+            self._smoothing_word,
             self._smoothing,
             S2,
             Label("Log y", "small", "text2"),
@@ -133,8 +146,9 @@ class CurvesTab(QWidget):
         self._data.clear()
         self._starts.clear()
         self._failed_step = None
+        self._began_s, self._unwell = 0.0, ()
         self._loss.clear()
-        self._loss.set_marks(posts=(), boundaries=())
+        self._loss.set_marks(posts=(), boundaries=(), spans=())
         self._small.clear()
         clear(self._grid)
         self._problem.hide()
@@ -145,6 +159,9 @@ class CurvesTab(QWidget):
         if history.drop_from is not None:
             for data in self._data.values():
                 data.truncate(history.drop_from)
+        if len(history.steps):
+            self._began_s = history.began_s
+        times_s = np.asarray(history.seconds, np.float64) + self._began_s
         for start in history.run_starts:
             self._starts[start.run] = start
         self._starts = {
@@ -158,13 +175,13 @@ class CurvesTab(QWidget):
             if name not in self._data:
                 self._data[name] = CurveData(self._smoothing.share())
                 self._show_curve(name)
-            steps, epochs, times = history.steps, history.epochs, history.seconds
+            steps, epochs, times = history.steps, history.epochs, times_s
             if name.startswith("validation/") or name in _OWN:
                 # Measured now and then: a line goes from value to value, over steps without one.
                 kept = [i for i, value in enumerate(values) if not math.isnan(value)]
                 steps = [steps[i] for i in kept]
                 epochs = [epochs[i] for i in kept]
-                times = [times[i] for i in kept]
+                times = times_s[kept]
                 values = [values[i] for i in kept]
             if len(values):
                 self._data[name].extend(steps, values, epochs, times)
@@ -179,6 +196,17 @@ class CurvesTab(QWidget):
             self._failed_step = failed
             self._mark()
         self.ranks.show_ranks(view.rank_step_ms if view.state.is_live else ())
+
+    def show_unwell(self, spans: Sequence[Span]) -> None:
+        """When GPUs of the job were unwell; the places are Unix times."""
+        if tuple(spans) != self._unwell:
+            self._unwell = tuple(spans)
+            self._mark()
+
+    @property
+    def began_s(self) -> float:
+        """Unix time of the first point, 0 before there is one."""
+        return self._began_s
 
     def toggle_log(self) -> None:
         self._log.toggle()
@@ -227,6 +255,7 @@ class CurvesTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._smoothing_word.setVisible(self.width() >= _NARROW_BELOW_W)
         if max(1, min(3, self.width() // _SMALL_LEAST_W)) != self._columns:
             self._lay_out()
 
@@ -255,7 +284,24 @@ class CurvesTab(QWidget):
         if self._failed_step is not None:
             x = self._x_of(self._failed_step)
             posts = [Post(x, "failed here")] if x is not None else []
-        self._loss.set_marks(boundaries=boundaries, posts=posts)
+        spans = [one for one in map(self._placed, self._unwell) if one is not None]
+        self._loss.set_marks(boundaries=boundaries, posts=posts, spans=spans)
+        bare = tuple(replace(span, text="") for span in spans)
+        for plot in self._small.values():
+            plot.show_spans(bare)
+
+    def _placed(self, span: Span) -> Span | None:
+        """A stretch of time on the axis that is shown, None where the job made no step in it."""
+        data = self._data.get("loss")
+        if data is None or not len(data) or not self._began_s:
+            return None
+        times = data.times_s
+        first, last = max(span.x0, float(times[0])), min(span.x1, float(times[-1]))
+        if first >= last:
+            return None
+        places = data.x(self._axis)
+        x0, x1 = (float(np.interp(at, times, places)) for at in (first, last))
+        return replace(span, x0=x0, x1=x1) if x1 > x0 else None
 
     def _x_of(self, step: int) -> float | None:
         if self._axis is XAxis.STEP:
