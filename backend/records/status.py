@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from backend.records.explanation import Evidence
+from backend.records.schema import check_schema
 from backend.records.state import JobState
 
 STATUS_SCHEMA = 1
@@ -95,11 +96,7 @@ class RunStatus:
         Raises:
             ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
         """
-        schema = raw.get("schema")
-        if not isinstance(schema, int) or schema > STATUS_SCHEMA:
-            raise ValueError(
-                f"status of format {schema!r}; this Ringmaster reads up to {STATUS_SCHEMA}"
-            )
+        check_schema(raw, "status", STATUS_SCHEMA)
         try:
             return cls(
                 state=JobState(raw["state"]),
@@ -122,7 +119,7 @@ class RunStatus:
                 rank_step_ms=tuple(float(v) for v in raw.get("rank_step_ms", ())),
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
-                schema=schema,
+                schema=raw["schema"],
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"status without a usable {error}") from error

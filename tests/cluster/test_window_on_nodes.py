@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -17,11 +17,10 @@ from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.node import Presence
 from backend.records.state import JobState
-from backend.services.workplace import Services
 from tests.cluster.cluster import Cluster
+from tests.cluster.windows import services, window_on
 from tests.integration.tiny import raw_job, write_sources
 from widgets.cluster.add_node_dialog import AddNodeDialog
-from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 SET_UP_MS = 600_000
@@ -31,23 +30,13 @@ TRAINED_MS = 240_000
 @pytest.fixture
 def program(
     cluster: Cluster,
-    qtbot: QtBot,
     qapp: QApplication,
+    qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    for name in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    program = Program(qapp, cluster.share, tmp_path / "catalogue.sqlite", None)
-    program._look.choose(ThemeChoice.LIGHT)
-    program.window.resize(1440, 900)
-    qtbot.addWidget(program.window)
-    program.show()
-    qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=60_000)
-    yield program
-    program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with window_on(qapp, cluster.share, tmp_path, monkeypatch, qtbot) as program:
+        yield program
 
 
 @pytest.fixture
@@ -62,11 +51,6 @@ def picture(program: Program, tmp_path: Path) -> Callable[[str], None]:
         assert widget.grab().save(str(folder / f"{name}.png"))
 
     return take
-
-
-def services(program: Program) -> Services:
-    assert program._services is not None
-    return program._services
 
 
 def adding(program: Program) -> AddNodeDialog:

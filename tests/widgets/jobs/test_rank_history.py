@@ -206,6 +206,15 @@ def test_the_first_unwell_node_is_shown_until_a_person_chooses_another(detail):
     assert history.node == "gpu1"
 
 
+def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
+    view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
+    history = shown(detail, view, {"gpu1": past(*BOTH)})
+    assert history.isVisible()
+    assert history.plot._spans == ()
+    assert detail.curves._loss._spans == ()
+    assert not [curve.name for curve in history.plot._curves.values() if curve.named]
+
+
 def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
     view = job(Placement("gpu1", gpus=("GPU-1",)))
     history = shown(detail, view, {"gpu1": past("GPU-0", "GPU-1")})
