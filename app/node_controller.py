@@ -34,6 +34,8 @@ _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron waits for this contact."""
 
 _PAST_EVERY_S = 120.0
+_WATCHED_EVERY_S = 600.0
+"""What this window saw itself is kept for twenty minutes."""
 
 T = TypeVar("T")
 
@@ -154,9 +156,14 @@ class NodeController(QObject):
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # What the window saw itself is kept for some minutes only.
-        for name in dict.fromkeys((self._page.open_name, *self._watched)):
-            if name and time.monotonic() > self._past_read.get(name, 0.0) + _PAST_EVERY_S:
-                self._read_past(name)
+        now = time.monotonic()
+        opened = self._page.open_name
+        if opened and now > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
+            self._read_past(opened)
+        for name in self._watched:
+            if now > self._past_read.get(name, -_WATCHED_EVERY_S) + _WATCHED_EVERY_S:
+                # One after the other: a job may have as many nodes as there are.
+                self._read_past(name, "pasts")
 
     def watch(self, names: tuple[str, ...]) -> None:
         """The last hours of these nodes are looked at, too: a job that ran there is open."""
@@ -164,10 +171,10 @@ class NodeController(QObject):
         self._watched = tuple(name for name in names if name in known)
 
     @Slot(str)
-    def _read_past(self, name: str) -> None:
+    def _read_past(self, name: str, lane: str = "") -> None:
         self._past_read[name] = time.monotonic()
         self._runner.run(
-            f"past {name}",
+            lane or f"past {name}",
             lambda: past_of(self._services.nodes.past(name)),
             partial(self._page.show_past, name),
             lambda _error: None,

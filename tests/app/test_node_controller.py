@@ -63,17 +63,29 @@ def woken():
 
 
 @pytest.fixture
-def controller(cluster, woken, immediately, qtbot):
+def pasts():
+    """The nodes whose last hours were read."""
+    return []
+
+
+@pytest.fixture
+def controller(cluster, woken, pasts, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
 
     def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
+    def read_pasts(name):
+        pasts.append(name)
+        return ()
+
     far = (NodeState("gpu7", Presence.OFFLINE, reading("gpu7"), message="no news since 14:02"),)
     services = SimpleNamespace(
         cluster=cluster,
-        nodes=SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far),
+        nodes=SimpleNamespace(
+            reading=lambda: reading("this-computer"), far=lambda: far, past=read_pasts
+        ),
         set_up=SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11"),
     )
     made = NodeController(services, immediately, page, page, 1_000_000)
@@ -187,3 +199,12 @@ def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
         controller._take_here(replace(here, heartbeat=beat, gpus=gpus))
     hot = [any("hot" in one.sentence for one in states[0].health) for states in told]
     assert hot == [False, True, True, True, False]
+
+
+def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
+    controller.look()
+    assert pasts == []
+    controller.watch(("this-computer", "gpu7", "gone"))
+    controller.look()
+    controller.look()
+    assert pasts == ["gpu7"]
