@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -478,6 +479,8 @@ class Program(QObject):
         self.window.side_bar.set_count("nodes", len(states))
         self._job_controller.show_nodes(states)
         self.frame.notices.see_nodes(states)
+        self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
+        self._node_controller.watch(self.jobs.detail.job_nodes)
         here = states[0].reading
         if here is not None:
             self.jobs.first_start.show_reading(here)

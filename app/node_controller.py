@@ -7,7 +7,6 @@ is the passphrase), and begins anew with the answer.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,25 +16,26 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from app.set_up_controller import SetUpController
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry
 from backend.records.health import Health
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
 from backend.records.node import NodeReading, NodeState, Presence
+from backend.records.set_up_choices import usual_options
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.node_history import past_of
 from widgets.cluster.nodes_page import NodesPage
-from widgets.cluster.set_up_dialog import SetUpDialog
 
-_NEWS_INTERVAL_MS = 150
 _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron waits for this contact."""
 
 _PAST_EVERY_S = 120.0
+_WATCHED_EVERY_S = 600.0
+"""What this window saw itself is kept for twenty minutes."""
 
 T = TypeVar("T")
 
@@ -72,21 +72,19 @@ class NodeController(QObject):
         self._woken: dict[str, float] = {}
         self._health: dict[str, Health] = {}
         self._past_read: dict[str, float] = {}
+        self._watched: tuple[str, ...] = ()
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
-        self._set_up_dialog: SetUpDialog | None = None
-        self._under_way: dict[str, Progress] = {}
-        self._news: deque[SetUp] = deque()
+        self.set_ups = SetUpController(services, runner, page, window, self)
+        self.set_ups.told.connect(self.told)
+        self.set_ups.ended.connect(self.look)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.look)
-        self._news_timer = QTimer(self)
-        self._news_timer.setInterval(_NEWS_INTERVAL_MS)
-        self._news_timer.timeout.connect(self._tell_news)
         page.check_requested.connect(self._check)
         page.look_requested.connect(self._look_again)
         page.add_requested.connect(self.add)
-        page.set_up_requested.connect(self.set_up)
+        page.set_up_requested.connect(self.set_ups.set_up)
         page.service_requested.connect(self._set_in_service)
         page.remove_requested.connect(self._remove)
         page.forget_requested.connect(self._forget_passphrase)
@@ -99,9 +97,7 @@ class NodeController(QObject):
     def stop(self) -> None:
         """No more looks; set-ups end at their next step and are found again by the next one."""
         self._timer.stop()
-        self._news_timer.stop()
-        for progress in self._under_way.values():
-            progress.cancel()
+        self.set_ups.stop()
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         self._page.show_jobs(views)
@@ -160,15 +156,25 @@ class NodeController(QObject):
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # What the window saw itself is kept for some minutes only.
+        now = time.monotonic()
         opened = self._page.open_name
-        if opened and time.monotonic() > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
+        if opened and now > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
             self._read_past(opened)
+        for name in self._watched:
+            if now > self._past_read.get(name, -_WATCHED_EVERY_S) + _WATCHED_EVERY_S:
+                # One after the other: a job may have as many nodes as there are.
+                self._read_past(name, "pasts")
+
+    def watch(self, names: tuple[str, ...]) -> None:
+        """The last hours of these nodes are looked at, too: a job that ran there is open."""
+        known = {state.name for state in self._far}
+        self._watched = tuple(name for name in names if name in known)
 
     @Slot(str)
-    def _read_past(self, name: str) -> None:
+    def _read_past(self, name: str, lane: str = "") -> None:
         self._past_read[name] = time.monotonic()
         self._runner.run(
-            f"past {name}",
+            lane or f"past {name}",
             lambda: past_of(self._services.nodes.past(name)),
             partial(self._page.show_past, name),
             lambda _error: None,
@@ -209,7 +215,8 @@ class NodeController(QObject):
 
     @Slot()
     def add(self) -> None:
-        dialog = AddNodeDialog([state.name for state in self._far], self._window)
+        usual = usual_options([one.entry for one in self._far if one.entry is not None])
+        dialog = AddNodeDialog([state.name for state in self._far], self._window, usual)
         dialog.look_requested.connect(self._wish_add)
         dialog.trusted.connect(self._trust)
         dialog.passphrase_given.connect(self._unlock)
@@ -274,8 +281,9 @@ class NodeController(QObject):
             self.look()
             self.told.emit(f"Added {entry.name}.{trouble}")
             if dialog is self._adding:
+                options = dialog.choices.options()
                 dialog.accept()
-                self.set_up(entry.name)
+                self.set_ups.set_up_added(entry.name, options)
 
         def refused(error: BackendError) -> None:
             # Somebody who has closed the dialog meanwhile does not want to know.
@@ -309,65 +317,6 @@ class NodeController(QObject):
 
     # What is done with a node.
 
-    @Slot(str)
-    def set_up(self, name: str) -> None:
-        """Set a node up, or show how far its set-up is."""
-        dialog = self._dialog()
-        if name not in self._under_way:
-            progress = self._under_way[name] = self._runner.progress(lambda _share, _what: None)
-            self._news_timer.start()
-            self._runner.run(
-                f"set up {name}",
-                lambda: self._services.set_up.set_up(
-                    [name], self._news.append, lambda: progress.is_cancelled
-                ),
-                lambda _outcome: self._is_over(name),
-                partial(self._could_not_begin, name),
-            )
-        dialog.show()
-        dialog.choose(name)
-
-    def _dialog(self) -> SetUpDialog:
-        if self._set_up_dialog is None:
-            self._set_up_dialog = SetUpDialog(self._window)
-            self._set_up_dialog.retry_requested.connect(self._retry)
-            self._set_up_dialog.cancel_requested.connect(self._cancel)
-            self._set_up_dialog.node_opened.connect(self._page.open_node)
-        return self._set_up_dialog
-
-    @Slot(str, str)
-    def _retry(self, name: str, _step: str) -> None:
-        # What was done is found again, so the beginning is as good as the step that failed.
-        self.set_up(name)
-
-    @Slot(str)
-    def _cancel(self, name: str) -> None:
-        if name in self._under_way:
-            self._under_way[name].cancel()
-
-    @Slot()
-    def _tell_news(self) -> None:
-        """What the set-ups have reported since; of many reports in a moment the last counts."""
-        newest: dict[str, SetUp] = {}
-        while self._news:
-            news = self._news.popleft()
-            newest[news.node] = news
-        addresses = {one.name: _who(one.entry) for one in self._far if one.entry is not None}
-        for name, news in newest.items():
-            self._page.show_set_up(news)
-            self._dialog().show_set_up(news, addresses.get(name, ""))
-
-    def _is_over(self, name: str) -> None:
-        del self._under_way[name]
-        self._tell_news()
-        if not self._under_way:
-            self._news_timer.stop()
-        self.look()
-
-    def _could_not_begin(self, name: str, error: BackendError) -> None:
-        self._is_over(name)
-        self.told.emit(f"{error} {error.remedy}".strip())
-
     @Slot(str, bool)
     def _set_in_service(self, name: str, in_service: bool) -> None:
         self._runner.run(
@@ -380,8 +329,7 @@ class NodeController(QObject):
     @Slot(str)
     def _remove(self, name: str) -> None:
         def removed(entry: NodeEntry) -> None:
-            if self._set_up_dialog is not None:
-                self._set_up_dialog.forget(entry.name)
+            self.set_ups.forget(entry.name)
             self.told.emit(f"Removed {entry.name}; what was installed there is left as it is.")
             self.look()
 
@@ -406,8 +354,3 @@ def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -
         dialog.show_refusal("user", str(error), error.remedy)
     else:
         dialog.show_refusal("host", str(error), error.remedy)
-
-
-def _who(entry: NodeEntry) -> str:
-    address = replace(entry.address, user=entry.facts.user if entry.facts else entry.address.user)
-    return f"{address.user}@{address.host}" if address.user else address.host

@@ -138,7 +138,7 @@ def _data_root(entry: NodeEntry) -> str:
 
 
 def provision(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    from backend.services.set_up import SetUpOptions
+    from backend.records.set_up_choices import SetUpOptions
 
     names = arguments.names or [entry.name for entry in services.cluster.list()]
     told = _Told(quiet=as_json)
@@ -149,7 +149,7 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
         outcome = services.set_up.set_up(
             names,
             told.hear,
-            cancelled.is_set,
+            lambda _name: cancelled.is_set(),
             SetUpOptions(
                 arguments.cpu_only,
                 arguments.system_mpi,

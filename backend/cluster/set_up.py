@@ -167,6 +167,12 @@ class _Work:
 
     def look(self) -> str:
         self.facts = facts = self._plan.look(self.shell)
+        # Now, and not after wheels for minutes were fetched and sent.
+        if self._plan.system_mpi and not facts.mpirun:
+            raise BackendError(
+                f"{self._entry.name} has no Open MPI of its own.",
+                "Use the one that Ringmaster brings, or install one: apt-get install openmpi-bin.",
+            )
         self.home = NodeHome(PurePosixPath(facts.home))
         self._place = self._place_of_environments()
         self.environments = NodeEnvironments(self.shell, self._place, self._steps)
@@ -215,12 +221,6 @@ class _Work:
     def open_mpi(self) -> str:
         if self._plan.system_mpi:
             self._mpirun = self.facts.mpirun
-            if not self._mpirun:
-                raise BackendError(
-                    f"{self._entry.name} has no Open MPI of its own.",
-                    "Use the one that Ringmaster brings, or install one: apt-get install "
-                    "openmpi-bin.",
-                )
         else:
             self._mpirun = str(self._folder / "bin/mpirun")
             if not self._is_whole:

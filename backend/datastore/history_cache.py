@@ -83,7 +83,7 @@ class HistoryReader:
                     metrics=dict(zip(raw["metrics"], rows, strict=True)),
                     run_starts=tuple(RunStart(*start) for start in raw["run_starts"]),
                     problems=tuple(raw["problems"]),
-                    began=float(raw["began"]),
+                    began_s=float(raw["began"]),
                 ),
                 HistoryCursor(
                     offset=int(raw["offset"]),
@@ -159,7 +159,7 @@ def joined(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
         )
         + new.run_starts,
         problems=old.problems + new.problems,
-        began=new.began or old.began,
+        began_s=new.began_s or old.began_s,
     )
 
 

@@ -133,7 +133,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
     columns = _columns(blocks, cursor.offset, problems)
     after = replace(cursor, offset=cursor.offset + length)
     if not blocks:
-        return HistoryUpdate(problems=tuple(problems), began=cursor.began), after
+        return HistoryUpdate(problems=tuple(problems), began_s=cursor.began), after
     began = blocks[0].time if cursor.run == 0 else cursor.began
     last = blocks[-1]
     after = replace(after, last_step=last.last, run=last.run, began=began, reached=last.time)
@@ -161,7 +161,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest if lowest <= cursor.last_step else None,
         problems=tuple(problems),
-        began=began,
+        began_s=began,
     )
     return update, after
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from backend.records.health import Health
 from backend.records.layout import NodeFolder
-from backend.records.node import HealthFinding, NodeReading, words_by_gpu
+from backend.records.node import HealthFinding, NodeReading, bad_gpus, words_by_gpu
 from backend.records.node_past import names_line, past_line, uuids_of
 
 EVERY_S = 20.0
@@ -44,7 +44,8 @@ class Past:
             return None
         self._next_s = now_s + self._every_s
         unwell, self._unwell = self._unwell, {}
-        return past_line(reading, self._clock(), words_by_gpu(unwell.values()))
+        found = unwell.values()
+        return past_line(reading, self._clock(), words_by_gpu(found), bad_gpus(found))
 
     def append(self, line: bytes, reading: NodeReading) -> None:
         """Keep a line.

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from backend.records.layout import NodeHome
+from backend.records.schema import check_schema
 
 ENTRY_SCHEMA = 1
 
@@ -177,11 +178,7 @@ class NodeEntry:
         Raises:
             ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
         """
-        schema = raw.get("schema")
-        if not isinstance(schema, int) or schema > ENTRY_SCHEMA:
-            raise ValueError(
-                f"node of format {schema!r}; this Ringmaster reads up to {ENTRY_SCHEMA}"
-            )
+        check_schema(raw, "node", ENTRY_SCHEMA)
         try:
             values = dict(raw)
             values["address"] = NodeAddress(**values["address"])

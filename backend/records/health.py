@@ -9,7 +9,7 @@ Pure, standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from backend.records.node import BAD, WARN, Gpu, HealthFinding, NodeReading
@@ -18,6 +18,7 @@ MISSED_BEATS = 3
 """So many make a node's agent count as gone."""
 CALM_READINGS = 5
 """So many readings in a row without it end what is either so or not."""
+_BY_HARDWARE = ("hardware", "hw")
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     )
     yield _Sign(
         f"{key} clock",
-        WARN if any("thermal" in reason.lower() for reason in gpu.clock_event_reasons) else "",
+        _slowdown(gpu.clock_event_reasons),
         "slowed by heat",
         "Look after fans, dust and the temperature of the room.",
         gpu,
@@ -204,6 +205,13 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
         "A smaller batch needs less; see who else uses this GPU.",
         gpu,
     )
+
+
+def _slowdown(reasons: Iterable[str]) -> str:
+    """Bad where the hardware itself steps in, which it does only where it would else be damaged."""
+    thermal = [reason.lower() for reason in reasons if "thermal" in reason.lower()]
+    by_hardware = any(reason.startswith(_BY_HARDWARE) for reason in thermal)
+    return BAD if by_hardware else WARN if thermal else ""
 
 
 def _percent(used: float | None, total: float | None) -> float | None:

@@ -243,6 +243,11 @@ def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
     return found
 
 
+def bad_gpus(findings: Iterable[HealthFinding]) -> frozenset[str]:
+    """The UUIDs of the GPUs with which something is bad, and not only to be looked at."""
+    return frozenset(one.gpu_uuid for one in findings if one.severity == BAD and one.gpu_uuid)
+
+
 class Presence(Enum):
     """Whether a node can be used at all; how well it is stands in its findings."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class PastGpu:
     memory_percent: float | None = None
     power_w: float | None = None
     unwell: str = ""
+    is_bad: bool = False
+    """What was wrong was bad, and not only to be looked at."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,13 @@ def names_line(uuids: Sequence[str]) -> bytes:
     return _line({"gpus": list(uuids)})
 
 
-def past_line(reading: NodeReading, at_s: float, unwell: Mapping[str, str]) -> bytes:
-    """One line; ``unwell`` are words about GPUs by their UUID."""
+def past_line(
+    reading: NodeReading,
+    at_s: float,
+    unwell: Mapping[str, str],
+    bad: Collection[str] = (),
+) -> bytes:
+    """One line; ``unwell`` are words about GPUs by their UUID, ``bad`` those that are so."""
     found: dict[str, Any] = {
         "t": round(at_s, 1),
         "p": reading.cpu.use_percent,
@@ -67,6 +74,9 @@ def past_line(reading: NodeReading, at_s: float, unwell: Mapping[str, str]) -> b
     }
     if words:
         found["w"] = words
+    places = [place for place, uuid in enumerate(uuids_of(reading)) if uuid in bad]
+    if places:
+        found["b"] = places
     return _line(found)
 
 
@@ -107,9 +117,9 @@ class PastLines:
             at_s = _number(raw["t"])
             if at_s is None:
                 return None
-            words = raw.get("w", {})
+            words, bad = raw.get("w", {}), raw.get("b", [])
             gpus = tuple(
-                _gpu(uuid, numbers, words.get(str(place), ""))
+                _gpu(uuid, numbers, words.get(str(place), ""), place in bad)
                 for place, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
             )
             return PastReading(at_s, _number(raw.get("p")), _number(raw.get("n")), gpus)
@@ -117,10 +127,10 @@ class PastLines:
             return None
 
 
-def _gpu(uuid: str, numbers: Sequence[object], words: object) -> PastGpu:
+def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
     told = [_number(value) for value in (*numbers[:5], *[None] * 5)]
     unwell = printable(str(words), _LONGEST_WORDS)
-    return PastGpu(uuid, told[0], told[1], told[2], told[3], told[4], unwell)
+    return PastGpu(uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad)
 
 
 def _number(value: object) -> float | None:

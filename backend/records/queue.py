@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any
 
 from backend.records.job import THIS_COMPUTER, Placement, parse_placement
+from backend.records.schema import check_schema
 
 SCHEMA = 1
 PROCESSES_PER_CORE = 4
@@ -125,9 +126,7 @@ class QueueEntry:
         Raises:
             ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
         """
-        schema = raw.get("schema")
-        if not isinstance(schema, int) or schema > SCHEMA:
-            raise ValueError(f"queued job of format {schema!r}; this Ringmaster reads {SCHEMA}")
+        check_schema(raw, "queued job", SCHEMA)
         try:
             placement, faults = parse_placement(
                 [

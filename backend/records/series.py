@@ -26,7 +26,8 @@ class HistoryUpdate:
     on from an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is
     the one under way; ``epochs_done`` is how many were over after each step, with their fraction,
     empty where nobody knows how long an epoch is. ``seconds`` counts from the first block of the
-    file, which was written at ``began`` (seconds since 1970; 0 while there is none). NaN is "no
+    file, which was written at
+    ``began_s`` (Unix time by its writer's clock; 0 while there is none). NaN is "no
     value here". ``problems`` are sentences about blocks that could not be read; such a block costs
     only itself.
     """
@@ -38,5 +39,5 @@ class HistoryUpdate:
     run_starts: tuple[RunStart, ...] = ()
     drop_from: int | None = None
     problems: tuple[str, ...] = ()
-    began: float = 0.0
+    began_s: float = 0.0
     epochs_done: Sequence[float] = ()

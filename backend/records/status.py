@@ -12,6 +12,7 @@ from typing import Any
 
 from backend.records.alarm import Alarm
 from backend.records.explanation import Evidence
+from backend.records.schema import check_schema
 from backend.records.state import JobState
 
 STATUS_SCHEMA = 1
@@ -100,11 +101,7 @@ class RunStatus:
         Raises:
             ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
         """
-        schema = raw.get("schema")
-        if not isinstance(schema, int) or schema > STATUS_SCHEMA:
-            raise ValueError(
-                f"status of format {schema!r}; this Ringmaster reads up to {STATUS_SCHEMA}"
-            )
+        check_schema(raw, "status", STATUS_SCHEMA)
         try:
             return cls(
                 state=JobState(raw["state"]),
@@ -129,7 +126,7 @@ class RunStatus:
                 alarms=tuple(Alarm.from_dict(one) for one in raw.get("alarms", ())),
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
-                schema=schema,
+                schema=raw["schema"],
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"status without a usable {error}") from error

@@ -132,7 +132,7 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
         steps,
         (int(epoch) for epoch in history.epochs),
         (_field(float(place)) for place in _plain(done)),
-        (_field(history.began + second) for second in _plain(history.seconds)),
+        (_field(history.began_s + second) for second in _plain(history.seconds)),
         map(_field, _plain(history.seconds)),
         *columns,
         strict=True,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backend.records.cluster import NodeEntry
+from backend.records.set_up_choices import SetUpOptions, options_of
 from backend.services import preflight_words
-from backend.services.set_up import SetUpOptions
 
 _Kind = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
 _KINDS: Mapping[str, _Kind] = {
@@ -23,18 +23,6 @@ _KINDS: Mapping[str, _Kind] = {
         lambda options, shared: replace(options, shared=shared),
     ),
 }
-
-
-def options_of(entry: NodeEntry) -> SetUpOptions:
-    """How a node was set up."""
-    if entry.installation is None:
-        return SetUpOptions()
-    return SetUpOptions(
-        own_key=entry.installation.own_key,
-        system_mpi=entry.has_own_mpi,
-        shared=entry.shares_environment,
-        limits_key=entry.installation.limits_key,
-    )
 
 
 def to_be_alike(

@@ -25,10 +25,11 @@ from backend.records.cluster import NodeEntry, NodeFacts, NodeInstallation, SetU
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot, NodeHome
 from backend.records.preflight import Fix, PreflightFinding
+from backend.records.set_up_choices import SetUpOptions, options_of
 from backend.services import preflight_node_words, preflight_words
 from backend.services.cluster import ClusterService
-from backend.services.preflight_kinds import options_of, to_be_alike
-from backend.services.set_up import SetUpOptions, SetUpService
+from backend.services.preflight_kinds import to_be_alike
+from backend.services.set_up import SetUpService
 
 OnChange = Callable[[SetUp], None]
 

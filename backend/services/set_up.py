@@ -25,12 +25,13 @@ from backend.cluster.keys import ClusterKey, Peer
 from backend.cluster.relay import LEAST_NODES, Relay
 from backend.cluster.set_up import SetUpPlan, set_up
 from backend.cluster.shell import Shell
-from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
+from backend.cluster.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.layout import DataRoot, NodeHome
+from backend.records.set_up_choices import SetUpOptions
 from backend.records.values import printable
 
 _MOST_AT_ONCE = 16
@@ -75,20 +76,6 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
     )
 
 
-@dataclass(frozen=True)
-class SetUpOptions:
-    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already, one
-    environment on the data root for all nodes that are alike."""
-
-    cpu_only: bool = False
-    system_mpi: bool = False
-    own_key: str = ""
-    """Path of a private key on the nodes with which they reach each other already."""
-    shared: bool = False
-    limits_key: bool = False
-    """The cluster's key starts nothing but what a run needs; see `backend.node.key_gate`."""
-
-
 class SetUpService:
     """Every call blocks and may run on any thread.
 
@@ -119,12 +106,13 @@ class SetUpService:
         self,
         names: Sequence[str],
         on_change: Callable[[SetUp], None],
-        cancelled: Callable[[], bool] = lambda: False,
+        cancelled: Callable[[str], bool] = lambda name: False,
         options: SetUpOptions | None = None,
     ) -> Mapping[str, NodeEntry | BackendError]:
         """Set nodes up side by side: what became of each, by name.
 
-        ``on_change`` is called on several threads, for one node always on the same.
+        ``on_change`` is called on several threads, for one node always on the same. ``cancelled``
+        is asked about each node by its name.
 
         Raises:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
@@ -161,7 +149,9 @@ class SetUpService:
                 relay=relay,
             )
             try:
-                done = set_up(entry, self._open_shell, plan, on_change, cancelled)
+                done = set_up(
+                    entry, self._open_shell, plan, on_change, lambda: cancelled(entry.name)
+                )
                 node_files.write_entry(self._root, done, self._share)
             except BackendError as error:
                 return error
@@ -182,6 +172,15 @@ class SetUpService:
                 with suppress(BackendError):
                     self._with_shell(entry, relay.clear)
                     return
+
+    def brought_mpi(self) -> str:
+        """Version of the Open MPI that a node gets unless it is to use its own, "" if unknown."""
+        with suppress(OSError, ValueError):
+            for line in self._places.constraints.read_text("utf-8").splitlines():
+                package, _, version = line.partition("==")
+                if package == OPEN_MPI:
+                    return version.partition(";")[0].strip()
+        return ""
 
     def wake(self, name: str) -> None:
         """Start the agent of a node that is set up: it was rebooted and nothing else does it.

@@ -27,6 +27,7 @@ class Cluster:
         self.trusted = []
         self.passphrases = []
         self.kept = []
+        self.entries = []
         self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root=""):
@@ -35,7 +36,11 @@ class Cluster:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return NodeEntry(name, address)
+        self.entries.append(NodeEntry(name, address))
+        return self.entries[-1]
+
+    def list(self):
+        return tuple(self.entries)
 
     def keep_passphrase(self, identity):
         self.kept.append(identity)
@@ -58,18 +63,30 @@ def woken():
 
 
 @pytest.fixture
-def controller(cluster, woken, immediately, qtbot):
+def pasts():
+    """The nodes whose last hours were read."""
+    return []
+
+
+@pytest.fixture
+def controller(cluster, woken, pasts, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
 
-    def set_up(names, on_change, cancelled):
+    def set_up(names, on_change, cancelled, options):
         on_change(DONE)
+
+    def read_pasts(name):
+        pasts.append(name)
+        return ()
 
     far = (NodeState("gpu7", Presence.OFFLINE, reading("gpu7"), message="no news since 14:02"),)
     services = SimpleNamespace(
         cluster=cluster,
-        nodes=SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far),
-        set_up=SimpleNamespace(set_up=set_up, wake=woken.append),
+        nodes=SimpleNamespace(
+            reading=lambda: reading("this-computer"), far=lambda: far, past=read_pasts
+        ),
+        set_up=SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11"),
     )
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made
@@ -94,8 +111,8 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
     assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
     assert controller._adding is None
     # What was added is set up at once, and its steps are shown.
-    qtbot.addWidget(controller._set_up_dialog)
-    assert controller._set_up_dialog.chosen == "gpu13"
+    qtbot.addWidget(controller.set_ups._dialog)
+    assert controller.set_ups._dialog.chosen == "gpu13"
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
@@ -182,3 +199,12 @@ def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
         controller._take_here(replace(here, heartbeat=beat, gpus=gpus))
     hot = [any("hot" in one.sentence for one in states[0].health) for states in told]
     assert hot == [False, True, True, True, False]
+
+
+def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
+    controller.look()
+    assert pasts == []
+    controller.watch(("this-computer", "gpu7", "gone"))
+    controller.look()
+    controller.look()
+    assert pasts == ["gpu7"]

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from backend.datastore.checkpoint_files import verify
+from backend.records.job import Placement
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.node import Presence
+from backend.records.state import JobState
+from backend.records.status import RankError
 from tests.cluster.commands import wait_for
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
@@ -60,7 +64,8 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
         for process in node.processes()
         if process.uid
         and "backend.node.agent" not in process.argv
-        and "sshd" not in process.argv[0]
+        # Of one that is just ending the kernel tells no words any more.
+        and not any("sshd" in word for word in process.argv[:1])
     ]
 
 
@@ -79,6 +84,54 @@ def grows(stocked: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0
         job_id,
         until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
     )
+
+
+def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView:
+    """Stopped with a whole checkpoint and nothing left of it, a run goes on on two other nodes."""
+    jobs = stocked.services.jobs
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
+    verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
+
+    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
+    view = grows(stocked, view.id, view.step)
+    assert (view.world_size, view.run) == (2, 2)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    return view
+
+
+def ends_by_name_when_killed(
+    stocked: ReadyCluster, view: JobView, name: str, victim: str
+) -> RankError:
+    """What a run says after one of its processes was killed on a node; nothing of it is left."""
+    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
+    began = time.monotonic()
+    stocked[name].run(["kill", "-9", str(process.pid)])
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 30
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert view.error.sentence
+    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+    return view.error
+
+
+def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView) -> None:
+    """Of a run on node1 and node2; both sides are free within 90 s."""
+    began = time.monotonic()
+    stocked["node2"].cut()
+    view = stocked.services.jobs.wait(view.id)
+    assert time.monotonic() - began < 90
+    assert view.state is JobState.ERROR
+    assert view.message.startswith("node2 no longer answers")
+    assert view.error is not None
+    assert view.error.node == "node2"
+    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
 
 
 def tells(stocked: ReadyCluster, job_id: str, words: str, limit_s: float = 60.0) -> JobView:

@@ -10,8 +10,8 @@ import pytest
 
 from backend.node.key_gate import REFUSAL
 from backend.records.job_view import JobView
+from backend.records.set_up_choices import SetUpOptions
 from backend.records.state import JobState
-from backend.services.set_up import SetUpOptions
 from tests.cluster.commands import ip, wait_for
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import of_runs

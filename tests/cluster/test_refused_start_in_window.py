@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.cluster import HostKey
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
-from backend.services.workplace import Services
+from tests.cluster.far_desktop import known_keys
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.windows import services, window_on
 from tests.integration.tiny import raw_job, write_sources
-from widgets.common.look import ThemeChoice
 from widgets.jobs.preflight_dialog import PreflightDialog
 
 LONG_MS = 240_000
@@ -29,26 +28,14 @@ LEFT = Qt.MouseButton.LeftButton
 @pytest.fixture
 def program(
     ready_cluster: ReadyCluster,
-    qtbot: QtBot,
     qapp: QApplication,
+    qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    for name in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    program = Program(qapp, ready_cluster.cluster.share, tmp_path / "catalogue.sqlite", None)
-    program._look.choose(ThemeChoice.LIGHT)
-    qtbot.addWidget(program.window)
-    program.show()
-    qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
-    for entry in ready_cluster.services.cluster.list():
-        text = ready_cluster.services.cluster.host_key(entry.name)
-        kind = text.partition(" ")[0]
-        services(program).cluster.trust(HostKey(entry.address.host, 22, kind, text, ""))
-    yield program
-    program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
+    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
+        yield program
 
 
 @pytest.fixture
@@ -59,11 +46,6 @@ def job(program: Program, tmp_path: Path) -> JobView:
         library.import_item(kind, path, "tiny")
     placement = [{"node": name, "processes": 1} for name in ("node1", "node2")]
     return services(program).jobs.create(raw_job(placement=placement, epochs=1))
-
-
-def services(program: Program) -> Services:
-    assert program._services is not None
-    return program._services
 
 
 def dialog_of(program: Program) -> PreflightDialog:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError
 from backend.records.files import read_json
-from backend.records.job import Placement
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 from backend.services.preflight import NotFit
 from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import grows, is_one, of_runs
+from tests.cluster.runs import (
+    ends_by_name_when_killed,
+    grows,
+    names_the_node_that_is_cut_off_for_good,
+    of_runs,
+    stops_and_goes_on_elsewhere,
+)
 from tests.integration.tiny import raw_job
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -32,21 +35,7 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
     jobs = stocked.services.jobs
     view = run("node1", "node2", "node3", processes=2)
     assert (view.state, view.world_size, view.error) == (JobState.TRAINING, 6, None)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
-    assert view.state is JobState.INTERRUPTED
-    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
-    before = view.step
-    newest = next(c for c in jobs.checkpoints(view.id) if c.is_latest)
-    verify(newest)
-
-    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
-    view = grows(stocked, view.id, before)
-    assert (view.world_size, view.run) == (2, 2)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
-    assert view.state is JobState.INTERRUPTED
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    view = stops_and_goes_on_elsewhere(stocked, view)
     exported = jobs.export(view.id, "latest", "pt", tmp_path / "model.pt")
     assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
     assert jobs.clone(view.id)["placement"][0]["node"] == "node3"
@@ -86,31 +75,14 @@ def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
     view = run("node1", "node2")
     # The far node's guard, the head's mpirun and supervisor.
     name = "node2" if victim.endswith("guard") else "node1"
-    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
-    began = time.monotonic()
-    stocked[name].run(["kill", "-9", str(process.pid)])
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 30
-    assert view.state is JobState.ERROR
-    assert view.error is not None
-    assert view.error.sentence
-    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+    ends_by_name_when_killed(stocked, view, name, victim)
 
 
 @pytest.mark.timeout(400)
 def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    view = run("node1", "node2")
-    began = time.monotonic()
-    stocked["node2"].cut()
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 90
-    assert view.state is JobState.ERROR
-    assert view.message.startswith("node2 no longer answers")
-    assert view.error is not None
-    assert view.error.node == "node2"
-    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+    names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
 
 
 @pytest.mark.timeout(400)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,22 +11,26 @@ import pytest
 
 from backend.cluster.set_up import THERE_ALREADY
 from backend.datastore import node_files
-from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry, SetUp
 from backend.records.files import read_json
-from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.job import JobConfig, parse_job
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.preflight import Preflight
+from backend.records.set_up_choices import SetUpOptions
 from backend.records.state import JobState
 from backend.services import preflight_words as words
-from backend.services.set_up import SetUpOptions
 from installers.console import Progress
 from tests.cluster import debian_mpi
-from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import grows, is_one, of_runs, starting, stock
+from tests.cluster.runs import (
+    ends_by_name_when_killed,
+    names_the_node_that_is_cut_off_for_good,
+    starting,
+    stock,
+    stops_and_goes_on_elsewhere,
+)
 from tests.integration.tiny import raw_job
 
 NODES = ("node1", "node2", "node3")
@@ -102,24 +105,11 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     assert found.passed, found.faults
     assert words.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
 
-    jobs = stocked.services.jobs
     view = run(*NODES)
     assert (view.state, view.world_size, view.error) == (JobState.TRAINING, 3, None)
     launched = read_json(stocked.services.data_root.job(view.id).launch)
     assert launched["argv"][0] == debian_mpi.MPIRUN
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
-    assert view.state is JobState.INTERRUPTED
-    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
-    verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
-
-    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
-    view = grows(stocked, view.id, view.step)
-    assert (view.world_size, view.run) == (2, 2)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
-    assert view.state is JobState.INTERRUPTED
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    stops_and_goes_on_elsewhere(stocked, view)
 
 
 @pytest.mark.parametrize(
@@ -128,35 +118,17 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
 def test_f02_f03_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
     stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
-    view = run("node1", "node2")
-    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
-    began = time.monotonic()
-    stocked[name].run(["kill", "-9", str(process.pid)])
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 30
-    assert view.state is JobState.ERROR
-    assert view.error is not None
-    assert view.error.sentence
+    error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
     if victim == "rank_start.py":
-        assert (view.error.rank, view.error.node) == (1, "node2")
-        assert "signal 9" in view.error.sentence
-    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+        assert (error.rank, error.node) == (1, "node2")
+        assert "signal 9" in error.sentence
 
 
 @pytest.mark.timeout(400)
 def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    view = run("node1", "node2")
-    began = time.monotonic()
-    stocked["node2"].cut()
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 90
-    assert view.state is JobState.ERROR
-    assert view.message.startswith("node2 no longer answers")
-    assert view.error is not None
-    assert view.error.node == "node2"
-    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+    names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
 
 
 def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -22,6 +22,7 @@ from app.bootstrap import NODE_INTERVAL_MS, Program
 from backend.records.node import NodeState, Presence
 from tests.cluster.far_desktop import known_keys
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.windows import window_on
 
 TICK_MS = 10
 BLOCKED_S = 0.1
@@ -110,25 +111,14 @@ class News:
 @pytest.fixture
 def program(
     ready_cluster: ReadyCluster,
-    qtbot: QtBot,
     qapp: QApplication,
+    qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    for name in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    program = Program(qapp, ready_cluster.cluster.share, tmp_path / "catalogue.sqlite", None)
-    program.window.resize(1440, 900)
-    qtbot.addWidget(program.window)
-    program.show()
-    qtbot.waitUntil(lambda: program._services is not None, timeout=LONG_MS)
-    assert program._services is not None
-    for key in known_keys(ready_cluster.cluster):
-        program._services.cluster.trust(key)
-    yield program
-    program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
+    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
+        yield program
 
 
 def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_other_nodes(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -17,11 +17,10 @@ from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.node import Presence
 from backend.records.state import JobState
-from backend.services.workplace import Services
 from tests.cluster.cluster import Cluster
+from tests.cluster.windows import services, window_on
 from tests.integration.tiny import raw_job, write_sources
 from widgets.cluster.add_node_dialog import AddNodeDialog
-from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 SET_UP_MS = 600_000
@@ -31,23 +30,13 @@ TRAINED_MS = 240_000
 @pytest.fixture
 def program(
     cluster: Cluster,
-    qtbot: QtBot,
     qapp: QApplication,
+    qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    for name in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    program = Program(qapp, cluster.share, tmp_path / "catalogue.sqlite", None)
-    program._look.choose(ThemeChoice.LIGHT)
-    program.window.resize(1440, 900)
-    qtbot.addWidget(program.window)
-    program.show()
-    qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=60_000)
-    yield program
-    program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with window_on(qapp, cluster.share, tmp_path, monkeypatch, qtbot) as program:
+        yield program
 
 
 @pytest.fixture
@@ -57,16 +46,11 @@ def picture(program: Program, tmp_path: Path) -> Callable[[str], None]:
         folder = ROOT / "docs" / "pictures" if wanted else tmp_path / "pictures"
         folder.mkdir(parents=True, exist_ok=True)
         QApplication.processEvents()
-        dialog = program._node_controller._set_up_dialog
+        dialog = program._node_controller.set_ups._dialog
         widget = dialog if dialog is not None and dialog.isVisible() else program.window
         assert widget.grab().save(str(folder / f"{name}.png"))
 
     return take
-
-
-def services(program: Program) -> Services:
-    assert program._services is not None
-    return program._services
 
 
 def adding(program: Program) -> AddNodeDialog:
@@ -105,8 +89,8 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     assert services(program).cluster.list() == ()
     qtbot.mouseClick(dialog._trust.trust, Qt.MouseButton.LeftButton)
 
-    set_up = program._node_controller
-    qtbot.waitUntil(lambda: set_up._set_up_dialog is not None, timeout=60_000)
+    set_up = program._node_controller.set_ups
+    qtbot.waitUntil(lambda: set_up._dialog is not None, timeout=60_000)
     news = program.nodes._set_ups
     qtbot.waitUntil(lambda: "node3" in news and news["node3"].is_over, timeout=SET_UP_MS)
     failed = news["node3"].failed
@@ -114,8 +98,8 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     assert [step.title for step in news["node3"].steps][-1] == "Trial"
     assert all(step.state is StepState.DONE for step in news["node3"].steps)
     picture("node-set-up-light")
-    assert set_up._set_up_dialog is not None
-    set_up._set_up_dialog.close()
+    assert set_up._dialog is not None
+    set_up._dialog.close()
 
     qtbot.waitUntil(lambda: _presence(program) is Presence.ONLINE, timeout=30_000)
     picture("nodes-light")

@@ -13,12 +13,14 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
 from backend.records.cluster import HostKey, NodeAddress
+from backend.records.set_up_choices import SetUpOptions
 from backend.records.values import name_fault
 from widgets.cluster.key_pages import DEFAULT_PORT, ChangedKeyPage, PassphrasePage, TrustPage
+from widgets.cluster.set_up_choices import SetUpChoices
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import ProgressLine
 from widgets.common.fields import Field, LineEdit, beside_field
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.text import Label
 from widgets.common.theme import S1, S2, S3, S4, S6
 
@@ -64,11 +66,17 @@ class AddNodeDialog(QDialog):
     passphrase_given = Signal(str, bool)
     cancelled = Signal()
 
-    def __init__(self, taken: Collection[str] = (), parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        taken: Collection[str] = (),
+        parent: QWidget | None = None,
+        options: SetUpOptions | None = None,
+    ) -> None:
         """The dialog.
 
         Args:
             taken: Names of the nodes that exist.
+            options: How the node is to be set up unless somebody chooses otherwise.
         """
         super().__init__(parent)
         self.setWindowTitle("Add a node")
@@ -77,6 +85,8 @@ class AddNodeDialog(QDialog):
         self._taken = {name.casefold() for name in taken}
         self._under_way = False
         self._refusals: dict[str, str] = {}
+        self.choices = SetUpChoices()
+        self.choices.show_options(options or SetUpOptions())
         self._title = Label("Add a node", "title", elide="right")
         self._form = self._make_form()
         self._trust = TrustPage()
@@ -134,7 +144,7 @@ class AddNodeDialog(QDialog):
     def show_keyring(self, fault: str) -> None:
         """Whether a passphrase can be kept: "", or why not."""
         self._passphrase.show_keyring(fault)
-        self._fit()
+        fit_height(self)
 
     def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
         """It did not work out. `field` is one of `FIELDS`, or "" when none is to blame."""
@@ -184,8 +194,8 @@ class AddNodeDialog(QDialog):
             ),
         }
         self._fields["port"].setFixedWidth(_PORT_W)
-        for key in _MORE:
-            self._fields[key].hide()
+        for part in (*(self._fields[key] for key in _MORE), self.choices):
+            part.hide()
         for field, edit in self._edits.items():
             edit.textEdited.connect(partial(self._edited, field))
         self._choose = IconButton("folder-open", "Choose a key file")
@@ -206,10 +216,10 @@ class AddNodeDialog(QDialog):
         page.setLayout(
             col(
                 row((self._fields["host"], 1), self._fields["port"], gap=S3, top=True),
-                self._fields["name"],
-                self._fields["user"],
+                row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
                 identity,
-                *(self._fields[key] for key in _MORE),
+                row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
+                self.choices,
                 self._message,
                 self._progress,
                 STRETCH,
@@ -227,7 +237,7 @@ class AddNodeDialog(QDialog):
         if field == "host" and not self._name.isModified():
             self._name.setText(suggested_name(self._host.text().strip()))
         self._check()
-        self._fit()
+        fit_height(self)
 
     def _faults(self) -> dict[str, str]:
         typed = {key: edit.text().strip() for key, edit in self._edits.items()}
@@ -254,6 +264,7 @@ class AddNodeDialog(QDialog):
             field.set_error(self._refusals.get(key, "") or fault)
             field.setEnabled(not self._under_way)
         self._choose.setEnabled(not self._under_way)
+        self.choices.setEnabled(not self._under_way)
         self._more.setEnabled(not self._under_way)
         self._look.setEnabled(not any(faults.values()) and not self._under_way)
 
@@ -264,9 +275,10 @@ class AddNodeDialog(QDialog):
     def _show_more(self, more: bool) -> None:
         for key in _MORE:
             self._fields[key].setVisible(more)
+        self.choices.setVisible(more)
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
-        self._fit()
+        fit_height(self)
 
     @Slot()
     def _choose_identity(self) -> None:
@@ -328,11 +340,4 @@ class AddNodeDialog(QDialog):
         # A dialog has one default button: that of the page that is seen.
         defaults.get(page, self._look).setDefault(True)
         self._check()
-        self._fit()
-
-    def _fit(self) -> None:
-        """As high as the page that is seen."""
-        layout = self.layout()
-        if layout is not None:
-            layout.activate()
-        self.adjustSize()
+        fit_height(self)

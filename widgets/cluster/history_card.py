@@ -6,10 +6,12 @@ or was unwell has a colour and its name. Above lies which job ran when.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from PySide6.QtCore import QSize, Slot
+from PySide6.QtWidgets import QLayout
 
 from backend.records.health import Limits
 from backend.records.job_view import JobView
@@ -19,7 +21,7 @@ from widgets.cluster.node_history import BY_KEY, NODE, QUANTITIES, NodeHistory, 
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
-from widgets.common.layout import STRETCH, row
+from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, SEGMENTED_SMALL_H
 from widgets.curves.curve_data import CurveData, XAxis
@@ -44,17 +46,49 @@ class _Plot(CurvePanel):
         return QSize(400, _PLOT_MIN_H)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """What of a node is plotted where it is not its last hours: the time of a job.
+
+    ``to_s`` is None while it goes on. ``names`` are those of its GPUs, by UUID; no others are
+    plotted.
+    """
+
+    title: str
+    from_s: float
+    to_s: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def unwell_spans(
+    history: NodeHistory, uuids: Iterable[str], first: float, last: float
+) -> list[Span]:
+    """While any of the GPUs was unwell; a short moment is wide enough to be seen."""
+    least = _LEAST_SPAN_SHARE * (last - first)
+    return [
+        Span(
+            one.from_s,
+            max(one.to_s, one.from_s + least),
+            "bad" if one.is_bad else "warn",
+            one.words[:1].upper() + one.words[1:],
+        )
+        for one in history.spans(tuple(uuids), first, last)
+    ]
+
+
 class HistoryCard(Card):
     """The plot, which quantity it shows, and of how many hours."""
 
-    def __init__(self) -> None:
+    def __init__(self, *before: Item) -> None:
+        """The card; `before` stands beside its title, with what can be chosen below."""
         self._history = NodeHistory()
+        self._job: Stretch | None = None
         self._state: NodeState | None = None
         self._jobs: tuple[JobView, ...] = ()
         self._shown: tuple[object, ...] = ()
         self._count = 0
         self._data: dict[str, CurveData] = {}
-        self._title = Label("", "strong")
+        self._title = Label("", "strong", elide="middle")
         self._picker = SegmentedControl(
             [(quantity.key, quantity.title) for quantity in QUANTITIES],
             name="What is plotted",
@@ -71,7 +105,11 @@ class HistoryCard(Card):
         self._lane = JobLane()
         self._plot = self._new_plot(QUANTITIES[0])
         self._words = Label("", "small", "text2", elide="right")
-        head = row(self._title, STRETCH, self._picker, self._stretch, gap=S2)
+        if before:
+            title = row((self._title, 1), *before, gap=S2)
+            head: QLayout = col(title, row(self._picker, STRETCH, self._stretch), gap=S2)
+        else:
+            head = row(self._title, STRETCH, self._picker, self._stretch, gap=S2)
         super().__init__(head, self._words, self._lane, (self._plot, 1), gap=S2)
 
     @property
@@ -82,6 +120,11 @@ class HistoryCard(Card):
     def lane(self) -> JobLane:
         return self._lane
 
+    def show_stretch(self, job: Stretch) -> None:
+        """From the next news on the time of a job, instead of hours that can be chosen."""
+        self._job = job
+        self._stretch.hide()
+
     def show_history(
         self, history: NodeHistory, state: NodeState, jobs: Iterable[JobView] = ()
     ) -> None:
@@ -90,7 +133,11 @@ class HistoryCard(Card):
         self._history, self._state, self._jobs = history, state, tuple(jobs)
         has_gpus = bool(self._gpus())
         for quantity in QUANTITIES:
-            self._picker.set_enabled(quantity.key, quantity.of_node is not None or has_gpus)
+            able = quantity.of_node is not None or has_gpus
+            self._picker.set_enabled(quantity.key, able)
+            # Of a job what its GPUs did, or its node where it uses none.
+            fits = self._job is None or has_gpus == (quantity.of_node is None)
+            self._picker.set_shown(quantity.key, fits)
         if not has_gpus and BY_KEY[self._picker.key()].of_node is None:
             self._picker.choose("processor")
         news = history.count - self._count
@@ -111,25 +158,47 @@ class HistoryCard(Card):
 
     def _gpus(self) -> tuple[tuple[str, int], ...]:
         reading = self._state.reading if self._state is not None else None
-        return tuple((gpu.uuid, gpu.index) for gpu in reading.gpus) if reading is not None else ()
+        gpus = reading.gpus if reading is not None else ()
+        return tuple((gpu.uuid, gpu.index) for gpu in gpus if self._is_shown(gpu.uuid))
+
+    def _is_shown(self, uuid: str) -> bool:
+        return self._job is None or uuid in self._job.names
+
+    def _name(self, uuid: str, index: int) -> str:
+        return f"GPU {index}" if self._job is None else self._job.names[uuid]
 
     def _from_s(self, times: Floats) -> float:
+        if self._job is not None:
+            return self._job.from_s
         return float(times[-1]) - float(self._stretch.key()) * _HOUR_S
+
+    def _to_s(self, times: Floats) -> float:
+        over = self._job.to_s if self._job is not None else None
+        return float(times[-1]) if over is None else over
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._job is None or self._job.to_s is None
 
     def _unwell(self) -> frozenset[str]:
         """GPUs that are unwell, or were so in the hours that are shown."""
         times, state = self._history.times(), self._state
         if state is None or state.reading is None or not len(times):
             return frozenset()
-        from_s = self._from_s(times)
+        from_s, to_s = self._from_s(times), self._to_s(times)
         return frozenset(
             gpu.uuid
             for gpu in state.reading.gpus
-            if state.of_gpu(gpu) is not None or self._history.was_unwell(gpu.uuid, from_s)
+            if self._is_shown(gpu.uuid)
+            and (
+                (self._goes_on and state.of_gpu(gpu) is not None)
+                or self._history.was_unwell(gpu.uuid, from_s, to_s)
+            )
         )
 
     def _wanted(self) -> tuple[object, ...]:
-        return self._picker.key(), self._stretch.key(), self._gpus(), self._unwell()
+        choice = self._picker.key(), self._stretch.key(), self._job
+        return *choice, self._gpus(), self._unwell(), self._history.reach
 
     def _new_plot(self, quantity: Quantity) -> CurvePanel:
         plot = _Plot(
@@ -161,7 +230,8 @@ class HistoryCard(Card):
         unwell = self._unwell()
         curves = [(NODE, quantity.title, True)]
         if quantity.of_gpu is not None:
-            curves = [(uuid, f"GPU {index}", uuid in unwell) for uuid, index in self._gpus()]
+            gpus = self._gpus()
+            curves = [(uuid, self._name(uuid, index), uuid in unwell) for uuid, index in gpus]
         lone = len(curves) == 1
         # The unwell last, so that no peer covers them.
         for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
@@ -185,11 +255,17 @@ class HistoryCard(Card):
         times = self._history.times()
         if not len(times) or self._state is None:
             return
-        first, last = max(float(times[0]), self._from_s(times)), float(times[-1])
+        first, last = max(float(times[0]), self._from_s(times)), self._to_s(times)
         # A first line of the hour may be some seconds late.
         is_whole = first - self._from_s(times) < 60.0
-        whole = _STRETCHES[self._stretch.key()][1]
-        self._title.setText(whole if is_whole else f"Since {formats.clock(first)}")
+        since = f"since {formats.clock(first)}"
+        if self._job is not None:
+            # The axis is the job's, whatever of it the node still knows.
+            first = self._job.from_s
+            self._title.setText(self._job.title if is_whole else f"{self._job.title}, {since}")
+        else:
+            whole = _STRETCHES[self._stretch.key()][1]
+            self._title.setText(whole if is_whole else since.capitalize())
         first = min(first, last - _LEAST_STRETCH_S)
         self._plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
@@ -200,28 +276,21 @@ class HistoryCard(Card):
         thresholds = [Threshold(hot, f"hot from {formats.celsius(hot)}")]
         hottest = max((np.nanmax(d.raw, initial=0.0) for d in self._data.values()), default=0.0)
         near = key == "temperature" and hottest > hot - _NEAR_HOT_C
-        self._plot.set_marks(thresholds=thresholds if near else [], spans=self._spans(first, last))
+        spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
+        self._plot.set_marks(thresholds=thresholds if near else [], spans=spans)
 
     def _peers(self, quantity: Quantity) -> str:
         """What the grey lines are, and where they end: "7 other GPUs, 63 °C to 69 °C"."""
         reading = self._state.reading if self._state is not None else None
-        if reading is None or quantity.of_gpu is None or len(reading.gpus) < 2:
+        shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
+        if not self._goes_on or quantity.of_gpu is None or len(shown) < 2:
             return ""
         unwell = self._unwell()
-        well = [gpu for gpu in reading.gpus if gpu.uuid not in unwell]
+        well = [gpu for gpu in shown if gpu.uuid not in unwell]
         told = [value for gpu in well if (value := quantity.of_gpu(gpu)) is not None]
         if not told:
             return ""
         low, high = quantity.text(min(told)), quantity.text(max(told))
-        others = "other " if len(well) < len(reading.gpus) else ""
+        others = "other " if len(well) < len(shown) else ""
         gpus = f"{len(well)} {others}GPU{'s' if len(well) > 1 else ''}"
         return f"{gpus}, {low}" if low == high else f"{gpus}, {low} to {high}"
-
-    def _spans(self, first: float, last: float) -> list[Span]:
-        """While any GPU was unwell; a short moment is wide enough to be seen."""
-        least = _LEAST_SPAN_SHARE * (last - first)
-        found = self._history.spans([uuid for uuid, _ in self._gpus()], first)
-        return [
-            Span(begin, max(end, begin + least), text=words[:1].upper() + words[1:])
-            for begin, end, words in found
-        ]

@@ -6,8 +6,9 @@ No Qt, so that a worker can turn a day into arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -150,6 +151,7 @@ def _past_values(reading: PastReading, words: list[str]) -> Values:
                 found[gpu.uuid, quantity.key] = quantity.of_past_gpu(gpu)
     for gpu in reading.gpus:
         found[gpu.uuid, "unwell"] = _number_of(gpu.unwell, words)
+        found[gpu.uuid, "bad"] = float(gpu.is_bad)
     return found
 
 
@@ -166,6 +168,16 @@ def _number_of(text: str, words: list[str]) -> float:
     return 1.0 + words.index(text)
 
 
+@dataclass(frozen=True)
+class Unwell:
+    """A time, Unix seconds, in which something was wrong, and what it was as it began."""
+
+    from_s: float
+    to_s: float
+    words: str
+    is_bad: bool = False
+
+
 class NodeHistory:
     """What is known of one node; a GPU is known by its UUID."""
 
@@ -177,20 +189,28 @@ class NodeHistory:
         self._past = Past(np.empty(0), {})
         self.count = 0
         """Rows that were appended, gaps included."""
+        self.reach = 0
+        """So often it was found to go farther back than was known."""
 
     def append(
-        self, reading: NodeReading, at_s: float, unwell: Mapping[str, str] | None = None
+        self,
+        reading: NodeReading,
+        at_s: float,
+        unwell: Mapping[str, str] | None = None,
+        bad: Collection[str] = (),
     ) -> None:
         """Add a reading that came at `at_s`, Unix time of this desktop.
 
         Args:
             unwell: What is wrong with a GPU, by its UUID.
+            bad: Those of them with which it is bad.
         """
         if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
             self._put(self._times[(self.count - 1) % self._capacity] + 1.0, {})
         values = values_of(reading)
         for gpu in reading.gpus:
             values[gpu.uuid, "unwell"] = _number_of((unwell or {}).get(gpu.uuid, ""), self._words)
+            values[gpu.uuid, "bad"] = float(gpu.uuid in bad)
         self._put(at_s, values)
 
     def _put(self, at_s: float, values: Values) -> None:
@@ -209,7 +229,9 @@ class NodeHistory:
         known = self.times()
         self._past = past
         now = self.times()
-        return bool(len(now)) and (not len(known) or now[0] < known[0] - PAST_EVERY_S)
+        farther = bool(len(now)) and (not len(known) or now[0] < known[0] - PAST_EVERY_S)
+        self.reach += farther
+        return farther
 
     def times(self) -> Floats:
         """Unix times, oldest first."""
@@ -244,28 +266,42 @@ class NodeHistory:
         places = np.clip(np.searchsorted(times, grid, "right") - 1, 0, len(times) - 1)
         return self.series(uuid, quantity)[places]
 
-    def spans(self, uuids: Sequence[str], from_s: float) -> list[tuple[float, float, str]]:
-        """From when to when any of these GPUs was unwell, and what was wrong when it began."""
+    def spans(self, uuids: Sequence[str], from_s: float, to_s: float = math.inf) -> list[Unwell]:
+        """When any of these GPUs was unwell; where it got worse or better, another begins."""
+        if not self._words and not self._past.words:
+            return []
         times = self.times()
-        live = self._in_order(self._times)
-        of_past = len(times) - len(live)
-        flags, words = np.zeros(len(times), bool), [""] * len(times)
+        of_past = len(times) - len(self._in_order(self._times))
+        levels, words = np.zeros(len(times), np.int8), [""] * len(times)
         for uuid in uuids:
             series = self.series(uuid, "unwell")
+            is_bad = self.series(uuid, "bad") > 0
             for place in np.flatnonzero(series > 0):
-                flags[place] = True
                 known = self._past.words if place < of_past else self._words
-                words[place] = words[place] or known[int(series[place]) - 1]
-        flags &= times >= from_s
-        edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+                level = 2 if is_bad[place] else 1
+                if level > levels[place]:
+                    levels[place] = level
+                    words[place] = known[int(series[place]) - 1]
+        levels[(times < from_s) | (times > to_s)] = 0
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
         last = len(times) - 1
         return [
-            (float(times[first]), float(times[min(after, last)]), words[first])
-            for first, after in zip(edges[::2], edges[1::2], strict=True)
+            Unwell(
+                float(times[first]),
+                float(times[min(after, last)]),
+                words[first],
+                bool(levels[first] > 1),
+            )
+            for first, after in pairwise(edges.tolist())
+            if levels[first]
         ]
 
-    def was_unwell(self, uuid: str, from_s: float) -> bool:
-        return bool(((self.series(uuid, "unwell") > 0) & (self.times() >= from_s)).any())
+    def was_unwell(self, uuid: str, from_s: float, to_s: float = math.inf) -> bool:
+        if not self._words and not self._past.words:
+            return False
+        times = self.times()
+        within = (times >= from_s) & (times <= to_s)
+        return bool(((self.series(uuid, "unwell") > 0) & within).any())
 
     def _cut(self, live: Floats) -> int:
         """How much of the past came before what was seen here."""

@@ -206,7 +206,7 @@ class NodePage(QWidget):
         self._add.clicked.connect(self.add_requested)
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
-        self._again = self._menu.addAction("Set up again")
+        self._again = self._menu.addAction("Set up again…")
         self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
         self._forget = self._menu.addAction("Forget passphrase")
         self._forget.triggered.connect(lambda: self.forget_requested.emit(self.node))

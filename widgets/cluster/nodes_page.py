@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeState, Presence, words_by_gpu
+from backend.records.node import Finding, NodeState, Presence, bad_gpus, words_by_gpu
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NodeHistory, Past
 from widgets.cluster.node_page import NodePage
@@ -176,6 +176,15 @@ class NodesPage(QWidget):
         self.opened.emit("")
 
     @property
+    def histories(self) -> Mapping[str, NodeHistory]:
+        """What is known of each node's last hours, by its name."""
+        return self._histories
+
+    def beats(self) -> Mapping[str, str]:
+        """How long ago each node was heard of, in words, by its name."""
+        return {row.name: row.beat for row in self._rows}
+
+    @property
     def open_name(self) -> str:
         """The node that is shown by itself, "" when the rack is."""
         return self._open
@@ -223,7 +232,9 @@ class NodesPage(QWidget):
         if seen is None or seen[0] != reading.heartbeat:
             self._beats[state.name] = (reading.heartbeat, now)
             if state.presence is not Presence.OFFLINE:
-                self._history(state.name).append(reading, now, words_by_gpu(state.health))
+                self._history(state.name).append(
+                    reading, now, words_by_gpu(state.health), bad_gpus(state.health)
+                )
 
     def _settle(self) -> None:
         """Show what is known; rows that are as before are not painted again."""

@@ -81,11 +81,13 @@ class SetUpDialog(QDialog):
 
     Signals, each with the name of the node:
         retry_requested: With the title of the step from which on.
+        choices_requested: It failed; it is to be set up in another way.
         cancel_requested: Its set-up is not wanted any more.
         node_opened: It is to be shown by itself.
     """
 
     retry_requested = Signal(str, str)
+    choices_requested = Signal(str)
     cancel_requested = Signal(str)
     node_opened = Signal(str)
 
@@ -116,6 +118,9 @@ class SetUpDialog(QDialog):
         self._nodes_scroll.setFixedWidth(_NODES_W)
         self._nodes_scroll.hide()
         self._sentence = Label("", "small", "text3", elide="right")
+        self._choices = Button("Choices…", tip="Set it up in another way")
+        self._choices.setAutoDefault(False)
+        self._choices.clicked.connect(self._wish_choices)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self._wish_cancel)
@@ -129,7 +134,14 @@ class SetUpDialog(QDialog):
         self.setLayout(
             col(
                 (row(self._nodes_scroll, (steps, 1), gap=S4), 1),
-                row((self._sentence, 1), self._cancel, self._open, self._close, gap=S2),
+                row(
+                    (self._sentence, 1),
+                    self._choices,
+                    self._cancel,
+                    self._open,
+                    self._close,
+                    gap=S2,
+                ),
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
@@ -228,6 +240,7 @@ class SetUpDialog(QDialog):
         if chosen is None:
             return
         running = not all(_has_ended(each) for each in self._set_ups.values())
+        self._choices.setVisible(_has_ended(chosen) and chosen.failed is not None)
         self._cancel.setVisible(not _has_ended(chosen))
         self._open.setVisible(_is_ready(chosen))
         self._close.setText("Go on in the background" if running else "Close")
@@ -244,6 +257,10 @@ class SetUpDialog(QDialog):
     @Slot()
     def _wish_cancel(self) -> None:
         self.cancel_requested.emit(self._shown)
+
+    @Slot()
+    def _wish_choices(self) -> None:
+        self.choices_requested.emit(self._shown)
 
     @Slot()
     def _wish_open(self) -> None:

@@ -293,6 +293,11 @@ class _Choices(QWidget):
         if key in self._keys:
             self._group.button(self._keys.index(key)).setChecked(True)
 
+    def set_shown(self, key: str, shown: bool) -> None:
+        """Whether a choice is offered at all; what is chosen stays."""
+        if key in self._keys:
+            self._group.button(self._keys.index(key)).setVisible(shown)
+
     def step(self, by: int) -> None:
         """Choose the next or previous one, as the keys ] and [ do, and say so."""
         if not self._keys:

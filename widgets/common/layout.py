@@ -60,6 +60,19 @@ def clear(layout: QLayout) -> None:
             clear(inner)
 
 
+def fit_height(window: QWidget) -> None:
+    """As high as what it shows needs at its width, wrapped text included."""
+    layout = window.layout()
+    if layout is None:
+        return
+    # Its size hint, and the least size from it, take wrapped text for narrower than it is.
+    layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+    layout.activate()
+    wraps = layout.hasHeightForWidth()
+    wanted = layout.totalHeightForWidth(window.width()) if wraps else layout.sizeHint().height()
+    window.resize(window.width(), wanted)
+
+
 def _filled(box: _Box, items: tuple[Item, ...], gap: int, margins: Margins) -> _Box:
     box.setContentsMargins(*margins)
     box.setSpacing(gap)

@@ -16,7 +16,7 @@ from PySide6.QtCore import QEvent, QPointF, Signal, Slot
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from widgets.common import formats
+from widgets.common import formats, theme
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.curves import plot_range
@@ -510,6 +510,12 @@ class CurvePanel(PlotSurface):
         rows, nearest = read_rows(
             curves, self._axis, x, frame, self._y, self._value_text, alone=alone
         )
+        # What is too narrow for its words still tells them to who points at it.
+        rows += [
+            ReadOutRow(theme.current().fill(span.tone), span.text, "")
+            for span in self._marks.spans
+            if span.text and span.x0 <= x <= span.x1
+        ]
         place = place_text(self._axis, x, nearest, alone=alone)
         happened = [mark.words for mark in self._marks.on_axis.at(frame, x)]
         return rows, " · ".join([place, *happened] if place else happened)

@@ -46,6 +46,8 @@ class RunCurves:
     def __init__(self) -> None:
         self._data: dict[str, CurveData] = {}
         self._starts: dict[int, RunStart] = {}
+        self.began_s = 0.0
+        """Unix time of the first point, 0 before there is one."""
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._data)
@@ -56,6 +58,7 @@ class RunCurves:
     def clear(self) -> None:
         self._data.clear()
         self._starts.clear()
+        self.began_s = 0.0
 
     def append(self, history: HistoryUpdate) -> tuple[str, ...]:
         """New points; what a resumed run wrote again replaces what stood there.
@@ -67,17 +70,19 @@ class RunCurves:
             self._drop(history.drop_from)
         for start in history.run_starts:
             self._starts[start.run] = start
+        if len(history.steps):
+            self.began_s = history.began_s
         steps = np.asarray(history.steps, np.float64)
         done = history.epochs_done if len(history.epochs_done) else history.epochs
         epochs = np.asarray(done, np.float64)
-        times = np.asarray(history.seconds, np.float64) + history.began
+        times = np.asarray(history.seconds, np.float64) + history.began_s
         came = []
         for name, values in history.metrics.items():
             if name not in self._data:
                 self._data[name] = CurveData()
                 came.append(name)
             data = self._data[name]
-            data.set_time_origin(history.began)
+            data.set_time_origin(history.began_s)
             column = np.asarray(values, np.float64)
             if is_measured_now_and_then(name):
                 kept = ~np.isnan(column)
@@ -118,6 +123,19 @@ class RunCurves:
         index = np.searchsorted(data.steps, steps, "right") - 1
         found: Floats = np.where(index >= 0, data.x(axis)[np.maximum(index, 0)], math.nan)
         return found
+
+    def stretch(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
+        """Where a stretch of Unix time is on an axis; None where no two steps were made in it."""
+        data = max(self._data.values(), key=len, default=None)
+        if data is None or not len(data) or not self.began_s:
+            return None
+        times = data.times_s
+        first, last = max(from_s, float(times[0])), min(to_s, float(times[-1]))
+        if first >= last:
+            return None
+        places = data.x(axis)
+        x0, x1 = (float(np.interp(at, times, places)) for at in (first, last))
+        return (x0, x1) if x1 > x0 else None
 
     def _drop(self, step: int) -> None:
         for data in self._data.values():

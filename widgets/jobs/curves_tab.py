@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import QSize, Signal, Slot
@@ -26,12 +27,13 @@ from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import Boundary, Post
+from widgets.curves.marks import Boundary, Post, Span
 from widgets.curves.picture_menu import PictureButton, add_pictures
 from widgets.curves.run_curves import OWN_METRICS, VALIDATION, RunCurves, metric_title
 from widgets.jobs.ranks_tab import RankStrip
 
 _SMALL_LEAST_W = 210
+_NARROW_BELOW_W = 600
 _LARGE_H, _SMALL_H = 260, 150
 
 
@@ -50,11 +52,17 @@ class _SmallPlot(Card):
 
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "number")
+        self._spans: tuple[Span, ...] = ()
         self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
         self.panel.setFixedHeight(_SMALL_H)
         self.pictures = PictureButton(self.panel)
         head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
         super().__init__(head, self.panel, gap=S2)
+
+    def show_spans(self, spans: tuple[Span, ...]) -> None:
+        if spans != self._spans:
+            self._spans = spans
+            self.panel.set_marks(spans=spans)
 
     def show_value(self, value: float | None) -> None:
         self._value.setText(formats.metric(value))
@@ -83,6 +91,7 @@ class CurvesTab(QWidget):
         self._ever_kept: dict[int, str] = {}
         self._end: tuple[int, JobState] | None = None
         self._alarms: tuple[Alarm, ...] = ()
+        self._unwell: tuple[Span, ...] = ()
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.moved.connect(self._smooth)
         self._log = Switch(name="Log y")
@@ -97,10 +106,11 @@ class CurvesTab(QWidget):
         self._loss = _LargePlot("Loss", link=self._link)
         add_pictures(menu, self._loss, self._save)
         self._loss.set_empty_text("The first points come with the first steps")
+        self._smoothing_word = Label("Smoothing", "small", "text2")
         head = row(
             Label("Loss", "heading"),
             STRETCH,
-            Label("Smoothing", "small", "text2"),
+            self._smoothing_word,
             self._smoothing,
             S2,
             Label("Log y", "small", "text2"),
@@ -134,9 +144,9 @@ class CurvesTab(QWidget):
         self._name = name
         self._curves.clear()
         self._checkpoints, self._ever_kept = (), {}
-        self._end, self._alarms = None, ()
+        self._end, self._alarms, self._unwell = None, (), ()
         self._loss.clear()
-        self._loss.set_marks(posts=(), boundaries=(), on_axis=())
+        self._loss.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
         self._small.clear()
         clear(self._grid)
         self._problem.hide()
@@ -168,6 +178,17 @@ class CurvesTab(QWidget):
         self._checkpoints = checkpoints
         self._ever_kept |= {each.step: each.name for each in checkpoints}
         self._mark()
+
+    def show_unwell(self, spans: Sequence[Span]) -> None:
+        """When GPUs of the job were unwell; the places are Unix times."""
+        if tuple(spans) != self._unwell:
+            self._unwell = tuple(spans)
+            self._mark()
+
+    @property
+    def began_s(self) -> float:
+        """Unix time of the first point, 0 before there is one."""
+        return self._curves.began_s
 
     def toggle_log(self) -> None:
         self._log.toggle()
@@ -219,6 +240,7 @@ class CurvesTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._smoothing_word.setVisible(self.width() >= _NARROW_BELOW_W)
         if max(1, min(3, self.width() // _SMALL_LEAST_W)) != self._columns:
             self._lay_out()
 
@@ -240,7 +262,22 @@ class CurvesTab(QWidget):
     def _mark(self) -> None:
         starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
         boundaries = [Boundary(x, starts[round(step)]) for step, x in self._placed(starts)]
-        self._loss.set_marks(boundaries=boundaries, posts=self._posts(), on_axis=self._on_axis())
+        spans = self._spans()
+        self._loss.set_marks(
+            boundaries=boundaries, posts=self._posts(), on_axis=self._on_axis(), spans=spans
+        )
+        bare = tuple(replace(span, text="") for span in spans)
+        for plot in self._small.values():
+            plot.show_spans(bare)
+
+    def _spans(self) -> list[Span]:
+        """When GPUs were unwell, as far as the job made steps meanwhile."""
+        found = []
+        for span in self._unwell:
+            stretch = self._curves.stretch(span.x0, span.x1, self._axis)
+            if stretch is not None:
+                found.append(replace(span, x0=stretch[0], x1=stretch[1]))
+        return found
 
     def _posts(self) -> list[Post]:
         """Where it failed, and what it warned of, at one step in one post."""

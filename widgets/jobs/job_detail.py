@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import QStandardPaths, Signal, Slot
@@ -15,6 +16,7 @@ from backend.records.node import NodeState
 from backend.records.queue import QueuePlace
 from backend.records.series import RunStart
 from backend.records.state import JobState
+from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Banner, Facts
@@ -32,6 +34,7 @@ from widgets.jobs.job_name import JobName
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
 from widgets.jobs.queue_acts import QueueActs
+from widgets.jobs.rank_history import unwell_of_job
 from widgets.jobs.ranks_tab import RanksTab, rank_marks
 from widgets.jobs.run_track import RunTrack, TrackMarks
 from widgets.jobs.settings_tab import SettingsTab
@@ -349,7 +352,7 @@ class JobDetail(QWidget):
         self._epochs.setText(formats.plural(view.epochs, "epoch"))
         self._show_banner(view)
         self.curves.show_view(view)
-        self.ranks.show_view(view)
+        self.ranks.show_view(view, self.curves.began_s)
         self.checkpoints.set_live(view.state.is_live)
         self.failure.show_view(view)
         self.log.show_view(view)
@@ -509,6 +512,25 @@ class JobDetail(QWidget):
         self._nodes = states
         if self._elsewhere is not None:
             self._elsewhere.show_nodes(states)
+
+    def show_pasts(
+        self,
+        histories: Mapping[str, NodeHistory],
+        beats: Mapping[str, str],
+        now_s: float,
+    ) -> None:
+        """What is known of the last hours of the nodes, and how long ago each was heard of."""
+        states = {state.name: state for state in self._nodes}
+        self.ranks.show_nodes(states, histories, beats)
+        if self._view is not None:
+            began_s = self.curves.began_s
+            self.curves.show_unwell(unwell_of_job(self._view, states, histories, began_s, now_s))
+
+    @property
+    def job_nodes(self) -> tuple[str, ...]:
+        """The nodes of the open job, once it has run."""
+        view = self._view
+        return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
 
     def open_elsewhere(self, without: str = "") -> None:
         """Ask where the job goes on, a node left out."""

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from PySide6.QtCore import QRectF
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHeaderView, QSizePolicy, QTableView, QWidget
 
-from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
+from backend.records.node import NodeState
+from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats, theme
-from widgets.common.cards import Card
+from widgets.common.cards import Card, Scroll
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_text
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.state_badge import Mark
 from widgets.common.text import Label
-from widgets.common.theme import R_CELL, S1, S2, S3
+from widgets.common.theme import R_CELL, S2, S3
 from widgets.common.views import dress
+from widgets.jobs.rank_history import RankHistory
+from widgets.jobs.rank_rows import RankRow, rank_rows
 
 SLOW_FACTOR = 1.25
 """A rank whose step takes so much longer than the median is slow."""
@@ -112,50 +115,79 @@ class RankStrip(Card):
             self._word.setText("")
 
 
-@dataclass(frozen=True)
-class RankRow:
-    """Where a rank is, and the time of one of its steps, in words."""
-
-    rank: int
-    node: str
-    gpu: str
-    step: str
-
-
 _COLUMNS = (
     Column[RankRow]("Rank", lambda row: str(row.rank)),
-    Column[RankRow]("Where", lambda row: row.node),
-    Column[RankRow]("GPU", lambda row: row.gpu),
+    Column[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
+    Column[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
+    Column[RankRow]("Process", lambda row: row.pid),
     Column[RankRow]("Step", lambda row: row.step),
+    Column[RankRow]("Memory", lambda row: row.memory),
+    Column[RankRow]("Use", lambda row: row.use),
+    Column[RankRow]("Heartbeat", lambda row: row.beat),
 )
-
-
-def rank_rows(view: JobView) -> tuple[RankRow, ...]:
-    """One row per rank, from the placement of the job."""
-    rows: list[RankRow] = []
-    for placement in view.config.placement:
-        node = "this computer" if placement.node == THIS_COMPUTER else placement.node
-        for slot in range(placement.slots):
-            rank = len(rows)
-            known = rank < len(view.rank_step_ms)
-            step = formats.milliseconds(view.rank_step_ms[rank]) if known else "–"
-            rows.append(RankRow(rank, node, placement.gpus[slot] if placement.gpus else "–", step))
-    return tuple(rows)
+_WHERE, _PROCESS, _BEAT = 1, 3, 7
+_NARROW_BELOW_W = 600
+_ROWS_SEEN, _HISTORY_LEAST_H = 5, 320
 
 
 class RanksTab(QWidget):
-    """The tab Ranks."""
+    """The tab Ranks: a row for each, and below what their nodes did meanwhile."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._view: JobView | None = None
+        self._nodes: Mapping[str, NodeState] = {}
+        self._beats: Mapping[str, str] = {}
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Ranks")
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
-        self.setLayout(col((Card((table, 1)), 1), margins=(0, 0, 0, S3), gap=S1))
+        header.setStretchLastSection(False)
+        table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        header.setSectionResizeMode(_WHERE, QHeaderView.ResizeMode.Stretch)
+        self._table = table
+        self.history = RankHistory()
+        self.history.setMinimumHeight(_HISTORY_LEAST_H)
+        content = QWidget()
+        parts = (Card((table, 1)), 2), (self.history, 3)
+        content.setLayout(col(*parts, margins=(0, 0, S2, S3), gap=S3))
+        self.setLayout(col((Scroll(content), 1)))
 
-    def show_view(self, view: JobView) -> None:
-        self._model.put(rank_rows(view))
+    def show_view(self, view: JobView, began_s: float = 0.0) -> None:
+        """The job; `began_s` is the Unix time of its first point, 0 before there is one."""
+        self._view = view
+        self._fill()
+        self.history.show_job(view, began_s)
+
+    def show_nodes(
+        self,
+        states: Mapping[str, NodeState],
+        histories: Mapping[str, NodeHistory],
+        beats: Mapping[str, str],
+    ) -> None:
+        """All nodes as they are now, what is known of their last hours, and when each was heard."""
+        self._nodes, self._beats = states, beats
+        self._fill()
+        self.history.show_nodes(states, histories)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._fill()
+        self.history.settle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column in (_PROCESS, _BEAT):
+            self._table.setColumnHidden(column, self.width() < _NARROW_BELOW_W)
+
+    def _fill(self) -> None:
+        if self._view is None or not self.isVisible():
+            return
+        rows = rank_rows(self._view, self._nodes, self._beats)
+        self._model.put(rows)
+        seen = min(len(rows), _ROWS_SEEN)
+        head = self._table.horizontalHeader().height()
+        row_h = self._table.verticalHeader().defaultSectionSize()
+        self._table.setMinimumHeight(head + seen * row_h + S2)

@@ -127,7 +127,7 @@ def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: lis
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
 def test_s13_a_clock_lowered_for_heat_is_told(look: Look, reason: str) -> None:
     (found,) = look.gpu(clock_event_reasons=("idle", reason)).findings
-    assert (found.severity, found.words) == (WARN, "slowed by heat")
+    assert (found.severity, found.words) == (BAD, "slowed by heat")
     assert look.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
     for _ in range(CALM_READINGS - 1):
         look.gpu()

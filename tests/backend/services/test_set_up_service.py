@@ -4,80 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from backend.cluster import keys
-from backend.cluster.shell import Shell, Unreachable
-from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
+from backend.cluster.shell import Unreachable
+from backend.cluster.wheelhouse import Wheelhouse
 from backend.datastore import node_files
 from backend.errors import BackendError, Cancelled
-from backend.records.cluster import NodeEntry, NodeFacts, SetUp
-from backend.records.layout import DataRoot
-from backend.services.set_up import DesktopPlaces, SetUpOptions, SetUpService
-from tests.backend.cluster.set_up_rig import Node, put_house, start_fake
-from tests.backend.cluster.test_wheelhouse import built
-
-NAMES = ("gpu1", "gpu2", "gpu3")
-HOST_KEY = keys.make_key().public
-
-
-@dataclass
-class Cluster:
-    """Three nodes of a data root, and the service of a desktop; wheels come from ``house``."""
-
-    folder: Path
-    house: Wheelhouse
-    nodes: dict[str, Node] = field(default_factory=dict)
-    told: list[SetUp] = field(default_factory=list)
-    silent: set[str] = field(default_factory=set)
-    gathered: int = 0
-
-    def __post_init__(self) -> None:
-        self.root = DataRoot(self.folder / "root")
-        self.root.path.mkdir()
-        (self.folder / "horovod").mkdir()
-        built(self.folder / "horovod")
-        for number, name in enumerate(NAMES, start=2):
-            node = self.nodes[name] = Node.make(self.folder, self.house, name)
-            entry = replace(node.entry, ranks_address=f"10.77.0.{number}/24")
-            node_files.write_entry(self.root, entry)
-
-    def service(self, desktop: str = "desktop") -> SetUpService:
-        return SetUpService(
-            self.root,
-            DesktopPlaces(
-                keys=self.folder / desktop / "keys",
-                wheels=self.folder / desktop / "wheels",
-                constraints=Path("unused"),
-                horovod=[self.folder / "horovod"],
-            ),
-            self.open,
-            self.look,
-            lambda entry: HOST_KEY,
-            start_fake,
-        )
-
-    def open(self, entry: NodeEntry) -> Shell:
-        if entry.name in self.silent:
-            raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
-        return self.nodes[entry.name].open(entry)
-
-    def look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
-        return self.nodes[entry.name].facts
-
-    def set_up(
-        self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
-    ) -> dict[str, NodeEntry | BackendError]:
-        given = self.service(desktop).set_up(names, self.told.append, options=options)
-        return dict(given)
-
-    def entry(self, name: str) -> NodeEntry:
-        found = node_files.entry(self.root, name)
-        assert found is not None
-        return found
+from backend.records.cluster import NodeEntry
+from backend.records.set_up_choices import SetUpOptions
+from backend.services.set_up import SetUpService
+from tests.backend.cluster.set_up_rig import put_house
+from tests.backend.services.set_up_service_rig import HOST_KEY, NAMES, Cluster, cluster_of
 
 
 @pytest.fixture(scope="session")
@@ -89,16 +29,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 def cluster(
     tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, house)
-
-    def gather(houses: Wheelhouses, *given: object) -> Wheelhouse:
-        made.gathered += 1
-        return house
-
-    monkeypatch.setattr(Wheelhouses, "gather", gather)
-    yield made
-    for node in made.nodes.values():
-        node.end_agent()
+    with cluster_of(tmp_path, house, monkeypatch) as made:
+        yield made
 
 
 def test_nodes_are_set_up_at_once_with_one_recipe_and_written_down(cluster: Cluster) -> None:
@@ -193,9 +125,15 @@ def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
 
 
 def test_cancelling_ends_all_of_them(cluster: Cluster) -> None:
-    done = cluster.service().set_up(NAMES, cluster.told.append, lambda: True)
+    done = cluster.service().set_up(NAMES, cluster.told.append, lambda name: True)
     assert [type(one) for one in done.values()] == [Cancelled] * 3
     assert not any(cluster.entry(name).is_ready for name in NAMES)
+
+
+def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
+    done = cluster.service().set_up(NAMES, cluster.told.append, lambda name: name == "gpu2")
+    assert [type(one) for one in done.values()] == [NodeEntry, Cancelled, NodeEntry]
+    assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, True]
 
 
 def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:

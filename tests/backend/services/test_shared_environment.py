@@ -12,11 +12,11 @@ import pytest
 
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Answer
-from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
+from backend.cluster.wheelhouse import Wheelhouse
 from backend.errors import BackendError
-from backend.services.set_up import SetUpOptions
+from backend.records.set_up_choices import SetUpOptions
 from tests.backend.cluster.set_up_rig import put_house
-from tests.backend.services.test_set_up_service import NAMES, Cluster
+from tests.backend.services.set_up_service_rig import NAMES, Cluster, cluster_of
 
 SHARED = SetUpOptions(shared=True)
 
@@ -30,13 +30,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 def cluster(
     tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, house)
-    monkeypatch.setattr(Wheelhouses, "gather", lambda *given: house)
-    for node in made.nodes.values():
-        node.facts = replace(node.facts, data_root=str(made.root.path), data_root_writable=True)
-    yield made
-    for node in made.nodes.values():
-        node.end_agent()
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
+        yield made
 
 
 def environments(cluster: Cluster) -> list[str]:

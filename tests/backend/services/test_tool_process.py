@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -77,13 +78,17 @@ def lives(pid: int) -> bool:
         return False
 
 
-def wait_until(fact: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def ends(pid: int, seconds: float = 10) -> bool:
+    """Whether a process is gone, or goes within the time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        # It becomes readable as the process ends.
+        return bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)
 
 
 def model(folder: Path, text: str) -> Path:
@@ -222,7 +227,7 @@ def test_f18_children_in_sessions_of_their_own_are_gone_after_the_check(tmp_path
     mark = tmp_path / "pid"
     text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + GOOD
     tool_process.check_model(model(tmp_path, text))
-    assert wait_until(lambda: not lives(int(mark.read_text())))
+    assert ends(int(mark.read_text()))
 
 
 def test_f18_children_are_gone_after_a_time_limit_too(tmp_path: Path) -> None:
@@ -258,6 +263,7 @@ def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> 
 
 def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
+    os.mkfifo(mark)
     source = model(tmp_path, HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass")
     program = (
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[2]\n"
@@ -270,12 +276,12 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
     desktop = subprocess.Popen(
         [sys.executable, "-c", program, str(source), str(folder)], cwd=tool_process.ROOT
     )
-    assert wait_until(lambda: mark.exists() and mark.read_text() != "", 30)
+    child = int(mark.read_text())  # waits for who writes into the pipe
     tools = [pid for pid in _pids() if str(folder) in _command(pid) and pid != desktop.pid]
     assert tools
     desktop.send_signal(signal.SIGKILL)
     desktop.wait()
-    assert wait_until(lambda: not any(map(lives, [*tools, int(mark.read_text())])))
+    assert all(map(ends, [*tools, child]))
 
 
 def test_f58_the_desktop_loads_neither_torch_nor_the_users_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import time
+import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,16 +23,26 @@ from backend.training.reporter import Reporter, Step, open_history
 from tests.backend.training.training_rig import new_training
 
 
-def wait_for(fact: Callable[[], bool], limit_s: float = 20) -> None:
-    deadline = time.monotonic() + limit_s
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+class Watched(Reporter):
+    """Says when its thread has written, so that nobody has to look again and again."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._has_written = threading.Condition()
+        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16)
+
+    def _write_status(self) -> None:
+        super()._write_status()
+        with self._has_written:
+            self._has_written.notify_all()
+
+    def wait_for(self, fact: Callable[[], bool], limit_s: float = 20) -> None:
+        with self._has_written:
+            assert self._has_written.wait_for(fact, limit_s)
 
 
-def reporter_of(folder: JobFolder) -> Reporter:
+def reporter_of(folder: JobFolder) -> Watched:
     folder.path.mkdir(parents=True, exist_ok=True)
-    reporter = Reporter(folder, run=1, epochs=2, world_size=2, global_batch=16)
+    reporter = Watched(folder)
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
     return reporter
 
@@ -69,9 +79,9 @@ def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> No
 def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
-    wait_for(folder.status.exists)
+    reporter.wait_for(folder.status.exists)
     first = read_json(folder.status)["heartbeat"]
-    wait_for(lambda: read_json(folder.status)["heartbeat"] >= first + 2)
+    reporter.wait_for(lambda: read_json(folder.status)["heartbeat"] >= first + 2)
     reporter.close()
 
 
@@ -114,7 +124,7 @@ def test_f27_a_full_disk_under_the_history_loses_no_step(
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
     reporter.step(step(1))
-    wait_for(folder.history.exists)
+    reporter.wait_for(folder.history.exists)
     full = True
     real: Any = reporter._history
 
@@ -130,11 +140,11 @@ def test_f27_a_full_disk_under_the_history_loses_no_step(
         def __getattr__(self, name: str) -> Any:
             return getattr(real, name)
 
-    wait_for(lambda: reporter._history is not None and not reporter._blocks)
+    reporter.wait_for(lambda: reporter._history is not None and not reporter._blocks)
     real = reporter._history
     monkeypatch.setattr(reporter, "_history", Disk())
     reporter.step(step(2))
-    wait_for(lambda: "No space left" in read_json(folder.status)["message"])
+    reporter.wait_for(lambda: "No space left" in read_json(folder.status)["message"])
     assert len(tomllib.loads(folder.history.read_text())["entry"]) == 1
     full = False
     reporter.close()

@@ -82,7 +82,9 @@ def entry(name: str, *, ready: bool = True) -> NodeEntry:
     facts = NodeFacts(
         name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster", gpus=("A100 80 GB",) * 8
     )
-    installed = NodeInstallation("/e/bin/python", "/e/mpirun", "5.0.11", "e1", "/b", "/c", 10**9)
+    installed = NodeInstallation(
+        "/e/bin/python", "/e/bin/mpirun", "5.0.11", "e1", "/b", "/c", bytes=10**9
+    )
     return NodeEntry(name, NodeAddress("10.0.4.17"), facts, installed if ready else None)
 
 

@@ -199,7 +199,10 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
     plot = page.detail._history_card.plot
     assert len(plot.keys()) == 8
     named, _ = plot.read(clock.now - 4)
-    assert [(name, value.replace("\xa0", " ")) for name, value in named] == [("GPU 3", "91 °C")]
+    assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
+        ("GPU 3", "91 °C"),
+        ("Slowed by heat, runs hot, 91 °C", ""),
+    ]
 
 
 def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):

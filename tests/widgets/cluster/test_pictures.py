@@ -12,13 +12,18 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from backend.records.cluster import SetUp
 from backend.records.job import THIS_COMPUTER
+from backend.records.set_up_choices import SetUpOptions
 from tests.widgets.cluster import samples
 from tests.widgets.cluster.test_add_node_dialog import KEY
-from tests.widgets.cluster.test_set_up_dialog import BROKEN, LIVE, READY
+from tests.widgets.cluster.test_set_up_again import THREE as NODES
+from tests.widgets.cluster.test_set_up_again import node
+from tests.widgets.cluster.test_set_up_dialog import BROKEN, GIVEN_UP, LIVE, READY
 from tests.widgets.jobs.test_job_detail import LIVE as JOB
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.nodes_page import NodesPage
+from widgets.cluster.set_up_again import SetUpAgainDialog
 from widgets.cluster.set_up_dialog import SetUpDialog
 from widgets.common.look import ThemeChoice
 from widgets.main_window import MainWindow
@@ -150,12 +155,52 @@ def test_add_a_node(qtbot, take, dressed, state):
     take(dialog, f"add-node-{state}-{dressed}")
 
 
-@pytest.mark.parametrize("state", ["live", "failed", "ready", "several"])
+@pytest.mark.parametrize("refused", [False, True], ids=["more", "more-refused"])
+def test_all_that_can_be_said_of_a_node(qtbot, take, dressed, refused):
+    dialog = AddNodeDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    qtbot.keyClicks(dialog._host, "gpu13.lab.example.org")
+    dialog._more.click()
+    if refused:
+        dialog.show_refusal("data_root", "gpu13 does not see /srv/lab.", "Mount it there.")
+    take(dialog, f"add-node-more{'-refused' if refused else ''}-{dressed}")
+    assert dialog.height() <= SMALL[1] - 40, "it does not fit a small screen"
+
+
+HOW_TO_SET_UP = {
+    "several": (NODES, ("gpu1", "gpu3"), SetUpOptions()),
+    "one": (NODES[:1], ("gpu1",), SetUpOptions(limits_key=True)),
+    "misfit": (
+        (NODES[0], node("gpu2", mpirun="", data_root="", ready=False)),
+        ("gpu2",),
+        SetUpOptions(system_mpi=True, shared=True),
+    ),
+    "many": (
+        tuple(node(LONG_NAMES.format(n)) for n in range(64)),
+        [LONG_NAMES.format(n) for n in range(64)],
+        SetUpOptions(),
+    ),
+}
+
+
+@pytest.mark.parametrize("state", HOW_TO_SET_UP)
+def test_how_to_set_up(qtbot, take, dressed, state):
+    dialog = SetUpAgainDialog(*HOW_TO_SET_UP[state], "5.0.11")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    take(dialog, f"set-up-choices-{state}-{dressed}")
+    assert dialog.height() <= SMALL[1] - 40, "it does not fit a small screen"
+    assert_fits(dialog._scroll)
+
+
+@pytest.mark.parametrize("state", ["waiting", "live", "failed", "cancelled", "ready", "several"])
 def test_set_up(qtbot, take, dressed, state):
     dialog = SetUpDialog()
     qtbot.addWidget(dialog)
     dialog.show()
-    first = {"failed": BROKEN, "ready": READY}.get(state, LIVE)
+    states = {"failed": BROKEN, "ready": READY, "waiting": SetUp("gpu13"), "cancelled": GIVEN_UP}
+    first = states.get(state, LIVE)
     dialog.show_set_up(first, "mai@10.0.4.23")
     if state == "several":
         for node, steps in (("gpu14", BROKEN.steps), ("gpu15", READY.steps), ("gpu16", ())):

@@ -35,6 +35,7 @@ BROKEN = set_up(
     state=FAILED, sentence="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
 )
 READY = set_up(at=7)
+GIVEN_UP = set_up(state=StepState.CANCELLED, sentence="Cancelled.", output=OUTPUT, seconds=9.0)
 
 
 @pytest.fixture
@@ -77,6 +78,15 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
     assert not dialog._cancel.isVisible()
+
+
+def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    assert not dialog._choices.isVisible()
+    dialog.show_set_up(BROKEN)
+    with qtbot.waitSignal(dialog.choices_requested) as wished:
+        qtbot.mouseClick(dialog._choices, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu13"]
 
 
 def test_a_retry_closes_what_had_failed(dialog):

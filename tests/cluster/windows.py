@@ -1,0 +1,55 @@
+"""The whole window of the program on a data root of the test cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.bootstrap import Program
+from backend.records.cluster import HostKey
+from backend.services.workplace import Services
+from widgets.common.look import ThemeChoice
+
+_BUILT_MS = 240_000
+
+
+@contextmanager
+def window_on(
+    app: QApplication,
+    share: Path,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    qtbot: QtBot,
+    trusted: Iterable[HostKey] = (),
+) -> Iterator[Program]:
+    """The program with its services, gone at the end of the block.
+
+    Args:
+        folder: Where it keeps what is this desktop's.
+        trusted: Host keys that somebody has accepted.
+    """
+    for name in ("CONFIG", "DATA"):
+        patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    program = Program(app, share, folder / "catalogue.sqlite", None)
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(1440, 900)
+    qtbot.addWidget(program.window)
+    program.show()
+    qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=_BUILT_MS)
+    for key in trusted:
+        services(program).cluster.trust(key)
+    yield program
+    program.close()
+    # A `Look` that lives on would dress the windows of other tests.
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def services(program: Program) -> Services:
+    assert program._services is not None
+    return program._services

@@ -1,0 +1,185 @@
+"""Which nodes to set up, and how: for several at once, for one again, or where a choice misfits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QDialog, QSizePolicy, QWidget
+
+from backend.records.cluster import NodeEntry
+from backend.records.set_up_choices import SetUpOptions, choice_faults
+from widgets.cluster.set_up_choices import SetUpChoices
+from widgets.common import formats
+from widgets.common.buttons import Button, CheckBox
+from widgets.common.cards import Frame, Scroll
+from widgets.common.layout import STRETCH, clear, col, fit_height, row
+from widgets.common.text import Label, plain_tip
+from widgets.common.theme import S1, S2, S3, S4, S6, TARGET_MIN
+
+_WIDTH = 560
+_ROWS_SEEN = 5
+_KEEPS = "What is there already stays until the new has proved itself; jobs that run there go on."
+
+
+def state_words(entry: NodeEntry) -> str:
+    """How a node is set up, in a few words."""
+    there = entry.installation
+    if there is None:
+        return "not set up"
+    whose = "its own " if entry.has_own_mpi else ""
+    words = [f"{whose}Open MPI {there.mpi_version}"]
+    words += ["shared environment"] if entry.shares_environment else []
+    words += ["key for runs only"] if there.limits_key else []
+    return ", ".join(words)
+
+
+class SetUpAgainDialog(QDialog):
+    """The nodes with a tick each, and the choices for all that are ticked.
+
+    Signals:
+        set_up_requested: Names of the ticked nodes, a tuple, and the `SetUpOptions`.
+        look_requested: These nodes, a tuple of names, are to be looked at anew; answer with
+            `show_entries` or `show_trouble`.
+    """
+
+    set_up_requested = Signal(object, object)
+    look_requested = Signal(object)
+
+    def __init__(
+        self,
+        entries: Sequence[NodeEntry],
+        ticked: Collection[str],
+        options: SetUpOptions,
+        brought_mpi: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        """The dialog.
+
+        Args:
+            entries: All nodes that were added.
+            ticked: Those that are chosen at first.
+            brought_mpi: Version of the Open MPI that Ringmaster brings, "" when unknown.
+        """
+        super().__init__(parent)
+        self.setWindowTitle("Set up")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._entries: tuple[NodeEntry, ...] = ()
+        self._brought = brought_mpi
+        self._boxes: dict[str, CheckBox] = {}
+        self._title = Label("", "title", elide="right")
+        self._all = Button("All", kind="quiet")
+        self._all.setAutoDefault(False)
+        self._all.clicked.connect(self._tick_all)
+        self._rows = col(gap=0, margins=(S2, S1, S3, S1))
+        rows = QWidget()
+        rows.setLayout(self._rows)
+        self._scroll = Scroll(rows)
+        head = row(Label("Nodes", "small", "text2"), STRETCH, self._all)
+        self._nodes = QWidget()
+        self._nodes.setLayout(col(head, Frame("sunken", col(self._scroll)), gap=S1))
+        self.choices = SetUpChoices()
+        self.choices.show_options(options)
+        self.choices.changed.connect(self._check)
+        self._note = Label(_KEEPS, "small", "text2", wrap=True)
+        self._trouble = Label("", "small", "bad", wrap=True, selectable=True)
+        self._trouble.hide()
+        self._look = Button("Look again", icon="arrow-clockwise", tip="Ask these nodes once more")
+        self._look.setAutoDefault(False)
+        self._look.clicked.connect(self._wish_look)
+        self._cancel = Button("Cancel")
+        self._cancel.setAutoDefault(False)
+        self._cancel.clicked.connect(self.reject)
+        self._begin = Button("Set up", kind="primary")
+        self._begin.setDefault(True)
+        self._begin.clicked.connect(self._wish)
+        self.setLayout(
+            col(
+                self._title,
+                self._nodes,
+                self.choices,
+                self._note,
+                self._trouble,
+                S2,
+                row(STRETCH, self._look, self._cancel, self._begin, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._make_rows(entries, ticked)
+        self.setFocus()
+
+    def show_entries(self, entries: Sequence[NodeEntry]) -> None:
+        """What a new look has found."""
+        self._make_rows(entries, self.ticked())
+
+    def show_trouble(self, sentence: str) -> None:
+        """The nodes could not be looked at."""
+        self._trouble.setText(sentence)
+        self._trouble.setVisible(bool(sentence))
+        self._look.setEnabled(True)
+        fit_height(self)
+
+    def ticked(self) -> tuple[str, ...]:
+        return tuple(name for name, box in self._boxes.items() if box.isChecked())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        # Only now its parts know their sizes.
+        fit_height(self)
+
+    def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
+        self._entries = tuple(entries)
+        clear(self._rows)
+        self._boxes = {}
+        for entry in self._entries:
+            box = self._boxes[entry.name] = CheckBox(entry.name, checked=entry.name in ticked)
+            box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            box.setToolTip(plain_tip(entry.name))
+            box.toggled.connect(self._check)
+            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
+        self._nodes.setVisible(len(self._entries) > 1)
+        seen = min(len(self._entries), _ROWS_SEEN)
+        self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
+        self._trouble.hide()
+        self._check()
+
+    @Slot()
+    def _check(self) -> None:
+        """Say at once what does not fit, before anything is installed."""
+        ticked = set(self.ticked())
+        chosen = [entry for entry in self._entries if entry.name in ticked]
+        others = [entry for entry in self._entries if entry.name not in ticked]
+        faults = choice_faults(self.choices.options(), chosen, others, self._brought)
+        self.choices.show_faults(faults)
+        words = f"Set up {formats.plural(len(chosen), 'node')}"
+        self._begin.setText("Set up" if len(chosen) == 1 else words)
+        self._title.setText(f"Set up {chosen[0].name}" if len(chosen) == 1 else words)
+        self._begin.setEnabled(bool(chosen) and not faults)
+        self._look.setVisible(bool(faults))
+        self._look.setEnabled(True)
+        self._all.setText("None" if len(chosen) == len(self._entries) else "All")
+        self._note.setVisible(any(entry.is_ready for entry in chosen))
+        fit_height(self)
+
+    @Slot()
+    def _tick_all(self) -> None:
+        all_are = len(self.ticked()) == len(self._boxes)
+        for box in self._boxes.values():
+            box.setChecked(not all_are)
+
+    @Slot()
+    def _wish_look(self) -> None:
+        self._look.setEnabled(False)
+        self._trouble.hide()
+        self.look_requested.emit(self.ticked())
+
+    @Slot()
+    def _wish(self) -> None:
+        names, options = self.ticked(), self.choices.options()
+        self.accept()
+        self.set_up_requested.emit(names, options)
