@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from backend.node import words
 from backend.node.explain.explainer import Failure, explain
 from backend.node.explain.log_text import LogPart
-from backend.records.explanation import UNKNOWN, USER_CODE, Explanation
+from backend.records.explanation import UNKNOWN, Explanation
 from backend.records.launch import RankPlan
 from backend.records.state import JobState
 from backend.records.status import RankError, RankExit, RunExit
@@ -28,6 +28,17 @@ _LOST_CONTACT = re.compile(
     r"(?:.|\n)*?Remote daemon\s*:[^\n]* on node (?P<host>\S+)"
 )
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """The failure that people are told, and what kind of knowledge it is."""
+
+    error: RankError
+    record: RankExit | None = None
+    """The exit record that told it; None when the supervisor concluded it from other signs."""
+    knows_why: bool = True
+    """It says why the run ended, and not only that nobody was left to say so."""
 
 
 @dataclass(frozen=True)
@@ -62,32 +73,33 @@ class Found:
 
 def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
     """The exit record of a run."""
-    state, message, error = _judge(found)
-    if state is JobState.ERROR and error is not None:
-        error = explained(error, found)
+    state, message, judged = _judge(found)
+    error = judged.error if judged is not None else None
+    if state is JobState.ERROR and judged is not None:
+        error = _explained(judged, found)
         message = _named(error)
     return RunExit(
         found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
     )
 
 
-def _judge(found: Found) -> tuple[JobState, str, RankError | None]:
+def _judge(found: Found) -> tuple[JobState, str, _Judgement | None]:
     good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
     if found.ranks and len(good) == len(found.ranks):
         if all(one.outcome == "finished" for one in good):
             return JobState.FINISHED, "", None
         return JobState.INTERRUPTED, _stopped(found), None
-    error = _first_failure(found)
+    judged = _first_failure(found)
     if found.stop_was_wished and found.ended_early:
         return JobState.INTERRUPTED, _stopped_early(found), None
     if found.stop_was_wished and _hung(found):
-        return JobState.INTERRUPTED, _stopped_by_force(found, error), error
-    return JobState.ERROR, _named(error), error
+        return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
+    return JobState.ERROR, _named(judged.error), judged
 
 
-def explained(error: RankError, found: Found) -> RankError:
+def _explained(judged: _Judgement, found: Found) -> RankError:
     """The failure with what the logs say about it; its own sentence yields to a surer one only."""
-    record = next((one for one in found.exits if one.error is error), None)
+    error, record = judged.error, judged.record
     raised = record is not None and record.outcome == "error"
     if not found.logs and not found.mpirun_log:
         return error
@@ -112,9 +124,9 @@ def explained(error: RankError, found: Found) -> RankError:
     if record is not None and record.outcome == "stalled":
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=told.evidence)
-    own = _says_all(error, record, told)
+    own = _says_all(judged, told)
     # A sentence of a rank's own ends with the way out, which fits it better.
-    has_remedy = own and raised and told.cause != USER_CODE
+    has_remedy = own and raised and not told.is_quoted
     return replace(
         error,
         sentence=error.sentence if own else told.sentence,
@@ -124,13 +136,14 @@ def explained(error: RankError, found: Found) -> RankError:
     )
 
 
-def _says_all(error: RankError, record: RankExit | None, told: Explanation) -> bool:
+def _says_all(judged: _Judgement, told: Explanation) -> bool:
     """Whether the sentence of the exit records is better than the one from the logs."""
-    if told.cause == USER_CODE:
+    error, record = judged.error, judged.record
+    if told.is_quoted:
         quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
         return quoted or record is None or record.outcome != "exit"
     if record is None:
-        return not re.search(r"before any rank|vanished without a word", error.sentence)
+        return judged.knows_why
     if record.outcome == "error":
         # The rank quotes its exception where it does not know it; its own words are better.
         first = told.evidence[-1].text.partition(": ")[2][:60] if told.evidence else ""
@@ -145,40 +158,47 @@ def _named(error: RankError) -> str:
     return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
 
 
-def _first_failure(found: Found) -> RankError:
-    failures = [one for one in found.exits if one.error is not None]
-    primary = next((one.error for one in failures if not one.secondary), None)
+def _first_failure(found: Found) -> _Judgement:
+    failures = [_Judgement(one.error, one) for one in found.exits if one.error is not None]
+    primary = next((one for one in failures if one.record and not one.record.secondary), None)
     if primary is not None:
         return primary
+    seen = _seen_from_outside(found)
+    if seen is not None:
+        return _Judgement(seen)
+    return failures[0] if failures else _Judgement(_silent(found), knows_why=False)
+
+
+def _seen_from_outside(found: Found) -> RankError | None:
+    """What mpirun or the supervisor know of the end, where no rank that failed first could say."""
     if found.launcher_error:
         return RankError(found.launcher_error)
     if found.told_to_end:
         return RankError(f"The run was ended from outside: its supervisor got {found.told_to_end}.")
-    noticed = _noticed(found)
-    if noticed is not None:
-        return noticed
-    lost = _lost_contact(found) or _lost_node(found)
+    lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return lost
     if found.unreached:
         return _unreached(found)
     if found.gave_up:
         return RankError(found.gave_up)
-    name = found.launcher
     if found.launcher_code is not None and found.launcher_code < 0:
         number = -found.launcher_code
         return RankError(
-            f"{name} on this computer was killed by signal {number} ({words.signal_name(number)})."
+            f"{found.launcher} on this computer was killed by signal {number} "
+            f"({words.signal_name(number)})."
         )
-    echo = next((one.error for one in failures), None)
-    if echo is not None:
-        return echo
+    return None
+
+
+def _silent(found: Found) -> RankError:
+    """Ranks that are gone, of which nobody knows why."""
     missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
     last = _last_words(found.launcher_log)
     if len(missing) == len(found.ranks):
         return RankError(
-            f"{name} ended with code {found.launcher_code} before any rank could say how it "
-            f"ended{': ' + last if last else '.'}",
+            f"{found.launcher} ended with code {found.launcher_code} before any rank could say "
+            f"how it ended{': ' + last if last else '.'}",
             traceback=found.launcher_log[-4000:],
         )
     plan = missing[0]

@@ -42,3 +42,5 @@ class Explanation:
     sentence: str = ""
     remedy: str = ""
     evidence: tuple[Evidence, ...] = ()
+    is_quoted: bool = False
+    """The cause is what the exception itself says in plain words: to quote it says as much."""

@@ -9,15 +9,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from backend.node.explain import rules_gpu, rules_network, rules_node
+from backend.node.explain import (
+    rules_gpu,
+    rules_network,
+    rules_node,
+    rules_program,
+    rules_ssh,
+    rules_start,
+)
+from backend.node.explain.hints import remedy_for
 from backend.node.explain.log_text import LogPart, tidy
-from backend.node.explain.raised import Frame, Raised, last_raised, without_ignored
+from backend.node.explain.raised import Raised, last_raised, without_ignored
 from backend.node.explain.rule import Rule, Weight, Where
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence, Explanation
 
-RULES = rules_node.RULES[:1] + rules_gpu.RULES + rules_network.RULES + rules_node.RULES[1:]
+RULES = (
+    *rules_node.RULES[:1],
+    *rules_gpu.RULES,
+    *rules_start.RULES,
+    *rules_program.RULES,
+    *rules_ssh.RULES,
+    *rules_network.RULES,
+    *rules_node.RULES[1:],
+)
 """The first rule that fits wins among those of one weight; /dev/shm comes before any full disk."""
 
 LAST_LINES = 20
@@ -75,10 +91,13 @@ def explain(
     parts, chain = _raised(failure, own or (others if failure.rank is None else ()))
     raised = _in_chain(chain)
     if raised is not None and raised.rule.weight is Weight.CAUSE:
-        return _told(raised, _lines_of(chain, parts))
-    frame = chain[-1].of_user if chain else None
-    if raised is None and frame is not None:
-        return _of_user(frame, chain, parts)
+        found_out = _told(raised, _lines_of(chain, parts))
+        placed = found_out.sentence.rstrip(".") + _place(chain[-1])
+        return replace(found_out, sentence=placed) if found_out.is_quoted else found_out
+    if raised is None and chain:
+        remedy = next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
+        if remedy or chain[-1].of_user is not None or chain[-1].is_of_code:
+            return _of_user(remedy, chain, parts)
     places = [(own, Where.RANK), (mpirun, Where.MPIRUN)]
     if not failure.is_first:
         places.append((others, Where.RANK))
@@ -167,15 +186,21 @@ def _told(found: _Found, lines: tuple[Evidence, ...]) -> Explanation:
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
-    return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines)
+    return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines, rule.is_quoted)
 
 
-def _of_user(frame: Frame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
+def _place(raised: Raised) -> str:
+    frame = raised.of_user
+    return f", at {frame.short}, line {frame.line}." if frame is not None else "."
+
+
+def _of_user(remedy: str, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
+    """A mistake of the program's own: by the place it was raised at, or because a hint is sure."""
     lines = _lines_of(chain, parts)
     first = " ".join(chain[-1].text.split("\n")[0].split())
     told = first[:300] + ("…" if len(first) > 300 else "")
-    sentence = f"The program's code raised {told}, at {frame.short}, line {frame.line}."
-    return Explanation(USER_CODE, sentence, _MEND, lines)
+    sentence = f"The program's code raised {told.rstrip('.')}{_place(chain[-1])}"
+    return Explanation(USER_CODE, sentence, remedy or _MEND, lines, is_quoted=True)
 
 
 def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Evidence, ...]:

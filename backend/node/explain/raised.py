@@ -9,7 +9,8 @@ from dataclasses import dataclass
 _HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
 _RAISED = re.compile(
-    r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault))"
+    r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
+    r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
     r"(?: \(see above for traceback\))?(?P<rest>:.*)?$"
 )
 _AFTER_FRAMES = re.compile(r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?P<rest>:.*)?$")
@@ -21,6 +22,10 @@ _IGNORED = re.compile(r"^.*Exception ignored in\b")
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
     r"|^<|^$|backend[/\\](?:training|node|records|errors)"
+)
+_OF_CODE = re.compile(
+    r"(?:Attribute|Indentation|Index|Key|Name|NotImplemented|Recursion|Syntax|Type|UnboundLocal"
+    r"|Value|ZeroDivision)Error$"
 )
 _LAST_LINES = 12
 """So much may a program still say after the exception that ends it; more, and it was caught."""
@@ -52,6 +57,11 @@ class Raised:
     def of_user(self) -> Frame | None:
         """The innermost frame that is in no library."""
         return next((one for one in reversed(self.frames) if not _LIBRARY.search(one.file)), None)
+
+    @property
+    def is_of_code(self) -> bool:
+        """It is of a kind that code alone raises, and nothing tells of a library's code."""
+        return bool(_OF_CODE.match(self.kind)) and not self.frames
 
 
 def without_ignored(lines: Sequence[str]) -> list[str]:

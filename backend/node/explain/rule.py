@@ -37,6 +37,7 @@ RANK = (Where.RAISED, Where.RANK)
 class Rule:
     """``sentence`` may use the named groups of ``pattern``: ``{host}``.
 
+    Groups of other branches of ``pattern`` that mean the same end in a digit: ``host2``.
     ``source`` is where the message is known from.
     """
 
@@ -49,12 +50,17 @@ class Rule:
     weight: Weight = Weight.CAUSE
     otherwise: str = ""
     """What is said when a group of ``sentence`` took no part."""
+    is_quoted: bool = False
+    """What `Explanation.is_quoted` will be."""
     at_end: bool = False
     """In a rank's log the message counts among its last lines only: programs live on after it."""
 
     def said(self, match: re.Match[str]) -> str:
         """The sentence about this match."""
-        groups = {name: " ".join((text or "").split()) for name, text in match.groupdict().items()}
+        groups: dict[str, str] = {}
+        for name, text in match.groupdict().items():
+            same = name.rstrip("0123456789")
+            groups[same] = groups.get(same) or " ".join((text or "").split())
         wanted = re.findall(r"\{(\w+)\}", self.sentence)
         if self.otherwise and not all(groups.get(name) for name in wanted):
             return self.otherwise

@@ -6,6 +6,7 @@ from backend.node.explain.rule import ANYWHERE, RANK, Rule, Weight, message
 
 _ISSUES = "https://github.com/"
 _SMALLER = "Choose a smaller batch size, or end what else uses the GPU."
+_CUDART = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
 _GONE = (
     "Resume on other GPUs, and have the administrator look at this one: the kernel's log names "
     "the fault after “NVRM: Xid”."
@@ -16,9 +17,11 @@ RULES = (
         "gpu_memory",
         message(
             r"(?:CUDA out of memory\.?|CUDA error: ?out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+            r"|cudaErrorMemoryAllocation|CUDA driver error: out of memory"
+            r"|OutOfMemoryError: Allocation on device"
             r"|cuda runtime error \(2\) ?: out of memory"
             r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
-            r"|NCCL WARN Cuda failure (?:\d+ )?'out of memory')"
+            r"|Cuda failure (?:\d+ )?'out of memory'|HIP out of memory|OOM when allocating tensor)"
             r"(?: Tried to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
         ),
         "The GPU's memory is full: {wanted} more was wanted.",
@@ -31,6 +34,8 @@ RULES = (
         "gpu_unsupported",
         message(
             r"no kernel image is available for execution on the device"
+            r"|invalid value for --gpu-architecture|Expected is_sm\d+[^\n]* to be true"
+            r"|: invalid device function|device kernel image is invalid"
             r"|is not compatible with the current PyTorch installation"
         ),
         "The installed PyTorch has no code for this kind of GPU.",
@@ -41,9 +46,11 @@ RULES = (
     Rule(
         "label_range",
         message(
-            r"Assertion `(?:t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes)`"
+            r"Assertion `?(?:t|cur_target|label) >= 0 && (?:t|cur_target|label) < \w+"
+            r"|NLL\w*\.cu:[^\n]*Assertion `"
             r"|device-side assert triggered at \S*(?:ClassNLLCriterion|NLLLoss)"
             r"|IndexError: Target -?\d+ is out of bounds"
+            r"|Class values must be (?:smaller than num_classes|non-negative)"
         ),
         "A label of the dataset is outside of the classes that the model has.",
         "Labels must run from 0 to the number of classes less one: check the loader and the last "
@@ -55,10 +62,14 @@ RULES = (
         "index_range",
         message(
             r"Assertion `(?:srcIndex < srcSelectDimSize|idx_dim >= 0 && idx_dim < index_size"
-            r"|-sizes\[i\] <= index && index < sizes\[i\][^`]*|ind >= 0 && ind < \w+)[^`]*` failed"
+            r"|-sizes\[i\] <= index && index < sizes\[i\]"
+            r"|index >= -sizes\[i\] && index < sizes\[i\]"
+            r"|ind >= 0 && ind < \w+|index out of bounds: )[^`]*` failed"
+            r"|(?:Index\w*|ScatterGather\w*)\.cuh?\b[^\n]*Assertion `[^`\n]+` failed"
+            r"|^RuntimeError: index (?:out of range|-?\d+ is out of bounds for dimension)"
+            r"|IndexError: index out of range in self|Tried to access index -?\d+ out of table with"
         ),
-        "An index on the GPU was outside of its tensor, mostly a word or class too high for an "
-        "embedding.",
+        "An index was outside of its tensor, mostly a word or class too high for an embedding.",
         "Compare the highest index that the loader gives with the size of the embedding.",
         _ISSUES + "pytorch/pytorch/issues/1204",
         where=RANK,
@@ -75,7 +86,11 @@ RULES = (
     ),
     Rule(
         "gpu_ecc",
-        message(r"uncorrectable ECC error|CUDA_ERROR_ECC_UNCORRECTABLE"),
+        message(
+            r"uncorrectable ECC error|uncorrectable NVLink error"
+            r"|CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable"
+            r"|Xid \([^)]*\): (?:48|63|64|94|95|140)\b"
+        ),
         "The GPU's memory is damaged: it found an error that it could not correct.",
         _GONE,
         _ISSUES + "vllm-project/vllm/issues/5222",
@@ -86,7 +101,8 @@ RULES = (
         message(
             r"NVRM: RmInitAdapter failed|rm_init_adapter failed"
             r"|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
-            r"|CUDA error: the GPU is lost|Xid \([^)]*\): (?:79|48|74|95)\b"
+            r"|CUDA error: the GPU is lost|Failed to initialize NVML: Unknown Error"
+            r"|GPU lost from the bus|GPU_IS_LOST|Xid \([^)]*\): (?:79|74|119|120)\b"
         ),
         "The GPU was lost while it worked: the computer no longer reaches it.",
         _GONE,
@@ -96,8 +112,8 @@ RULES = (
         "gpu_fault",
         message(
             r"(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?P<what>unspecified launch failure"
-            r"|hardware stack error|illegal instruction was encountered)"
-            r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
+            r"|hardware stack error|(?:an )?illegal instruction was encountered"
+            r"|invalid program counter)|cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"
         ),
         "The GPU stopped within a computation ({what}).",
         "Resume; when it happens again on the same GPU, choose others, and look for “NVRM: Xid” "
@@ -108,16 +124,22 @@ RULES = (
     ),
     Rule(
         "gpu_address",
-        message(r"an illegal memory access was encountered|misaligned address"),
+        message(
+            r"an illegal memory access was encountered|misaligned address"
+            r"|CUDA_ERROR_(?:ILLEGAL|MISALIGNED)_ADDRESS|cudaError(?:Illegal|Misaligned)Address"
+        ),
         "A computation on the GPU used memory that is not its own.",
         "Look for indices out of range and for extensions in compiled code; "
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
-        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",
+        _CUDART,
         where=RANK,
     ),
     Rule(
         "gpu_number",
-        message(r"invalid device ordinal|Attempting to deserialize object on CUDA device \d+ but"),
+        message(
+            r"invalid device ordinal|Invalid device id|invalid device number"
+            r"|Attempting to deserialize object on CUDA device \d+ but"
+        ),
         "The program asks for a GPU that this rank does not have: each rank sees one GPU, number "
         "0.",
         "Leave the choice of GPUs to the job: no device numbers in the model or the loader.",
@@ -134,10 +156,13 @@ RULES = (
     ),
     Rule(
         "gpu_busy",
-        message(r"all CUDA-capable devices are busy or unavailable"),
+        message(
+            r"all CUDA-capable devices are busy or unavailable|cudaErrorDevicesUnavailable"
+            r"|exclusive-thread device already in use"
+        ),
         "The GPU is taken: it lets one process in at a time, and another one is there.",
         "Choose another GPU, or end what uses this one; nvidia-smi shows its compute mode.",
-        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",
+        _CUDART,
         where=RANK,
     ),
     Rule(
@@ -146,12 +171,15 @@ RULES = (
             r"no (?:CUDA|cuda)-capable device is detected|No CUDA (?:GPUs are available|devices\b"
             r"|GPU detected)|Found no NVIDIA driver on your system|No devices were found"
             r"|Torch not compiled with CUDA enabled|CUDA driver initialization failed"
+            r"|CUDA unknown error - this may be due to"
             r"|(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?:initialization error"
             r"|system not yet initialized)|Unexpected error from cudaGetDeviceCount"
+            r"|NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
+            r"|on a CUDA device but torch\.cuda\.is_available\(\) is False"
         ),
         "There is no GPU that this program can use.",
         "Check the node: its driver, and whether its PyTorch is one with CUDA.",
-        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",
+        _CUDART,
         where=RANK,
     ),
     Rule(
@@ -164,7 +192,10 @@ RULES = (
     ),
     Rule(
         "driver_mismatch",
-        message(r"Driver/library version mismatch"),
+        message(
+            r"Driver/library version mismatch"
+            r"|system has unsupported display driver / cuda driver combination"
+        ),
         "The NVIDIA driver was replaced while the old one is still loaded.",
         "Restart the node, then resume.",
         _ISSUES + "lyulyul/shine-cluster/issues/30",
@@ -175,6 +206,7 @@ RULES = (
             r"The NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?"
             r"|CUDA driver version is insufficient for CUDA runtime version"
             r"|the provided PTX was compiled with an unsupported toolchain"
+            r"|forward compatibility was attempted on non supported HW"
         ),
         "The NVIDIA driver is older than the CUDA of the installed PyTorch (it offers {version}).",
         "Have the driver of the node updated, or choose another node.",
@@ -183,24 +215,82 @@ RULES = (
         otherwise="The NVIDIA driver is older than the CUDA of the installed PyTorch.",
     ),
     Rule(
+        "gpu_mps",
+        message(r"MPS (?:client failed to connect|server is not ready)|cudaErrorMps\w+"),
+        "The service by which processes share the GPU (CUDA MPS) does not answer.",
+        "Start it again on the node (nvidia-cuda-mps-control -d), or stop it for good.",
+        _CUDART,
+        where=RANK,
+    ),
+    Rule(
+        "gpu_slow",
+        message(r"the launch timed out and was terminated|cudaErrorLaunchTimeout"),
+        "A computation took longer than a GPU that also drives a screen allows.",
+        "Choose a GPU without a screen, or a smaller batch size.",
+        _CUDART,
+        where=RANK,
+    ),
+    Rule(
+        "gpu_resources",
+        message(r"too many resources requested for launch"),
+        "A computation wants more threads or registers than this kind of GPU has.",
+        "Choose another kind of GPU, or have the extension that holds the computation built for "
+        "this one.",
+        _CUDART,
+        where=RANK,
+    ),
+    Rule(
+        "gpu_library_versions",
+        message(
+            r"cuDNN version incompatibility: (?P<what>[^\n]{1,200})"
+            r"|(?:CUDNN|CUBLAS)_STATUS_\w*(?:VERSION|ARCH)_MISMATCH"
+            r"|Loaded runtime CuDNN library: [^\n]+ but source was compiled with"
+            r"|Could not load library libcud\w+|Unable to load any of \{libcudnn"
+        ),
+        "The cuDNN that was found on the node is not the one that the program was built for.",
+        "Take other CUDA libraries out of LD_LIBRARY_PATH on the node; else set the node up again.",
+        _ISSUES + "pytorch/pytorch/issues/92265",
+        where=RANK,
+        at_end=True,
+    ),
+    Rule(
+        "loss_range",
+        message(
+            r"Assertion `(?:input_val|\*input|x|target_val) >= (?:zero|0\.?0?f?) && "
+            r"|/(?:BCECriterion|Loss)\.cu:[^\n]*Assertion `"
+            r"|all elements of (?:input|target) should be between 0 and 1"
+        ),
+        "A loss for probabilities was given values outside of 0 to 1.",
+        "End the model with a sigmoid, or use the loss that takes raw values "
+        "(binary_cross_entropy_with_logits); NaN counts as outside, too.",
+        _ISSUES + "pytorch/pytorch/issues/2209",
+        where=RANK,
+    ),
+    Rule(
         "cudnn",
-        message(r"(?P<status>CUDNN_STATUS_\w+)|(?P<blas>CUBLAS_STATUS_NOT_INITIALIZED)"),
-        "cuDNN gave up ({status}).",
+        message(
+            r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)\w+"
+            r"|CUFFT_(?!SUCCESS)[A-Z_]+)|Unable to find a valid cuDNN algorithm"
+            r"|unable to find an engine to execute this computation|cublas runtime error"
+        ),
+        "A computing library of the GPU gave up ({status}).",
         "The GPU's memory may be nearly full: try a smaller batch size. When that changes "
         "nothing, set the node up again.",
         _ISSUES + "seanie12/Info-HCVAE/issues/7",
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="cuBLAS could not start on the GPU.",
+        otherwise="A computing library of the GPU gave up.",
     ),
     Rule(
         "cuda",
         message(
-            r"(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?P<what>[^\n]+?)(?: at /\S+)?\s*$"
+            r"(?:CUDA (?:driver )?error|cuda runtime error \(\d+\)) ?: ?"
+            r"(?P<what>[^\n]*?)(?: at /\S+)?\s*$"
+            r"|Cuda failure (?:\d+ )?'(?P<what2>[^'\n]+)'"
         ),
         "CUDA says: {what}.",
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
-        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",
+        _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
         otherwise="CUDA gave up.",

@@ -1,8 +1,8 @@
-"""Messages of Open MPI, SSH, NCCL and Horovod about ranks that do not find each other."""
+"""Messages of Open MPI, NCCL and Horovod about ranks that do not find each other."""
 
 from __future__ import annotations
 
-from backend.node.explain.rule import ANYWHERE, LINES, RANK, Rule, Weight, Where, message
+from backend.node.explain.rule import LINES, RANK, Rule, Weight, Where, message
 
 _ISSUES = "https://github.com/"
 _LAUNCH = (Where.MPIRUN,)
@@ -13,80 +13,11 @@ _ROUTE = (
 
 RULES = (
     Rule(
-        "ssh_key_changed",
-        message(
-            r"REMOTE HOST IDENTIFICATION HAS CHANGED"
-            r"(?:(?:.|\n){0,1500}?host key for (?P<host>\S+) has changed)?"
-        ),
-        "The SSH host key of {host} is another one than was accepted.",
-        "Find out why; when the node was reinstalled, remove it and add it again.",
-        _ISSUES + "kftsehk/phy-clusters/issues/29",
-        where=_LAUNCH,
-        otherwise="The SSH host key of a node is another one than was accepted.",
-    ),
-    Rule(
-        "ssh_key_unknown",
-        message(r"Host key verification failed"),
-        "The SSH host key of a node was never accepted on the node that starts the run.",
-        "Set the nodes up again: that tells every node the keys of the others.",
-        _ISSUES + "microsoft/VirtualClient/pull/752",
-        where=_LAUNCH,
-    ),
-    Rule(
-        "ssh_denied",
-        message(
-            r"(?:(?P<host>[\w.@-]+): )?Permission denied \((?:publickey|password|gssapi)[^)]*\)"
-        ),
-        "{host} does not let the cluster's key in.",
-        "Set the node up again: that gives it the cluster's key.",
-        _ISSUES + "horovod/horovod/issues/467",
-        where=_LAUNCH,
-        otherwise="A node does not let the cluster's key in.",
-    ),
-    Rule(
-        "ssh_unreachable",
-        message(
-            r"ssh: connect to host (?P<host>\S+) port \d+: (?P<why>[^\n]+)"
-            r"|(?:ssh|kex)_exchange_identification: |Connection timed out during banner exchange"
-            r"|Connection to \S+ closed by remote host|Connection (?:reset|closed) by \S+ port \d+"
-        ),
-        "{host} did not answer SSH ({why}).",
-        "Check that the node is on, and that its SSH server runs and is not overrun.",
-        _ISSUES + "open-mpi/ompi/issues/6379",
-        where=_LAUNCH,
-        otherwise="The SSH server of a node dropped the connection.",
-    ),
-    Rule(
-        "ssh_key_file",
-        message(
-            r"Bad owner or permissions on (?P<file>\S+)|UNPROTECTED PRIVATE KEY FILE"
-            r"|Load key [^\n]*: (?:invalid format|error in libcrypto)"
-            r"|Too many authentication failures"
-            r"|no matching (?:host key type|key exchange method|cipher) found"
-        ),
-        "SSH on the node that starts the run does not use its key or settings ({file}).",
-        "Set the node up again: that writes the cluster's key and settings anew.",
-        "https://man.openbsd.org/ssh",
-        where=_LAUNCH,
-        otherwise="SSH on the node that starts the run does not use its key or settings.",
-    ),
-    Rule(
-        "host_name",
-        message(
-            r"(?:ssh: )?Could not resolve hostname (?P<host>[^\s:]+)"
-            r"|getaddrinfo[^\n]*: Name or service not known"
-        ),
-        "The name {host} leads to no address.",
-        "Add the node by its address, or mend the name on the nodes.",
-        "https://man.openbsd.org/ssh",
-        where=ANYWHERE,
-        otherwise="The name of a node leads to no address.",
-    ),
-    Rule(
         "mpi_missing",
         message(
-            r"(?:orted|prted|prterun): (?:command )?not found"
+            r"(?:orted|prted|prterun|mpirun|mpiexec): (?:command )?not found"
             r"|(?:orted|prted): No such file or directory"
+            r"|could not find an installed MPI in order to use"
         ),
         "Open MPI was not found on a node of the job.",
         "Set the node up again.",
@@ -108,7 +39,10 @@ RULES = (
     ),
     Rule(
         "mpi_binding",
-        message(r"A request was made to bind to that would (?:require|result in) binding more"),
+        message(
+            r"A request was made to bind to that would (?:require|result in) binding more"
+            r"|that has less cpus than requested|we found no available cpus on"
+        ),
         "mpirun could not give each process cores of its own: there are more processes than cores.",
         "Choose fewer processes on this node.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
@@ -117,7 +51,7 @@ RULES = (
     Rule(
         "node_lost",
         message(
-            r"lost communication with a remote daemon"
+            r"not running - cannot relay: NOT ALIVE|lost communication with a remote daemon"
             r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
         ),
         "{node} no longer answers: mpirun lost the connection to it.",
@@ -130,7 +64,8 @@ RULES = (
         "mpi_daemon",
         message(
             r"daemon has unexpectedly failed after launch and before\s+communicating back"
-            r"|daemon \(pid \d+\) died unexpectedly"
+            r"|does not know how to route a message to the specified daemon"
+            r"|daemon \(pid \d+\) died unexpectedly|unable to reliably start one or more daemons"
         ),
         "Open MPI's daemon on another node did not start, or found no way back to mpirun.",
         _ROUTE + " Each node must have the same Open MPI.",
@@ -152,6 +87,10 @@ RULES = (
             r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
             r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no usable transport)"
             r"|No components were able to be opened in the pml framework"
+            r"|InfiniBand retry count between two MPI processes has been exceeded"
+            r"|error polling [HL]P CQ|Error obtaining unique transport key from ORTE"
+            r"|process failed to create a queue pair|got completion with error"
+            r"|[Tt]ransport retry count(?:er)? exceeded|Endpoint timeout\b[^\n]*UCX"
         ),
         "MPI could not open the fast network card of a node (InfiniBand or Omni-Path).",
         "Check the card and its driver on the node, or choose nodes with a working one.",
@@ -163,6 +102,7 @@ RULES = (
         message(
             r"MPI_INIT failed for some reason|MPI runtime init failed for some reason"
             r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
+            r"|appears to have been direct launched using"
         ),
         "MPI could not start in a rank.",
         "Set the node up again: the MPI library, mpirun and Horovod must be of one installation.",
@@ -174,6 +114,7 @@ RULES = (
         "mpi_version",
         message(
             r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)|UNPACK-PAST-END"
+            r"|Data unpack would read past end of buffer"
             r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
         ),
         "The nodes do not have the same Open MPI.",
@@ -186,6 +127,7 @@ RULES = (
         message(
             r"invalid value was given for (?:btl|oob|ptl)_tcp_if_(?:in|ex)clude"
             r"|None of the TCP networks specified to be included"
+            r"|No network interfaces were found for out-of-band communications"
         ),
         "A network that MPI was told to use is not there on a node.",
         "Choose nodes that share a subnet; check their network cards and addresses.",
@@ -206,6 +148,7 @@ RULES = (
             r"processes failed to start|help-(?:orte|prte)-odls-\S+ / execve error"
             r"|(?:unable to find the specified|could not find an|unable to launch the specified)"
             r"\s+(?:executable|application)"
+            r"|could not access\s+or execute an executable|lacked permissions to execute an"
         ),
         "mpirun did not find the program on a node of the job.",
         "Set the node up again.",
@@ -226,7 +169,7 @@ RULES = (
     Rule(
         "mpi_tcp",
         message(
-            r"btl_tcp_endpoint[^\n]*connect\(\) to (?P<old>\S+) failed"
+            r"btl_tcp_endpoint[^\n]*connect\(\) to (?P<address2>\S+) failed"
             r"|failed to TCP connect to a peer MPI process(?:.|\n){0,500}?"
             r"connect\(\) to (?P<address>[\w.:\[\]-]+) failed"
             r"|unable to complete a TCP connection\s+to another process"
@@ -244,6 +187,7 @@ RULES = (
         message(
             r"At least one pair of MPI processes are unable to reach each other for\s+MPI"
             r"|PML add procs failed"
+            r"|Unable to find a set of common task-to-task communication interfaces"
         ),
         "The MPI processes found no network over which they reach each other.",
         _ROUTE,
@@ -255,8 +199,12 @@ RULES = (
         message(
             r"WARN (?:[\w/]+ ?: )?(?:Call to connect|Connect to (?P<address>\S+?)(?:<\d+>)?)"
             r" (?:failed|returned \d+\((?!Success))"
-            r"|WARN Bootstrap ?: no socket interface found"
-            r"|WARN (?:Call to bind|Net : Call to bind) failed"
+            r"|WARN (?:Bootstrap|NET/Socket) ?: no (?:socket|usable) interface"
+            r"|WARN socket(?:Start|Poll|Finalize)\w*: [Cc]onnect\w* (?:to )?\S+ (?:failed|ret)"
+            r"|WARN (?:Call to bind|Net : Call to bind) failed|WARN Socket creation failed"
+            r"|(?:WARN |Last error:\s*)[^\n]* failed ?: (?:Connection (?:refused|timed out)"
+            r"|No route to host|Network is unreachable|Cannot assign requested address)"
+            r"|connecting to address [^\n]* is neither AF_INET"
         ),
         "NCCL could not connect to {address}.",
         _ROUTE + " NCCL_SOCKET_IFNAME in the job's environment names the network card to use.",
@@ -266,7 +214,8 @@ RULES = (
     Rule(
         "nccl_infiniband",
         message(
-            r"NCCL WARN (?:NET/IB ?: )?(?:Got (?:completion|async event)|Call to ibv_\w+ failed)"
+            r"NET/IB ?: Got (?:completion|async event)|NCCL WARN Got (?:completion|async event)"
+            r"|NCCL WARN Call to ibv_(?!open_device|get_|query_)\w+ failed"
         ),
         "NCCL's InfiniBand connection broke.",
         "Resume; when it happens again, NCCL_IB_DISABLE=1 in the job's environment goes without "
@@ -276,10 +225,12 @@ RULES = (
     Rule(
         "nccl_timeout",
         message(
-            r"Watchdog caught collective operation timeout"
-            r"|Timed out initializing process group"
+            r"Watchdog caught co"
+            r"|Timed out initializing process group|watchdog got stuck for \d+ seconds"
+            r"|Timed out waiting \d+ms for \w+ operation to complete"
+            r"|failed to pass monitoredBarrier|failed to reach the barrier"
         ),
-        "The GPUs waited in vain for a rank that did not take part in a step.",
+        "The ranks waited in vain for one that did not take part in a step.",
         "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
         _ISSUES + "zai-org/GLM-130B/issues/132",
         weight=Weight.VAGUE,
@@ -322,7 +273,10 @@ RULES = (
     ),
     Rule(
         "horovod_not_built",
-        message(r"Extension horovod\.\w+ has not been built|No module named '?horovod"),
+        message(
+            r"Extension horovod\.\w+ has not been built|No module named '?horovod"
+            r"|Neither MPI nor Gloo support has been built"
+        ),
         "Horovod was installed without support for PyTorch.",
         "Set the node up again.",
         _ISSUES + "horovod/horovod/issues/3877",
@@ -333,6 +287,7 @@ RULES = (
         message(
             r"(?:tensors were submitted to be reduced, gathered or broadcasted by subset of ranks"
             r"(?:(?:.|\n){0,1500}?\[missing ranks: (?P<ranks>[\d, ]+)\])?)|Stalled ops:"
+            r"|ranks? [^\n]*(?:is|are) stalled for longer than"
         ),
         "The other ranks waited for rank {ranks}, which did not take part in a step.",
         "Look at the log of that rank: it hangs, or took another branch in the model.",
@@ -343,8 +298,9 @@ RULES = (
     Rule(
         "nccl",
         message(
-            r"(?:NCCL (?:error|failure|communicator was aborted)|nccl(?:System|Internal"
-            r"|UnhandledCuda|Remote)Error|ncclInvalidUsage|nccl(?:CommInitRank|AllReduce) failed"
+            r"(?:NCCL (?:[Ee]rror|failure|communicator was aborted)|nccl(?:System|Internal"
+            r"|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument)"
+            r"|nccl(?:CommInitRank|AllReduce) failed"
             r"|unhandled (?:system|cuda) error)(?:(?:.|\n){0,400}?Last error:\s*(?P<what>[^\n]+))?"
         ),
         "NCCL says: {what}.",
@@ -355,9 +311,20 @@ RULES = (
     ),
     Rule(
         "peer_gone",
+        message(r"what\(\): [^\n]*Connection (?:reset|closed) by peer"),
+        "Another rank had gone already, and Gloo ended this one for it.",
+        "Look at the log of the rank that ended first.",
+        _ISSUES + "horovod/horovod/issues/2908",
+        where=RANK,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "peer_gone",
         message(
             r"Horovod has been shut down"
-            r"|Horovod detected that one or more processes exited with non-zero status"
+            r"|(?:[Hh]orovod|mpirun|mpiexec|prterun) detected that one or more processes exited"
+            r"\s+with\s+non-zero status"
+            r"|multiprocessing\.errors\.ChildFailedError"
             r"|MPI communication peer process has unexpectedly disconnected"
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"

@@ -13,8 +13,10 @@ RULES = (
         message(
             r"insufficient shared memory \(shm\)|workers are out of shared memory"
             r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus error"
-            r"|NCCL WARN [^\n]*(?:posix_fallocate failed|shared memory segment|extend /dev/shm)"
+            r"|(?:NCCL WARN|Last error:\s)[^\n]*(?:posix_fallocate failed|extend /dev/shm"
+            r"|shared memory segment)"
             r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
+            r"(?![^\n]*Cannot allocate)"
             r"|not enough space for \S+\s+\(the shared-memory backing"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
         ),
@@ -80,7 +82,7 @@ RULES = (
     ),
     Rule(
         "open_files",
-        message(r"Too many open files"),
+        message(r"Too many open files|received \d+ items of ancdata"),
         "The process reached its limit of open files.",
         "Use fewer loader workers, close files in the loader, or have the node's limit raised "
         "(ulimit -n).",
@@ -89,7 +91,7 @@ RULES = (
     ),
     Rule(
         "open_files",
-        message(r"unable to open shared memory object"),
+        message(r"unable to open shared memory object(?![^\n]*\(2\))"),
         "The loader's workers could not hand over a batch: shared memory could not be opened.",
         "The limit of open files is mostly reached then (ulimit -n): use fewer loader workers, or "
         "have it raised.",
@@ -98,10 +100,21 @@ RULES = (
         weight=Weight.VAGUE,
     ),
     Rule(
+        "shm_lost",
+        message(r"unable to open shared memory object[^\n]*No such file or directory \(2\)"),
+        "A batch was gone from shared memory before it was taken from the worker that made it.",
+        "Leave the sharing strategy of torch.multiprocessing at file_descriptor, and let nobody "
+        "clean /dev/shm while jobs run.",
+        _ISSUES + "KatherLab/MediSwarm/issues/574",
+        where=RANK,
+    ),
+    Rule(
         "processes",
         message(
             r"Resource temporarily unavailable[^\n]*(?:fork|thread)|can't start new thread"
-            r"|(?:fork|pthread_create)[^\n]*Resource temporarily unavailable"
+            r"|(?:fork|pthread_create|Thread creation)[^\n]*Resource temporarily unavailable"
+            r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable"
+            r"|std::system_error'?\s+what\(\): +Resource temporarily unavailable"
         ),
         "The user reached the limit of processes or threads on the node.",
         "Use fewer processes or loader workers, or have the node's limit raised (ulimit -u).",
@@ -114,8 +127,11 @@ RULES = (
             r"MemoryError(?:: Unable to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
             r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
             r"|\[Errno 12\] Cannot allocate memory|std::bad_alloc"
+            r"|(?:fork|mmap)\b[^\n]*: Cannot allocate memory|Cannot allocate memory \(12\)"
+            r"|not enough memory: you tried to allocate"
             r"|Out of memory: Kill(?:ed)? process|oom[-_]kill(?:er)?\b|Memory cgroup out of memory"
-            r"|OOM Killed|Exceeded (?:job|step) memory limit"
+            r"|OOM ?Killed|(?:[Ee]xceeded|exceeds) (?:job |step )?memory limit|TERM_MEMLIMIT"
+            r"|Killed process \d+ \([^\n]*total-vm|The node was low on resource: memory"
         ),
         "The memory of the node is full: {wanted} more was wanted.",
         "Choose a smaller batch size, fewer processes on the node or fewer loader workers.",
@@ -126,13 +142,29 @@ RULES = (
     Rule(
         "library_mismatch",
         message(
+            r"(?P<library>lib[\w.+-]+\.so[\w.]*): cannot open shared object file"
+            r"(?![^\n]*\(ignored\))|Error loading shared library (?P<library2>[\w.+-]+): No such"
+        ),
+        "The compiled library {library} was not found on the node.",
+        _SETUP + " When it is none of ours, have it installed there.",
+        _ISSUES + "horovod/horovod/issues/3476",
+        where=(Where.RAISED,),
+    ),
+    Rule(
+        "library_mismatch",
+        message(
             r"(?:ImportError|OSError|NotFoundError): [^\n]*(?:undefined symbol: (?P<symbol>\S+)"
             r"|cannot open shared object file|version `(?P<version>[^']+)' not found)"
+            r"|ImportError: [^\n]*(?:\.so[\w.]*: [a-z]|Error loading shared library|dlopen\()"
             r"|error while loading shared libraries: (?P<library>[^\s:]+)"
-            r"|symbol lookup error: [^\n]*undefined symbol"
+            r"|HorovodVersionMismatchError|symbol lookup error: [^\n]*undefined symbol"
             r"|module compiled against (?:API version|ABI version)"
             r"|A module that was compiled using NumPy 1\.x cannot be run in"
-            r"|numpy\.(?:core|_core)\.multiarray failed to import|numpy\.dtype size changed"
+            r"|compiled with different CUDA versions|operator torchvision::nms does not exist"
+            r"|_ARRAY_API not found|MKL_THREADING_LAYER=INTEL is incompatible with"
+            r"|cannot load MPI library|Couldn't load custom C\+\+ ops|OMP: Error #15"
+            r"|numpy\.(?:core|_core)\.multiarray failed to import"
+            r"|numpy\.(?:dtype|ndarray|ufunc) size changed"
         ),
         "A compiled library does not fit the others that are installed.",
         _SETUP,
@@ -141,7 +173,13 @@ RULES = (
     ),
     Rule(
         "module_missing",
-        message(r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"),
+        message(
+            r"(?:ModuleNotFoundError|ImportError): No module named "
+            r"'?(?!__torch__)(?P<module>[\w.]+)'?"
+            r"|requires the following packages that were not found in your environment: "
+            r"(?P<module2>[\w, -]+)"
+            r"|PackageNotFoundError: (?:No package metadata was found for )?(?P<module3>[\w.-]+)"
+        ),
         "The Python module {module} is not installed on the node.",
         "Bring the module along with the model or the loader, or do without it.",
         "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
@@ -152,7 +190,8 @@ RULES = (
         message(
             r"Error\(s\) in loading state_dict for (?P<model>\w+)"
             r"|loaded state dict (?:has a different number of parameter groups"
-            r"|contains a parameter group that doesn't match)"
+            r"|contains a parameter group that doesn't match)|unexpected key \S+ in state_dict"
+            r"|size mismatch for [\w.]+: copying a param|While copying the parameter named"
         ),
         "The saved weights do not fit the model {model}: it was changed since they were saved.",
         "Go back to the version of the model that made the weights, or start without them.",
@@ -166,7 +205,15 @@ RULES = (
             r"PytorchStreamReader failed|unexpected EOF, expected \d+ more bytes"
             r"|Ran out of input|zipfile\.BadZipFile"
             r"|cannot identify image file(?: u?'(?P<file>[^'\n]+))?"
-            r"|image file is truncated|invalid load key"
+            r"|image file is truncated|invalid load key|BadZipFile|broken data stream"
+            r"|pickle data was truncated|Compressed file ended before|Not a gzipped file"
+            r"|zlib\.error: |tarfile\.ReadError: |not a (?:TIFF|zip|parquet|gzip)\b|LZMAError: "
+            r"|(?:truncated file: eof|file signature not found)|Truncated File Read"
+            r"|SafetensorError: |Failed to interpret file '(?P<file2>[^'\n]+)' as a pickle"
+            r"|mmap length is greater than file size|broken PNG file|Parquet magic bytes not found"
+            r"|unrecognized data stream contents|corrupt file\b|storage has wrong size: expected"
+            r"|No module named '__torch__'|UnpicklingError: (?!Weights)"
+            r"|pandas\.errors\.(?:EmptyData|Parser)Error"
         ),
         "A file is damaged or of another kind than expected: {file}.",
         "Verify the dataset and the checkpoint; import the dataset again when files are damaged.",
@@ -176,7 +223,7 @@ RULES = (
     ),
     Rule(
         "port_taken",
-        message(r"Address already in use|EADDRINUSE"),
+        message(r"Address already in use|EADDRINUSE|no port available in the range"),
         "A network port that the program wants is taken by another one.",
         "Wait a minute, or end what is left of earlier runs on the node, then resume.",
         "https://man7.org/linux/man-pages/man2/bind.2.html",
@@ -184,7 +231,7 @@ RULES = (
     ),
     Rule(
         "pickle",
-        message(r"Can't pickle|cannot pickle '|Can't get (?:local )?attribute"),
+        message(r"Can't pickle|cannot pickle '|Can't get local (?:attribute|object)"),
         "The loader's workers cannot be started: the loader holds something that cannot be sent "
         "to another process.",
         "Make lambdas and inner functions of the loader module-level functions, or use no workers.",
@@ -193,7 +240,10 @@ RULES = (
     ),
     Rule(
         "worker_killed",
-        message(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed"),
+        message(
+            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed"
+            r"|A worker process managed by the executor was unexpectedly terminated"
+        ),
         "A worker process of the loader was killed from outside; the log does not say by whom.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Use fewer loader "
         "workers or a smaller batch size.",
@@ -203,7 +253,11 @@ RULES = (
     ),
     Rule(
         "worker_gone",
-        message(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:exited unexpectedly|is killed)"),
+        message(
+            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:exited unexpectedly|is killed)"
+            r"|background workers are no longer alive|BrokenProcessPool"
+            r"|Pin memory thread exited unexpectedly"
+        ),
         "A worker process of the loader died.",
         "Use no loader workers once: then the fault shows itself in the rank.",
         "https://docs.pytorch.org/docs/stable/data.html",
@@ -214,12 +268,18 @@ RULES = (
         "crash",
         message(
             r"Signal: (?P<signal>Segmentation fault|Bus error|Floating point exception"
-            r"|Illegal instruction)|exited on\s+signal (?:11|7|8|4) \((?P<mpi>[^)]+)\)"
-            r"|Fatal Python error: (?P<python>Segmentation fault|Bus error)"
-            r"|Caught signal \d+ \((?P<ucx>Segmentation fault|Bus error|Illegal instruction)"
-            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<heap>[^\n]+)"
+            r"|Illegal instruction)|exited on\s+signal (?:11|6|7|8|4) \((?P<signal2>[^)]+)\)"
+            r"|Fatal Python error: (?P<signal4>Segmentation fault|Bus error|Aborted"
+            r"|Illegal instruction|Floating point exception)"
+            r"|Signal (?:4|6|7|8|11) \((?P<signal5>SIG\w+)\) received by PID"
+            r"|^\s*Exit code: +(?:132|134|135|136|139)$|exitcode\s*: -(?:4|6|7|8|11)\b"
+            r"|terminate called after throwing an instance of"
+            r"|(?P<signal6>Segmentation fault|Bus error|Illegal instruction|Aborted"
+            r"|Floating point exception) +\(core dumped\)"
+            r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
+            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n]+)"
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
-            r"|stack smashing detected|LLVM ERROR|^(?P<bare>Segmentation fault|Bus error)\b"
+            r"|stack smashing detected|LLVM ERROR|^(?P<signal8>Segmentation fault|Bus error)\b"
         ),
         "Compiled code crashed ({signal}).",
         "Look for extensions in compiled code in the model and the loader; when there are none, "
@@ -234,6 +294,9 @@ RULES = (
         message(
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal 9 \(Killed\)"
+            r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|^(?:Killed|已杀死)$"
+            r"|^\s*Exit code: +137$"
+            r"|\b(?:exit(?:ed with| with)?|returned?) (?:code|exit status):? 137\b"
         ),
         "Rank {rank} on {node} was killed from outside (signal 9); its log does not say by whom.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "
@@ -241,5 +304,7 @@ RULES = (
         _ISSUES + "open-mpi/ompi/issues/2661",
         where=LINES,
         weight=Weight.VAGUE,
+        otherwise="A process was killed from outside (signal 9); its log does not say by whom.",
+        at_end=True,
     ),
 )

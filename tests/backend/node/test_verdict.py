@@ -267,6 +267,26 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 
 
+@pytest.mark.parametrize(
+    ("more", "own"),
+    [
+        # mpirun says so itself, in words that elsewhere mean that nobody knows why.
+        ({"gave_up": "mpirun was ended: rank 1 vanished without a word before any rank."}, True),
+        ({"launcher_code": 1}, False),
+    ],
+)
+def test_a_sentence_yields_to_the_logs_by_what_is_known_and_not_by_its_words(
+    more: dict[str, object], own: bool
+) -> None:
+    mpirun = (LogPart.of("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
+    error = judge(mpirun_log=mpirun, **more).error
+    assert error is not None
+    assert error.cause == "ssh_unreachable"
+    assert error.sentence == (
+        str(more["gave_up"]) if own else "gpu2 did not answer SSH (No route to host)."
+    )
+
+
 def test_a_code_whose_reason_no_rule_knows_is_said_to_be_unknown_with_the_last_lines() -> None:
     error = judged(ended(1, "exit", "Rank 1 on gpu2 left with exit code 7 in training."), "a\nb\n")
     assert error.sentence == (

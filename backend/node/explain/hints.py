@@ -1,0 +1,113 @@
+"""Plain mistakes in a program's own code that libraries name, and what one does about each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from backend.node.explain.rule import message
+
+
+@dataclass(frozen=True)
+class Hint:
+    """``pattern`` is searched in the exception; that the code is at fault is certain by it."""
+
+    pattern: re.Pattern[str]
+    remedy: str
+
+
+_ALONE = " Mend the code, import it as a new version, and clone the job with it."
+
+HINTS = (
+    Hint(
+        message(
+            r"mat1 and mat2 shapes|size mismatch, m1: |[Mm]ismatch in (?:shape|dimension)"
+            r"|The size of tensor a \(\d+\) must match|Sizes of tensors must match"
+            r"|shape '\[[^\]]*\]' is invalid for input of size|invalid argument \d+: (?:size|Sizes)"
+            r"|to have \d+ channels, but got \d+ channels|[Ee]xpected input batch_size \(\d+\) to"
+            r"|Expected \d(?:D|-D| ?-dimensional)[\w() ,-]* (?:input|tensor)|normalized_shape="
+            r"|(?:expanded|output) size[^\n]* must match|Dimension out of range \(expected"
+            r"|Using a target size \(torch\.Size|Target size \(torch\.Size|cannot be broadcast"
+            r"|operands could not be broadcast|inhomogeneous shape|cannot reshape array"
+            r"|only batches of spatial targets supported|multi-target not supported"
+            r"|0D or 1D target tensor expected|input\.size\(-1\) must be equal to input_size"
+            r"|running_mean should contain|inconsistent tensor size|Given input size: "
+            r"|Kernel size can't be greater than actual input size|must have same dimensions"
+            r"|doesn't match the broadcast shape|view size is not compatible"
+            r"|Given groups=\d+, (?:expected )?weight|too many indices for (?:tensor|array)"
+            r"|index \d+ is out of bounds for axis|selected index k out of range"
+            r"|is ambiguous$|[Oo]nly one element tensors can be converted|expected a non-empty"
+            r"|expects a non-empty|Expected reduction dim|not enough values to unpack"
+        ),
+        "Print the shapes before that line: what goes in must have the shape that the layer or "
+        "the operation expects." + _ALONE,
+    ),
+    Hint(
+        message(r"stack expects each tensor to be equal size|Trying to resize storage that is not"),
+        "The samples of one batch differ in shape: cut or pad them in the loader to one shape, "
+        "or bring a collate function." + _ALONE,
+    ),
+    Hint(
+        message(
+            r"[Ee]xpected (?:all tensors to be on the same device|object of (?:backend|device))"
+            r"|Input type \(\S*(?:cuda|FloatTensor)[^\n]*weight type \(\S*[^\n]*should be the same"
+            r"|can't convert (?:cuda:\d+|CUDA) (?:device type )?tensor to numpy"
+            r"|but (?:found|expected) (?:at least two devices|one of them on device)"
+            r"|indices should be either on cpu or on the same device|must be on the same device"
+            r"|Input, output and indices must be on the current device|arguments are located on "
+        ),
+        "Two tensors lie on different devices, or of different types: make new tensors with "
+        "device=x.device, and register what belongs to the model as a buffer." + _ALONE,
+    ),
+    Hint(
+        message(
+            r"[Ee]xpected (?:scalar type|object of (?:scalar )?type|dtype|tensor for argument)"
+            r"|expected m1 and m2 to have the same dtype|must have the same dtype"
+            r"|result type \w+ can't be cast|not implemented for '\w+'|found dtype \w+ but expected"
+            r"|can't be cast to the desired output type|Found dtype \w+ but expected"
+        ),
+        "Bring the tensor to the type that is expected there, with .float() or .long()." + _ALONE,
+    ),
+    Hint(
+        message(
+            r"modified by an inplace operation|a leaf [Vv]ariable that requires grad"
+            r"|backward through the graph a second time|does not require grad and does not have a"
+            r"|grad can be implicitly created only for scalar|One of the differentiated Tensors"
+            r"|backward can only be called in training mode|No inf checks were recorded"
+            r"|Attempting to unscale FP16 gradients|unscale_\(\) has already been called"
+            r"|call numpy\(\) on (?:a )?(?:Variable|Tensor) that requires grad"
+        ),
+        "The loss must come from the model's parameters by operations that PyTorch can follow "
+        "back: nothing in place, no detach, once in each step." + _ALONE,
+    ),
+    Hint(
+        message(
+            r"Expected to have finished reduction in the prior iteration"
+            r"|parameters that were not used in producing loss"
+        ),
+        "A part of the model takes no part in the loss: use each parameter in each step." + _ALONE,
+    ),
+    Hint(
+        message(r"Expected more than 1 value per channel when training"),
+        "A batch of one sample has no spread to normalise by: use a larger batch size, or drop "
+        "the last batch where it is smaller." + _ALONE,
+    ),
+    Hint(
+        message(
+            r"[Pp]rocess group (?:has not been|is not) initialized|make sure to call init_proc"
+        ),
+        "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
+        + _ALONE,
+    ),
+    Hint(
+        message(r"optimizer got an empty parameter list"),
+        "The model holds no parameters: keep layers as attributes or in a ModuleList, not in a "
+        "plain list." + _ALONE,
+    ),
+)
+"""Messages of PyTorch and NumPy: https://github.com/pytorch/pytorch, https://github.com/numpy/numpy."""
+
+
+def remedy_for(text: str) -> str:
+    """What one does about this exception, "" when no hint is sure of it."""
+    return next((hint.remedy for hint in HINTS if hint.pattern.search(text)), "")

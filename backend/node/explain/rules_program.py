@@ -1,0 +1,195 @@
+"""Messages about what a program wants of its surroundings: files, the network, other libraries."""
+
+from __future__ import annotations
+
+from backend.node.explain.rule import RANK, Rule, Weight, Where, message
+
+_ISSUES = "https://github.com/"
+_EXCEPTIONS = "https://docs.python.org/3/library/exceptions.html"
+_RAISED = (Where.RAISED,)
+
+RULES = (
+    Rule(
+        "file_missing",
+        message(
+            r"^(?:FileNotFound|IO|OS|NotADirectory)Error: \[(?:Errno|WinError) (?:2|3|20)\] "
+            r"(?:[^\n:]*: |[^\n]*?name = )b?'(?P<file>(?!/tmp/pymp-)[^'\n]+)'"
+            r"|name = '(?P<file2>[^'\n]+)', errno = 2\b"
+            r"|^FileNotFoundError: (?P<file3>/\S+) not found\.?$"
+            r"|^FileNotFoundError: [^\n\[]*?(?P<file5>/[^\s':]+)|^FileNotFoundError: (?!\[Errno)"
+            r"|No such file or no access: '(?P<file4>[^'\n]+)'"
+            r"|Parent directory (?P<file6>\S+) does not exist"
+            r"|^lmdb\.Error: (?P<file7>[^\n:]+): No such file"
+        ),
+        "The program wanted {file}, which is not there.",
+        "Check the path in the model, the loader and the job's options, and that every node of "
+        "the job sees it.",
+        _EXCEPTIONS + "#FileNotFoundError",
+        where=_RAISED,
+        otherwise="The program wanted a file that is not there.",
+        is_quoted=True,
+    ),
+    Rule(
+        "image_unread",
+        message(r"\(-215:Assertion failed\) !_?src\.empty\(\)|\(-215:Assertion failed\) !ssize\.e"),
+        "OpenCV was given an empty picture: mostly its file could not be read, or is not there.",
+        "Check the paths that the loader makes, and verify the dataset.",
+        _ISSUES + "opencv/opencv-python/issues/376",
+        where=_RAISED,
+    ),
+    Rule(
+        "file_locked",
+        message(r"unable to lock file|database is locked"),
+        "A file is in use by another process, which has it locked.",
+        "Let one rank alone write it. On a share that knows no locks, HDF5 goes without them with "
+        "HDF5_USE_FILE_LOCKING=FALSE in the job's environment.",
+        _ISSUES + "h5py/h5py/issues/1101",
+        where=_RAISED,
+    ),
+    Rule(
+        "dataset_empty",
+        message(
+            r"num_samples should be a positive integer value, but got num_samples=0"
+            r"|Found 0 (?:files|images|logs) in|Couldn't find any class folder"
+            r"|Found no valid file for the classes"
+        ),
+        "The dataset is empty, as the loader reads it.",
+        "Check the folder, the file endings and the filters that the loader uses.",
+        "https://docs.pytorch.org/docs/stable/data.html",
+        where=_RAISED,
+    ),
+    Rule(
+        "certificate",
+        message(r"CERTIFICATE_VERIFY_FAILED"),
+        "A server's certificate was not believed: the node's clock is wrong, or it lacks the "
+        "certificates of those who sign.",
+        "Check the date on the node and its package of root certificates (ca-certificates).",
+        "https://docs.python.org/3/library/ssl.html",
+        where=_RAISED,
+        weight=Weight.CAUSE,
+    ),
+    Rule(
+        "download",
+        message(
+            r"HTTPS?ConnectionPool\(host='(?P<host>[^']+)'|Max retries exceeded with url"
+            r"|<urlopen error [^>]*>|urllib\.error\.HTTPError: |HTTPError: (?:HTTP Error )?[45]\d\d"
+            r"|We couldn't connect to 'https?://(?P<host2>[^'/]+)|LocalEntryNotFoundError: "
+            r"|ConnectionError: Couldn't reach (?P<host3>\S+)|GatedRepoError: "
+            r"|is not a local folder and is not a valid model identifier"
+        ),
+        "The program wanted something from the network, and {host} did not give it.",
+        "Bring the file along with the model or in a dataset: nodes often have no way to the "
+        "internet.",
+        "https://docs.python.org/3/library/urllib.error.html",
+        where=_RAISED,
+        otherwise="The program wanted something from the network and did not get it.",
+    ),
+    Rule(
+        "library_version",
+        message(
+            r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' "
+            r"\([^\n)]*(?:site|dist)-packages[^\n)]*\)"
+            r"|AttributeError: (?:partially initialized )?module "
+            r"'(?:torch|torchvision|torchaudio|numpy|scipy|PIL\.\w+|PIL|cv2|tensorflow|pandas)[\w.]*'"
+            r" has no attribute '"
+            r"|(?P<wanted>[\w.-]+[<>=!~]=?[\w.,<>=!~]+) is required for a normal functioning"
+            r"|pkg_resources\.(?:VersionConflict|DistributionNotFound|ContextualVersionConflict)"
+        ),
+        "The code was written for another version of {module}: {name} is not in it.",
+        "Adapt the code to the versions that the node has, or have the others installed there.",
+        _EXCEPTIONS + "#ImportError",
+        where=_RAISED,
+        otherwise="The code was written for another version of a library than the one installed.",
+    ),
+    Rule(
+        "extension_build",
+        message(
+            r"Error building extension '(?P<name>[^'\n]+)'|Ninja is required to load C\+\+ ext"
+            r"|CUDA_HOME environment variable is not set|Failed to find C compiler"
+            r"|The detected CUDA version \([\d.]+\) mismatches the version that was used to"
+            r"|fatal error: Python\.h: No such file"
+        ),
+        "The program builds the extension {name} while it runs, and that did not work.",
+        "Install a compiler, and the CUDA toolkit of PyTorch's version, on the node; the lines "
+        "before tell what it lacks.",
+        "https://docs.pytorch.org/docs/stable/cpp_extension.html",
+        where=_RAISED,
+        otherwise="The program builds compiled code while it runs, and that did not work.",
+    ),
+    Rule(
+        "weights_refused",
+        message(r"Weights only load failed|WeightsUnpickler error"),
+        "A file of weights holds more than tensors, and PyTorch refuses to load such a file.",
+        "Only for a file you trust: load it once with weights_only=False, and save its state_dict "
+        "alone.",
+        "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
+        where=_RAISED,
+    ),
+    Rule(
+        "not_a_number",
+        message(
+            r"Function '(?P<where>\w+)' returned nan values|contains either `?inf`?, `?nan`? or"
+            r"|Input (?:\w+ )?contains NaN|[Ll]oss is (?:nan|NaN|inf)\b|NaN or Inf found in input"
+            r"|loss scale already at minimum"
+            r"|FloatingPointError: (?:Loss|loss|NaN|Minimum loss scale)"
+            r"|invalid values:\s+tensor\(\[*nan"
+        ),
+        "The training left the numbers: a value became NaN or infinite.",
+        "Lower the learning rate, clip the gradients, and look for empty or broken samples.",
+        "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
+        where=_RAISED,
+    ),
+    Rule(
+        "pickle_class",
+        message(r"Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'"),
+        "A pickled object needs {name} from {module}, where it is not now.",
+        "Keep the class or function where it was when the object was saved, or save a state_dict "
+        "in place of whole objects.",
+        "https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled",
+        where=_RAISED,
+    ),
+    Rule(
+        "write_failed",
+        message(
+            r"inline_container\.cc[^\n]*(?:unexpected pos|file write failed)"
+            r"|PytorchStreamWriter failed|basic_ios::clear: iostream error"
+        ),
+        "A file could not be written whole.",
+        "Mostly its disk is full or its share was away: check both on the node, then resume.",
+        "https://docs.pytorch.org/docs/stable/generated/torch.save.html",
+        where=_RAISED,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "lmdb_full",
+        message(r"MDB_MAP_FULL"),
+        "An LMDB database reached the size that it was opened with.",
+        "Open it with a larger map_size.",
+        "https://lmdb.readthedocs.io/en/release/",
+        where=_RAISED,
+    ),
+    Rule(
+        "worker_slow",
+        message(r"DataLoader timed out after (?P<seconds>\d+) seconds"),
+        "The loader gave no batch within {seconds} s.",
+        "Look at what the loader waits for: a share, a lock, or a worker without processor time.",
+        "https://docs.pytorch.org/docs/stable/data.html",
+        where=RANK,
+    ),
+    Rule(
+        "main_guard",
+        message(r"before the\s+current process has finished its bootstrapping phase"),
+        "The program starts processes while it is imported, which begins it anew in each of them.",
+        "Put what starts processes into functions: nothing of it may run at the import.",
+        "https://docs.python.org/3/library/multiprocessing.html",
+        where=_RAISED,
+    ),
+    Rule(
+        "locale",
+        message(r"unsupported locale setting|Python 3 was configured to use ASCII as encoding"),
+        "The language settings (locale) of the node name one that is not installed there.",
+        "Set LC_ALL=C.UTF-8 in the job's environment, or install the locale on the node.",
+        "https://docs.python.org/3/library/locale.html",
+        where=_RAISED,
+    ),
+)
