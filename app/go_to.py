@@ -53,13 +53,17 @@ class GoTo:
         self._far.append(source)
         self._openers[kind] = open_it
 
-    def ask(self, text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
-        """Find in all sources and give it to ``then``, once; no more when another text was asked
-        for meanwhile."""
+    def ask(self, text: str, then: Callable[[tuple[Target, ...], bool], None]) -> None:
+        """Find in all sources.
+
+        ``then`` gets what is near at once, and all of it when the far sources have answered, each
+        time with whether it is all; no more when another text was asked for meanwhile.
+        """
         self._wanted = text
         joined = " ".join(text.casefold().split())
-        if not joined or not self._far:
-            then(self.find(text))
+        asks_far = bool(joined and self._far)
+        then(self.find(text), not asks_far)
+        if not asks_far:
             return
         waited_for = list(self._far)
         answers: list[Target] = []
@@ -70,7 +74,7 @@ class GoTo:
             answers.extend(targets)
             waited_for.remove(source)
             if not waited_for:
-                then(self.find(text, answers))
+                then(self.find(text, answers), True)
 
         for source in self._far:
             source(joined, partial(answered, source))
