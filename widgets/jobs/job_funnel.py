@@ -35,8 +35,8 @@ class JobFunnel(Frame):
         self._metric = ComboBox(name="Best metric")
         self._low = LineEdit(placeholder="any", name="Best metric from")
         self._high = LineEdit(placeholder="any", name="Best metric to")
-        self._low_field = Field("from", self._low)
-        self._high_field = Field("to", self._high)
+        self._low_field = Field("From", self._low)
+        self._high_field = Field("To", self._high)
         self._boxes = (self._tag, self._user, self._node, self._metric)
         for box in self._boxes:
             box.currentIndexChanged.connect(self._tell)
@@ -53,9 +53,10 @@ class JobFunnel(Frame):
                 self._low_field,
                 self._high_field,
                 STRETCH,
-                clear,
+                Field("", clear),
                 gap=S2,
                 margins=(S3, S2, S3, S2),
+                top=True,
             )
         )
         self.show_choices(JobChoices())

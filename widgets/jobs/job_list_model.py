@@ -33,6 +33,9 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 
 
+_LONG_S, _HOUR_S = 600, 3600
+
+
 class JobColumn(IntEnum):
     STATE = 0
     NAME = 1
@@ -325,7 +328,10 @@ def shown(line: JobLine, column: JobColumn) -> str:
     if column is JobColumn.CREATED:
         return formats.moment_long(line.created or None, now)
     if column is JobColumn.TOOK:
-        return formats.duration(line.took_s(now))
+        took = line.took_s(now)
+        # Seconds of a long run are of no use, and have no room.
+        is_long = took is not None and _LONG_S <= took < _HOUR_S
+        return formats.rough(took) if is_long else formats.duration(took)
     words = {
         JobColumn.STATE: line.state.word,
         JobColumn.NAME: line.name,

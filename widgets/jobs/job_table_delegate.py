@@ -17,9 +17,9 @@ from widgets.common.theme import ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobColumn, best_words, shown
 
 AnyIndex = QModelIndex | QPersistentModelIndex
-PAD = S2 + 3
-"""Left and right of a cell's content; the header has the same."""
-_BAR_H, _PERCENT_W = 4, 40
+_LEFT, _RIGHT = S2 + 3, S2
+"""Beside a cell's content; the header has the same."""
+_BAR_H, _PERCENT_W = 4, 38
 _CHIP_H = 18
 _NOTES_H = 132
 
@@ -42,7 +42,7 @@ class JobTableDelegate(QStyledItemDelegate):
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if option.state & by_key == by_key:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
-        inner = cell.adjusted(PAD, 0, -PAD, -1)
+        inner = cell.adjusted(_LEFT, 0, -_RIGHT, -1)
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:

@@ -15,19 +15,19 @@ from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
 from widgets.jobs.job_table_delegate import JobTableDelegate
 
 _WIDTHS = {
-    JobColumn.STATE: 116,
-    JobColumn.TAGS: 128,
-    JobColumn.PROGRESS: 136,
-    JobColumn.BEST: 136,
-    JobColumn.NODES: 132,
-    JobColumn.GPUS: 64,
-    JobColumn.STARTED: 132,
-    JobColumn.TOOK: 88,
-    JobColumn.USER: 80,
+    JobColumn.STATE: 108,
+    JobColumn.TAGS: 112,
+    JobColumn.PROGRESS: 112,
+    JobColumn.BEST: 128,
+    JobColumn.NODES: 108,
+    JobColumn.GPUS: 56,
+    JobColumn.STARTED: 122,
+    JobColumn.TOOK: 76,
+    JobColumn.USER: 64,
     JobColumn.NOTES: 200,
     JobColumn.CREATED: 132,
 }
-_NAME_LEAST_W = 200
+_NAME_LEAST_W = 196
 _LEAST_W, _MOST_W = 48, 900
 _AT_FIRST: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED)
@@ -72,6 +72,7 @@ class JobTableView(QTableView):
         self._order, self._descending = "", True
         self._wanted = dict(_WIDTHS)
         self._fitting = False
+        self._edited: JobColumn | None = None
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(self))
         dress(self, "All jobs")
@@ -140,6 +141,9 @@ class JobTableView(QTableView):
         """Change a cell where it stands; its column is shown for that."""
         if column not in self._chosen:
             self._toggle(column, True)
+        if self.isColumnHidden(column):
+            self._edited = column
+            self._fit()
         index = self._model.index(row, column)
         self.setCurrentIndex(index)
         self.edit(index)
@@ -156,7 +160,7 @@ class JobTableView(QTableView):
         for column in _FIRST_TO_GO:
             if sum(self._wanted.get(c, 0) for c in shown) <= room:
                 break
-            if column in shown and column.key != self._order:
+            if column in shown and column.key != self._order and column is not self._edited:
                 shown.remove(column)
         for column in JobColumn:
             self.setColumnHidden(column, column not in shown)
