@@ -195,6 +195,8 @@ _SAYS_NOTHING = frozenset(
         "best_metric=validation/loss",
         "best_mode=min",
         "warmup_epochs=0",
+        "schedule=constant",
+        "seed=1",
         "checkpoint",
         "optimizer",
         "early_stop",
@@ -210,7 +212,7 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
         if key == "environment":
             # A variable may hold a token.
             yield from value
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
             for name, inner in value.items():
                 if name != "name":

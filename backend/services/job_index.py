@@ -180,7 +180,7 @@ class JobIndex:
         found = self._there
         for word in wanted:
             # The text is folded already, and the name stands in it.
-            found = self._keep(found, lambda line, word=word: word in line.text)  # type: ignore[misc]
+            found = self._with_word(found, word)
         found = self._keep(found, lambda line: _all_in(wanted, line.name.casefold()))
         slots = np.flatnonzero(found)
         newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
@@ -212,8 +212,17 @@ class JobIndex:
             if wanted:
                 found = self._keep(found, fits)
         for word in query.text.casefold().split():
-            found = self._keep(found, lambda line, word=word: word in line.text)  # type: ignore[misc]
+            found = self._with_word(found, word)
         return found
+
+    def _with_word(self, found: Mask, word: str) -> Mask:
+        # No call for each line: that is half of the time of a search.
+        lines = self.lines
+        slots = np.flatnonzero(found)
+        kept = [word in lines[slot].text for slot in slots.tolist()]
+        after = np.zeros_like(found)
+        after[slots[np.array(kept, bool)]] = True
+        return after
 
     def _keep(self, found: Mask, fits: Callable[[JobLine], bool]) -> Mask:
         lines = self.lines

@@ -47,13 +47,13 @@ class JobList:
         """
         ids = self._jobs.ids()
         queued = self._jobs.queued_ids()
-        there = set(ids)
         fresh: list[JobLine] = []
         known = self._lines
         if known is None:
+            there = set(ids)
             known = {line.id: line for line in self._jobs.lines() if line.id in there}
             fresh = list(known.values())
-        gone = tuple(job_id for job_id in known if job_id not in there)
+        gone = _gone(known, ids)
         for job_id in gone:
             del known[job_id]
             self._views.pop(job_id, None)
@@ -98,8 +98,9 @@ class JobList:
         start = self._turn % len(rest) if rest else 0
         looked = 0
         for line in chain(newest, islice(rest, start, None), islice(rest, start)):
-            is_time = looked >= _NEWEST and looked % _CHECKED_AT_ONCE == 0
-            if is_time and time.monotonic() - begin > self._look_s:
+            # However slow the data root is, each look comes a little further.
+            may_end = looked >= _NEWEST + _CHECKED_AT_ONCE and looked % _CHECKED_AT_ONCE == 0
+            if may_end and time.monotonic() - begin > self._look_s:
                 break
             looked += 1
             if self._jobs.has_changed(line):
@@ -117,6 +118,13 @@ class JobList:
             ended += 1
             if ended > _RECENT or line.ended <= since:
                 del self._views[job_id]
+
+
+def _gone(known: dict[str, JobLine], ids: Sequence[str]) -> tuple[str, ...]:
+    if sum(job_id in known for job_id in ids) == len(known):
+        return ()
+    there = set(ids)
+    return tuple(job_id for job_id in known if job_id not in there)
 
 
 def _rests(line: JobLine) -> bool:
