@@ -44,7 +44,9 @@ class JobLine(NamedTuple):
     pins: tuple[tuple[str, str], ...] = ()
     """What it uses: its key in the job file ("model"), and ``NAME@VERSION``."""
     text: str = ""
-    """Everything a search looks through, case folded."""
+    """What a search looks through, case folded."""
+    settings: str = ""
+    """More of it: the job file's settings, kept once for all jobs that have the same."""
 
     @property
     def group(self) -> int:
@@ -81,7 +83,7 @@ class JobQuery:
     """Which lines are wished for, and in which order.
 
     Attributes:
-        text: Every word of it stands in the line's text.
+        text: Every word of it stands in what a search looks through.
         group: `LIVE`, `WAITING`, `ENDED`, or None for all.
         tag, user, node: "" for any.
         metric: Only jobs whose best metric is this one; "" for any.
@@ -149,7 +151,7 @@ def line_of(view: JobView) -> JobLine:
 def make_line(
     settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
 ) -> JobLine:
-    """A line with its text.
+    """A line with what a search looks through.
 
     Args:
         settings: The job file as plain values; of its variables only the names are searched.
@@ -157,7 +159,7 @@ def make_line(
         known: The fields of the line but its text.
     """
     line = JobLine(**known)
-    parts = [
+    own = [
         line.id,
         line.name,
         line.notes,
@@ -166,10 +168,19 @@ def make_line(
         line.user,
         *line.nodes,
         *(reference for _, reference in line.pins),
-        *(pair for pair in _settings(settings) if pair not in _SAYS_NOTHING),
         *_metrics({**metrics, **(dict([line.best_metric]) if line.best_metric else {})}),
     ]
-    return line._replace(text="\n".join(part for part in parts if part).casefold())
+    others = (pair for pair in _settings(settings) if pair not in _SAYS_NOTHING)
+    return line._replace(text=_folded(own), settings=_kept_once(_folded(others)))
+
+
+def _folded(parts: Iterable[str]) -> str:
+    return "\n".join(part for part in parts if part).casefold()
+
+
+@lru_cache(maxsize=8192)
+def _kept_once(text: str) -> str:
+    return text
 
 
 def seconds(iso: str) -> float:

@@ -86,7 +86,7 @@ class JobList:
                 yield job_id
                 continue
             resting.append(line)
-            if line.ended > since and recent < _RECENT:
+            if _last_moved(line) > since and recent < _RECENT:
                 recent += 1
                 if job_id not in self._views:
                     yield job_id
@@ -108,7 +108,7 @@ class JobList:
         self._turn = start + max(0, looked - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:
-        """Whole views are kept of what moves and of what has ended lately."""
+        """Whole views are kept of what moves, and of what was made or has ended lately."""
         since = time.time() - _RECENT_S
         ended = 0
         for job_id in ids:
@@ -116,8 +116,12 @@ class JobList:
             if line is None or job_id not in self._views or not _rests(line):
                 continue
             ended += 1
-            if ended > _RECENT or line.ended <= since:
+            if ended > _RECENT or _last_moved(line) <= since:
                 del self._views[job_id]
+
+
+def _last_moved(line: JobLine) -> float:
+    return max(line.created, line.ended)
 
 
 def _gone(known: dict[str, JobLine], ids: Sequence[str]) -> tuple[str, ...]:

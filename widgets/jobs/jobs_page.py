@@ -181,6 +181,8 @@ class JobsPage(QWidget):
         for slot in slots:
             self.list.model.tell(slot)
             self.table.model.tell(slot)
+        # The queue and the state of a job come one after the other, either one first.
+        self.detail.show_place(self.model.place(self._open_id))
 
     def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
         """Where the waiting jobs stand; ``at_once`` moves rows under the pointer too."""
@@ -299,7 +301,6 @@ class JobsPage(QWidget):
     @Slot()
     def _settle(self) -> None:
         """Which of the pages is right now, and which job is open when nobody chose one."""
-        # The queue and the state of a job come one after the other, either one first.
         self.detail.show_place(self.model.place(self._open_id))
         if self._total is None and not self._views:
             if not self._slow.isActive() and self._pages.currentIndex() == 0:

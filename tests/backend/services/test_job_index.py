@@ -58,7 +58,7 @@ queries = st.builds(
 def fits(line: JobLine, query: JobQuery) -> bool:
     best = line.best_metric
     return (
-        all(word in line.text for word in query.text.casefold().split())
+        all(word in line.text + line.settings for word in query.text.casefold().split())
         and query.group in (None, line.group)
         and (not query.tag or query.tag in line.tags)
         and (not query.user or query.user == line.user)
@@ -153,10 +153,11 @@ def test_names_that_begin_so_come_first_and_the_newest_of_them():
 def test_a_secret_in_a_variable_is_not_searched():
     config = replace(CONFIG, environment={"API_TOKEN": "hunter2"})
     line = line_of(job(1, config=config))
-    assert "api_token" in line.text
-    assert "hunter2" not in line.text
+    assert "api_token" in line.settings
+    assert "hunter2" not in line.text + line.settings
 
 
 @pytest.mark.parametrize("word", ["ärger", "grösse 1", "optics", "failed", "anna", "adam", "0.25"])
 def test_the_text_holds_what_a_person_would_look_for(word):
-    assert word in line_of(job(1)).text
+    line = line_of(job(1))
+    assert word in f"{line.text}\n{line.settings}"

@@ -31,8 +31,23 @@ def create(services: Services) -> str:
     return job_files.create_job(services.data_root, CONFIG, {}).id
 
 
+@pytest.fixture(autouse=True)
+def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recent is told whole with each look; here nothing is, unless a test says so."""
+    monkeypatch.setattr(job_list, "_RECENT_S", -3600)
+
+
 def told(listing: JobListing) -> set[str]:
     return {one.id for one in (*listing.views, *listing.lines)}
+
+
+def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
+    monkeypatch.setattr(job_list, "_RECENT_S", 3600)
+    job_id = create(desktops[0])
+    desktops[0].jobs.show(job_id)
+    jobs = JobList(desktops[0].jobs)
+    for _ in range(2):
+        assert [view.id for view in jobs.look().views] == [job_id]
 
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
@@ -59,7 +74,7 @@ def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
 
 def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
     services = desktops[0]
-    view = job(1, started="2020-01-01T08:00:00Z", ended="2020-01-01T09:00:00Z")
+    view = job(1, created="2020-01-01T07:00:00Z", ended="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
     listing = JobList(services.jobs).look()
