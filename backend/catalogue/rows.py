@@ -128,8 +128,8 @@ def row_to_line(row: RowMapping) -> JobLine:
     state = JobState(row["state"])
     settings = json.loads(row["config"])
     best_name, best_value = row["best_name"], row["best_value"]
-    reason = json.loads(row["error"]).get("sentence", "") if row["error"] else ""
-    share = min(1.0, row["step"] / row["total_steps"]) if row["total_steps"] else 0.0
+    reason = _sentence(row["error"]) if row["error"] else ""
+    share = _share(row["step"], row["total_steps"])
     nodes, count, uses_gpus = _placement(_json(settings.get("placement", [])))
     return make_line(
         settings,
@@ -154,6 +154,16 @@ def row_to_line(row: RowMapping) -> JobLine:
         reason=reason or (row["message"] if state is JobState.INTERRUPTED else ""),
         pins=_references(row["pins"]),
     )
+
+
+@lru_cache(maxsize=4096)
+def _sentence(error: str) -> str:
+    return intern(str(json.loads(error).get("sentence", "")))
+
+
+@lru_cache(maxsize=4096)
+def _share(step: int, total: int) -> float:
+    return min(1.0, step / total) if total else 0.0
 
 
 @lru_cache(maxsize=4096)

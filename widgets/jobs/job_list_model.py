@@ -33,7 +33,8 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 
 
-_LONG_S, _HOUR_S = 600, 3600
+_LONG_S, _HOUR_S = 60, 3600
+_NODES_NAMED = 3
 
 
 class JobColumn(IntEnum):
@@ -329,16 +330,22 @@ def shown(line: JobLine, column: JobColumn) -> str:
         return formats.moment_long(line.created or None, now)
     if column is JobColumn.TOOK:
         took = line.took_s(now)
-        # Seconds of a long run are of no use, and have no room.
+        # The seconds of a run of minutes are of no use, and have no room.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
         return formats.rough(took) if is_long else formats.duration(took)
     words = {
         JobColumn.STATE: line.state.word,
         JobColumn.NAME: line.name,
-        JobColumn.NODES: nodes_of(line),
+        JobColumn.NODES: _few_nodes(line),
         JobColumn.USER: line.user,
     }
     return words.get(column, " ".join(line.notes.split()))
+
+
+def _few_nodes(line: JobLine) -> str:
+    """Names, or of many nodes how many: three are what a cell has room for."""
+    count = len(line.nodes)
+    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
 
 
 def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
@@ -363,6 +370,8 @@ def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> s
         return plain_tip(formats.exact(line.created or None))
     if column is JobColumn.NOTES:
         return plain_tip(line.notes) if line.notes else None
+    if column is JobColumn.NODES:
+        return plain_tip(nodes_of(line))
     return plain_tip(shown(line, column))
 
 

@@ -210,7 +210,8 @@ class JobsTable(QWidget):
 
     @Slot()
     def _asked(self) -> None:
-        self._funnel_button.set_icon("funnel-simple")
+        # A filter that is on is seen when its row is closed, too.
+        self._funnel_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
         self.query_changed.emit(self.query)
 
     @Slot(bool)

@@ -43,6 +43,7 @@ WORDS = {
         )
     },
     ("job", "reorder"): ["ID", "--first"],
+    ("job", "tag"): ["ID", "--add", "T"],
     ("queue", "list"): [],
     ("queue", "pause"): [],
     ("queue", "resume"): [],

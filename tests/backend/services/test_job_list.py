@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +161,13 @@ def test_a_jobs_size_is_all_that_lies_in_its_folder(desktops):
     (folder.logs / "rank-0.log").write_bytes(b"x" * 1000)
     (folder.logs / "link").symlink_to(folder.logs / "rank-0.log")
     assert desktops[0].jobs.size_bytes(job_id) == before + 1000
+
+
+def test_the_command_line_tags_several_jobs_at_once(desktops, capsys):
+    from backend.cli.run import _COMMANDS
+
+    services = desktops[0]
+    ids = [create(services) for _ in range(2)]
+    arguments = argparse.Namespace(ids=ids, add=["night"], remove=[])
+    assert _COMMANDS["job", "tag"](services, arguments, False) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{job_id}  digits: night" for job_id in ids]

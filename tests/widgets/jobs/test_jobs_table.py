@@ -170,6 +170,7 @@ def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
     funnel._low.editingFinished.emit()
     assert names(page) == ["vit-s16 · plankton", "vit-s16 · plankton adamw"][::-1]
     assert page.table._foot.text() == f"2 of {len(VIEWS)} jobs"
+    assert page.table._funnel_button._icon_name == "funnel-fill"
     funnel._high.setText("much")
     funnel._high.editingFinished.emit()
     assert funnel._high_field.error() == "Write a number, as 0.9 or 1e-3."
