@@ -2,7 +2,9 @@
 
 The other sides: SQLite for the same jobs, which finds the words of a text by its own index of
 trigrams (FTS5) or by looking at each (LIKE), and sorts by a column without an index, in memory and
-warm; for stalls, the same heartbeat in a process that does nothing.
+warm; for stalls, the same heartbeat in a process that does nothing. FTS5 finds a rare word some
+twenty times sooner, in 1 ms instead of 20; it neither sorts nor filters, and would be a second copy
+of every text to keep in step with jobs that move twice a second.
 """
 
 from __future__ import annotations
@@ -181,9 +183,9 @@ def _beside_sqlite(lines: list[JobLine]) -> list[Figure]:
         own = JobQuery(text="optics77")
         return [
             _ratio("search / SQLite LIKE", lambda: index.find(own),
-                   ask("SELECT rowid FROM job WHERE text LIKE ?", "%optics77%")),
+                   ask("SELECT rowid FROM job WHERE text LIKE ?", "%optics77%"), limit=2),
             _ratio("search / SQLite FTS5", lambda: index.find(own),
-                   ask("SELECT rowid FROM found WHERE text MATCH ?", '"optics77"'), limit=20),
+                   ask("SELECT rowid FROM found WHERE text MATCH ?", '"optics77"'), limit=40),
             _ratio("sort by name / SQLite", lambda: index.find(JobQuery(order="name")),
                    ask("SELECT rowid FROM job ORDER BY name")),
             _ratio("sort by metric / SQLite", lambda: index.find(JobQuery(order="best")),
