@@ -10,6 +10,7 @@ time); different lanes do.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -28,6 +29,7 @@ Report = Callable[[float | None, str], None]
 """Share done (None: unknown) and what is being done."""
 
 _REPORT_INTERVAL_S = 0.05
+_SWITCH_S = 0.0005
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ class Background(QObject):
 
     def __init__(self, workers: int = 32, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        # A worker that computes keeps Python's lock for that long while the GUI thread waits for
+        # it, which is at each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
+        sys.setswitchinterval(_SWITCH_S)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="background")
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False

@@ -33,6 +33,7 @@ from app.settings import Settings
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
+from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
@@ -162,6 +163,7 @@ class Program(QObject):
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self._pages.refusal.pressed.connect(self._open_again)
         self.frame.take_pages(self._pages.settings, self._pages.help)
+        self.jobs.table.view.restore(self._settings.preferences.job_table)
         self.is_built = True
         self._open()
 
@@ -233,7 +235,13 @@ class Program(QObject):
 
     def _open_services(self) -> Services:
         # On the worker: these imports take longer than the first frame.
-        from app import job_controller, library_controller, queue_controller  # noqa: F401
+        from app import (  # noqa: F401
+            job_controller,
+            job_finder,
+            library_controller,
+            many_jobs,
+            queue_controller,
+        )
         from backend.services.workplace import open_services
 
         accepted, self._unknown_key = self._unknown_key, None
@@ -312,11 +320,14 @@ class Program(QObject):
     def _furnish(self, services: Services) -> None:
         from app.compare_controller import CompareController
         from app.job_controller import JobController, is_job_file
+        from app.job_finder import JobFinder
         from app.library_controller import LibraryController
         from app.log_controller import LogController
+        from app.many_jobs import ManyJobs
         from app.node_controller import NodeController
         from app.queue_controller import QueueController
         from app.take_away import TakeAway
+        from backend.services.job_list import JobList
 
         self._services = services
         side_bar = self.window.side_bar
@@ -324,11 +335,21 @@ class Program(QObject):
             self.window.go("jobs")
 
         self._poller = StatusPoller(
-            services.jobs.look, services.jobs.list, self._background, LOOK_INTERVAL_MS, self
+            services.jobs.look,
+            JobList(services.jobs).look,
+            self._background,
+            LOOK_INTERVAL_MS,
+            self,
         )
+        self._finder = JobFinder(self._background, self.jobs, self)
         self._job_controller = JobController(
             services, self._background, self._poller, self.jobs, self.form, self.window, self
         )
+        self._many_jobs = ManyJobs(
+            services, self._background, self.jobs, self._job_controller, self.window, self
+        )
+        self._many_jobs.told.connect(self.window.toast.tell)
+        self.jobs.table.layout_changed.connect(lambda layout: self.frame.remember(job_table=layout))
         self._log_controller = LogController(
             services.logs, self._background, self.jobs.detail.log, self
         )
@@ -349,13 +370,18 @@ class Program(QObject):
         )
         self._wire_compare()
 
+        self._poller.all_listed.connect(self._finder.take)
         self._poller.listed.connect(self._listed)
+        self._finder.counted.connect(partial(side_bar.set_count, "jobs"))
+        self._finder.used.connect(self._library_controller.show_uses)
         self._poller.listed.connect(self._queue_controller.show_jobs)
         self._queue_controller.shown.connect(side_bar.show_queue)
         self._queue_controller.told.connect(self.window.toast.tell)
         self._poller.updated.connect(self._updated)
         self._poller.unreadable.connect(self.jobs.detail.show_doubt)
+        self._poller.unreadable.connect(self._cannot_open)
         self._poller.unlisted.connect(side_bar.show_trouble)
+        self._poller.unlisted.connect(self.jobs.show_trouble)
         self._job_controller.form_wished.connect(partial(self.window.go, "new-job"))
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._job_controller.told.connect(self.window.toast.tell)
@@ -383,13 +409,14 @@ class Program(QObject):
         self._node_controller.start()
         self._compare_controller.start()
         self._poller.start()
+        self.jobs.begin_reading()
         self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
         self.frame.furnish(services)
         offer_acts(self.frame, self.jobs, self._job_controller, self._node_controller)
         offer_things(
             self.frame,
             Things(
-                jobs=self.jobs.model.views,
+                jobs=self._finder.named,
                 nodes=lambda: self._node_names,
                 items=self._library_controller.items,
             ),
@@ -411,7 +438,10 @@ class Program(QObject):
         self._take_away.told.connect(self.window.toast.tell)
         controller.told.connect(self.window.toast.tell)
         controller.place_wished.connect(partial(self.window.go, "compare"))
-        self._poller.listed.connect(controller.show_jobs)
+        self._poller.all_listed.connect(controller.see)
+        self._pages.compare.rows_wished.connect(self._find_for_compare)
+        self.jobs.compare_requested.connect(controller.compare)
+        self.jobs.table.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
         detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
         detail.save_requested.connect(self._take_away.save)
@@ -432,9 +462,13 @@ class Program(QObject):
 
     @Slot(str)
     def _save_csv_of(self, job_id: str) -> None:
-        view = self.jobs.model.view(job_id)
-        if view is not None:
-            self._take_away.save_csv(view.name, (job_id,))
+        line = self.jobs.model.line(job_id)
+        if line is not None:
+            self._take_away.save_csv(line.name, (job_id,))
+
+    @Slot(JobQuery)
+    def _find_for_compare(self, query: JobQuery) -> None:
+        self._finder.rows(query, self._pages.compare.show_rows)
 
     def _checked(self, findings: tuple[Finding, ...]) -> None:
         self.jobs.first_start.show_findings(findings)
@@ -446,8 +480,6 @@ class Program(QObject):
     def _listed(self, views: tuple[JobView, ...]) -> None:
         self.window.side_bar.show_trouble("")
         self.frame.see_jobs(views)
-        self.jobs.show_jobs(views)
-        self._library_controller.show_jobs(views)
         self._node_controller.show_jobs(views)
         self._show_live()
 
@@ -458,11 +490,15 @@ class Program(QObject):
         self._show_live()
 
     def _show_live(self) -> None:
-        views = self.jobs.model.views()
-        live = sorted((v for v in views if v.state.is_live), key=lambda v: (v.started, v.id))
+        live = sorted(self._poller.live(), key=lambda view: (view.started, view.id))
         self.window.side_bar.show_live(tuple(live))
         self.frame.tray.show_live(tuple(live))
-        self.window.side_bar.set_count("jobs", len(views))
+
+    @Slot(str, str)
+    def _cannot_open(self, job_id: str, sentence: str) -> None:
+        if job_id == self.jobs.open_id and self.jobs.open_view is None:
+            self.jobs.cannot_open(job_id)
+            self.window.toast.tell(sentence)
 
     @Slot()
     def _library_changed(self) -> None:

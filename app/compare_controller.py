@@ -12,6 +12,7 @@ from app.background import Runner
 from app.take_away import TakeAway
 from backend.errors import BackendError
 from backend.records.comparison import MOST_JOBS, ComparedLook
+from backend.records.job_line import JobListing
 from backend.records.job_view import JobView
 from backend.services.comparison import ComparisonService
 from widgets.compare.compare_page import ComparePage
@@ -55,7 +56,6 @@ class CompareController(QObject):
         self._page = page
         self._take_away = take_away
         self._followed: dict[str, _Followed] = {}
-        self._names: dict[str, str] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.look)
@@ -107,20 +107,16 @@ class CompareController(QObject):
 
     # -- news
 
-    @Slot(object)
-    def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """All jobs there are now."""
-        self._page.show_jobs(views)
-        known = {view.id: view for view in views}
-        for followed in self._followed.values():
-            view = known.get(followed.job_id)
-            seen = followed.view
-            if view is None and seen is not None:
-                self._page.show_gone(followed.job_id, _gone(seen.name))
-            elif view is not None and (
-                seen is None
-                or (view.state, view.run, view.name) != (seen.state, seen.run, seen.name)
-            ):
+    @Slot(JobListing)
+    def see(self, listing: JobListing) -> None:
+        """What is new about all jobs."""
+        for job_id in listing.gone:
+            followed = self._followed.get(job_id)
+            if followed is not None and followed.view is not None:
+                self._page.show_gone(job_id, _gone(followed.view.name))
+        for view in listing.views:
+            followed = self._followed.get(view.id)
+            if followed is not None and _moved(followed.view, view):
                 self._look_at(followed)
 
     @Slot()
@@ -165,6 +161,10 @@ class CompareController(QObject):
             self.told.emit(f"{error} {error.remedy}".strip())
         else:
             self._page.show_gone(followed.job_id, str(error))
+
+
+def _moved(seen: JobView | None, view: JobView) -> bool:
+    return seen is None or (view.state, view.run, view.name) != (seen.state, seen.run, seen.name)
 
 
 def _gone(name: str) -> str:

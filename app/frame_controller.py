@@ -161,7 +161,7 @@ class FrameController(QObject):
 
     @Slot(str)
     def _search(self, text: str) -> None:
-        self.palette.show_targets(self.go_to.find(text))
+        self.go_to.ask(text, self.palette.show_targets)
 
     @Slot()
     def show_keys(self) -> None:
@@ -250,6 +250,10 @@ class FrameController(QObject):
                 preferences.reduced_motion,
                 preferences.tell_finished,
             )
+
+    def remember(self, **changes: Any) -> None:
+        """Keep these preferences; they are written a little later."""
+        self._remember(**changes)
 
     def _remember(self, **changes: Any) -> None:
         if self._settings.change(**changes):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from widgets.frame.palette import Target
 
 MOST = 50
 Source = Callable[[str], Iterable[Target]]
 """Gives what might fit to a text, case folded; what does not is left out afterwards."""
+FarSource = Callable[[str, Callable[[tuple[Target, ...]], None]], None]
+"""The same for what takes a moment to look through: it answers later, the best first."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class GoTo:
     def __init__(self) -> None:
         self._acts: dict[str, Act] = {}
         self._sources: list[Source] = []
+        self._far: list[FarSource] = []
+        self._wanted = ""
         self._openers: dict[str, Callable[[str], object]] = {}
 
     def add_act(self, act: Act) -> None:
@@ -41,14 +46,48 @@ class GoTo:
         self._sources.append(source)
         self._openers[kind] = open_it
 
-    def find(self, text: str) -> tuple[Target, ...]:
-        """The best targets for a text; without one, all acts that are possible now."""
+    def add_far_source(
+        self, kind: str, source: FarSource, open_it: Callable[[str], object]
+    ) -> None:
+        """Targets of one kind that are looked for elsewhere; see `ask`."""
+        self._far.append(source)
+        self._openers[kind] = open_it
+
+    def ask(self, text: str, then: Callable[[tuple[Target, ...], bool], None]) -> None:
+        """Find in all sources.
+
+        ``then`` gets what is near at once, and all of it when the far sources have answered, each
+        time with whether it is all; no more when another text was asked for meanwhile.
+        """
+        self._wanted = text
+        joined = " ".join(text.casefold().split())
+        asks_far = bool(joined and self._far)
+        then(self.find(text), not asks_far)
+        if not asks_far:
+            return
+        waited_for = list(self._far)
+        answers: list[Target] = []
+
+        def answered(source: FarSource, targets: tuple[Target, ...]) -> None:
+            if self._wanted != text:
+                return
+            answers.extend(targets)
+            waited_for.remove(source)
+            if not waited_for:
+                then(self.find(text, answers), True)
+
+        for source in self._far:
+            source(joined, partial(answered, source))
+
+    def find(self, text: str, more: Iterable[Target] = ()) -> tuple[Target, ...]:
+        """The best targets for a text, ``more`` among them; without one, all acts possible now."""
         wanted = text.casefold().split()
         targets = [act.target for act in self._acts.values() if act.is_able()]
         if wanted:
             joined = " ".join(wanted)
             for source in self._sources:
                 targets += source(joined)
+            targets += more
         ranked = [
             (rank, number, target)
             for number, target in enumerate(targets)

@@ -150,8 +150,8 @@ class JobController(QObject):
     @Slot(str)
     def look_before(self, job_id: str) -> None:
         """All that would keep the job from starting, or from going on."""
-        view = self._page.model.view(job_id)
-        if view is not None and not view.state.is_live:
+        view = self._page.open_view
+        if view is not None and view.id == job_id and not view.state.is_live:
             act = self._jobs.resume if view.run else self._jobs.start
             self._starts.look(self._wish(job_id, act), view.config)
 
@@ -255,9 +255,9 @@ class JobController(QObject):
 
     def _free_name(self) -> str:
         """A name nobody has to think of: "job 7"."""
-        taken = {view.name for view in self._page.model.views()}
-        number = len(taken) + 1
-        while f"job {number}" in taken:
+        model = self._page.model
+        number = self._page.total + 1
+        while model.has_name(f"job {number}"):
             number += 1
         return f"job {number}"
 

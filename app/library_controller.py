@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from PySide6.QtWidgets import QWidget
 from app.background import Runner
 from backend.errors import BackendError
 from backend.progress import Progress
-from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from backend.services.library import LibraryService
@@ -78,14 +78,14 @@ class LibraryController(QObject):
                 partial(self._miss_items, kind),
             )
 
-    def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """Count which versions the jobs use."""
+    @Slot(object)
+    def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
+        """How many jobs use which version as what, by the key in the job file."""
         for kind, page in self._pages.items():
             counts: dict[str, int] = {}
-            for view in views:
-                pins = {pin.reference for key, pin in view.pins.items() if kind.value in key}
-                for reference in pins:
-                    counts[reference] = counts.get(reference, 0) + 1
+            for (key, reference), number in uses.items():
+                if kind.value in key:
+                    counts[reference] = counts.get(reference, 0) + number
             page.detail.show_jobs(counts)
 
     def drop(self, path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from app.go_to import MOST
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
 from widgets.frame.palette import Target
@@ -25,7 +27,8 @@ _ICONS = {place.key: place.icon for place in PLACES}
 class Things:
     """Where the things of now come from."""
 
-    jobs: Callable[[], Sequence[JobView]]
+    jobs: Callable[[str, int, Callable[[tuple[JobLine, ...]], None]], None]
+    """Asked with a text and how many at most; answers when it has found them."""
     nodes: Callable[[], Iterable[str]]
     items: Callable[[Kind], Iterable[LibraryItem]]
 
@@ -37,7 +40,7 @@ def offer_acts(
     detail = jobs.detail
 
     def opened() -> JobView | None:
-        return jobs.model.view(jobs.open_id)
+        return jobs.open_view
 
     def is_live() -> bool:
         view = opened()
@@ -66,13 +69,12 @@ def offer_things(
 ) -> None:
     """Jobs, nodes, datasets, models and loaders, each opened where it lives."""
 
-    def jobs(text: str) -> Iterator[Target]:
-        # Of many thousand jobs only those that fit become targets.
-        words = text.split()
-        for view in things.jobs():
-            name = view.name.casefold()
-            if all(word in name for word in words):
-                yield Target("job", view.id, view.name, view.state.word, _ICONS["jobs"])
+    def jobs(text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
+        def found(lines: tuple[JobLine, ...]) -> None:
+            icon = _ICONS["jobs"]
+            then(tuple(Target("job", one.id, one.name, one.state.word, icon) for one in lines))
+
+        things.jobs(text, MOST, found)
 
     def nodes(_text: str) -> Iterator[Target]:
         for name in things.nodes():
@@ -83,7 +85,7 @@ def offer_things(
         for name in dict.fromkeys(item.name for item in things.items(kind)):
             yield Target(kind.value, name, name, kind.value, icon)
 
-    frame.go_to.add_source("job", jobs, open_job)
+    frame.go_to.add_far_source("job", jobs, open_job)
     frame.go_to.add_source("node", nodes, open_node)
     for kind in Kind:
         frame.go_to.add_source(kind.value, partial(items, kind), partial(open_item, kind))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Preferences:
     tell_finished: bool = True
     width: int = 1440
     height: int = 900
+    job_table: dict[str, Any] = field(default_factory=dict)
+    """Columns, widths and order of the wide table, as it gives and takes them."""
 
 
 class Settings:

@@ -11,12 +11,14 @@ because another desktop may have started one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.background import Runner
 from backend.errors import BackendError
+from backend.records.job_line import JobListing
 from backend.records.job_view import JobView, RunUpdate
 
 _LOOKS_A_LIST = 8
@@ -28,7 +30,8 @@ class StatusPoller(QObject):
 
     Signals:
         updated: A `RunUpdate`: a job's view changed, or its history has new points.
-        listed: All `JobView`, as a tuple.
+        listed: The `JobView` of what moves and of what ended lately, as a tuple.
+        all_listed: The `JobListing` that they are of.
         unreadable: Job id, sentence. Comes with every look that fails: show it as doubt, never as
             a dialog. The job stays watched.
         unlisted: A sentence: the list could not be read.
@@ -36,13 +39,14 @@ class StatusPoller(QObject):
 
     updated = Signal(RunUpdate)
     listed = Signal(object)
+    all_listed = Signal(JobListing)
     unreadable = Signal(str, str)
     unlisted = Signal(str)
 
     def __init__(
         self,
         look: Callable[[str, object], RunUpdate],
-        list_jobs: Callable[[], tuple[JobView, ...]],
+        list_jobs: Callable[[], JobListing],
         runner: Runner,
         interval_ms: int,
         parent: QObject | None = None,
@@ -77,6 +81,10 @@ class StatusPoller(QObject):
         """A job was created, started or changed here; look at it at once."""
         self._take_view(view)
         self._look_at(view.id)
+
+    def live(self) -> tuple[JobView, ...]:
+        """The jobs that are under way."""
+        return tuple(self._live.values())
 
     @Slot()
     def look(self) -> None:
@@ -123,14 +131,16 @@ class StatusPoller(QObject):
         else:
             self._live.pop(view.id, None)
 
-    def _take_list(self, views: tuple[JobView, ...]) -> None:
+    def _take_list(self, listing: JobListing) -> None:
         self._listing = False
-        for view in views:
+        for view in listing.views:
             if view.state.is_live and view.id not in self._live:
                 self._live[view.id] = view
         # List and look are read side by side: of a job that is watched only the look has the word,
         # or its end would be seen, taken back and seen again.
-        self.listed.emit(tuple(self._live.get(view.id, view) for view in views))
+        views = tuple(self._live.get(view.id, view) for view in listing.views)
+        self.all_listed.emit(replace(listing, views=views))
+        self.listed.emit(views)
 
     def _miss(self, job_id: str, error: BackendError) -> None:
         self._under_way.discard(job_id)

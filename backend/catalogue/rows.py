@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from sqlalchemy import RowMapping
 
 from backend.records.job import JobConfig, parse_job
+from backend.records.job_line import JobLine, make_line, seconds
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem, Pin
 from backend.records.state import JobState
@@ -95,6 +97,95 @@ def row_to_job(row: RowMapping) -> JobView | None:
         tags=tuple(json.loads(row["tags"])),
         pins={key: Pin(**pin) for key, pin in json.loads(row["pins"]).items()},
     )
+
+
+LINE_COLUMNS = (
+    "id",
+    "name",
+    "state",
+    "created",
+    "started",
+    "ended",
+    "user",
+    "run",
+    "step",
+    "total_steps",
+    "best_name",
+    "best_value",
+    "metrics",
+    "message",
+    "error",
+    "notes",
+    "tags",
+    "config",
+    "pins",
+)
+"""What `row_to_line` needs."""
+
+
+def row_to_line(row: RowMapping) -> JobLine:
+    """The job as it was last seen, as one line; parts that many jobs share are kept once."""
+    state = JobState(row["state"])
+    settings = json.loads(row["config"])
+    best_name, best_value = row["best_name"], row["best_value"]
+    reason = _sentence(row["error"]) if row["error"] else ""
+    share = _share(row["step"], row["total_steps"])
+    nodes, count, uses_gpus = _placement(_json(settings.get("placement", [])))
+    return make_line(
+        settings,
+        json.loads(row["metrics"]),
+        id=row["id"],
+        name=row["name"],
+        state=state,
+        progress=1.0 if state is JobState.FINISHED else share,
+        best_metric=(
+            None if best_name is None or best_value is None else (intern(best_name), best_value)
+        ),
+        nodes=nodes,
+        world_size=count,
+        uses_gpus=uses_gpus,
+        created=seconds(row["created"]),
+        started=seconds(row["started"]),
+        ended=seconds(row["ended"]),
+        run=row["run"],
+        user=intern(row["user"]),
+        notes=row["notes"],
+        tags=_tags(row["tags"]),
+        reason=reason or (row["message"] if state is JobState.INTERRUPTED else ""),
+        pins=_references(row["pins"]),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _sentence(error: str) -> str:
+    return intern(str(json.loads(error).get("sentence", "")))
+
+
+@lru_cache(maxsize=4096)
+def _share(step: int, total: int) -> float:
+    return min(1.0, step / total) if total else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _placement(text: str) -> tuple[tuple[str, ...], int, bool]:
+    """The nodes, how many GPUs or processes, and whether it is GPUs."""
+    placement = json.loads(text)
+    nodes = tuple(intern(str(one["node"])) for one in placement)
+    gpus = [len(one.get("gpus", ())) for one in placement]
+    count = sum(
+        own or int(one.get("processes", 0)) for own, one in zip(gpus, placement, strict=True)
+    )
+    return nodes, count, any(gpus)
+
+
+@lru_cache(maxsize=4096)
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(intern(tag) for tag in json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def _references(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple((intern(key), Pin(**pin).reference) for key, pin in json.loads(text).items())
 
 
 def _without_secrets(config: JobConfig) -> dict[str, Any]:

@@ -42,9 +42,17 @@ from backend.catalogue.place import (
     make_private_folder,
     network_file_system,
 )
-from backend.catalogue.rows import item_to_row, job_to_row, row_to_item, row_to_job
+from backend.catalogue.rows import (
+    LINE_COLUMNS,
+    item_to_row,
+    job_to_row,
+    row_to_item,
+    row_to_job,
+    row_to_line,
+)
 from backend.catalogue.tables import HEAD, JobRow, LibraryItemRow
 from backend.errors import BackendError
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.state import JobState
@@ -198,6 +206,13 @@ class Catalogue:
                 query = query.where(JobRow.id.in_(session.scalars(ids).all()))
             rows = session.execute(query).mappings().all()
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
+
+    def job_lines(self) -> Iterator[JobLine]:
+        """Every job as one line, in no order; rows are read as they are asked for."""
+        query = select(*(JobRow.__table__.columns[name] for name in LINE_COLUMNS))
+        with self._reading() as session:
+            for row in session.execute(query.execution_options(yield_per=_BATCH)).mappings():
+                yield row_to_line(row)
 
     def count_jobs(self, text: str = "", states: Sequence[JobState] = ()) -> int:
         query = select(func.count()).select_from(JobRow).where(*_matches(text, states))

@@ -243,6 +243,10 @@ def _job(words: _Words) -> None:
     leaf.add_argument("--name", default=None)
     leaf.add_argument("--notes", default=None)
     leaf.add_argument("--tag", action="append", default=None, metavar="TAG", help="may be repeated")
+    leaf = words.leaf("tag", "give tags to jobs, or take them away; other tags stay")
+    leaf.add_argument("ids", nargs="+", metavar="ID", help="a job's id, its beginning, or its name")
+    leaf.add_argument("--add", action="append", default=[], metavar="TAG", help="may be repeated")
+    leaf.add_argument("--remove", action="append", default=[], metavar="TAG")
 
 
 def _queue(words: _Words) -> None:

@@ -547,6 +547,20 @@ def _annotate(services: Services, arguments: argparse.Namespace, as_json: bool) 
     return OK
 
 
+def _tag(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    jobs = services.jobs
+    views = [
+        jobs.retag(job_id, arguments.add, arguments.remove)
+        for job_id in map(jobs.find, arguments.ids)
+    ]
+    if as_json:
+        print_json(views)
+        return OK
+    for view in views:
+        print_line(f"{view.id}  {view.name}: {', '.join(view.tags) or 'no tags'}")
+    return OK
+
+
 def _job_remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     view = services.jobs.remove(services.jobs.find(arguments.id))
     if as_json:
@@ -636,5 +650,6 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "export"): _export,
     ("job", "clone"): _clone,
     ("job", "annotate"): _annotate,
+    ("job", "tag"): _tag,
     ("job", "remove"): _job_remove,
 }

@@ -57,6 +57,10 @@ class JobView:
         return self.config.world_size
 
     @property
+    def uses_gpus(self) -> bool:
+        return self.config.uses_gpus
+
+    @property
     def progress(self) -> float:
         if self.state is JobState.FINISHED:
             return 1.0

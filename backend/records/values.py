@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,6 +208,36 @@ def job_name_fault(name: str) -> str:
         return "A job's name cannot hold line breaks or other control characters."
     if len(name.encode()) > 255:
         return "A job's name can be 255 bytes at most; choose a shorter one."
+    return ""
+
+
+MOST_TAGS = 50
+_TAG_BYTES = 100
+_NOTES_BYTES = 100_000
+
+
+def tags_fault(tags: Sequence[str]) -> str:
+    """Why a job cannot have these tags, or ""."""
+    if len(tags) > MOST_TAGS:
+        return f"A job can have {MOST_TAGS} tags; these are {len(tags)}."
+    for tag in tags:
+        if not tag.strip() or tag != tag.strip():
+            return "A tag needs a letter, and no blank before or behind it."
+        if "," in tag:
+            return f"The tag “{printable(tag)}” holds a comma, which stands between tags."
+        if any(unicodedata.category(c) in ("Cc", "Cs") for c in tag):
+            return f"The tag “{printable(tag)}” holds a line break or another control character."
+        if len(tag.encode()) > _TAG_BYTES:
+            return f"The tag “{printable(tag, 20)}” is longer than {_TAG_BYTES} bytes."
+    return ""
+
+
+def notes_fault(notes: str) -> str:
+    """Why a job cannot have these notes, or ""."""
+    if len(notes.encode(errors="replace")) > _NOTES_BYTES:
+        return "Notes can be 100 kB at most; keep the rest in a file of its own."
+    if any(unicodedata.category(c) == "Cs" or c == "\0" for c in notes):
+        return "The notes hold a character that cannot be stored; leave it out."
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView, LogChunk, RunUpdate
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.series import HistoryUpdate
@@ -94,12 +95,12 @@ class JobLooks:
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
         known = {view.id: view for view in self._index.jobs()}
-        with in_words("The queue could not be read"):
-            queued = queue_files.queued_ids(self._root, self._share)
+        queued = self.queued_ids()
         views = []
-        for job_id in self._ids():
+        for job_id in self.ids():
             view = known.get(job_id)
-            if view is None or job_id in queued or self._may_have_changed(view):
+            is_still = view is not None and view.state.is_over and job_id not in queued
+            if view is None or not is_still or self.has_changed(view):
                 # One spoiled folder must not hide the other jobs.
                 with contextlib.suppress(BackendError):
                     view = self.show(job_id)
@@ -136,7 +137,7 @@ class JobLooks:
         """The id that is meant by an id, the beginning of one, or a job's name."""
         if self._folder_exists(text):
             return text
-        ids = self._ids()
+        ids = self.ids()
         begins = [job_id for job_id in ids if text and job_id.startswith(text)]
         if len(begins) == 1:
             return begins[0]
@@ -154,7 +155,17 @@ class JobLooks:
             f"There is no job “{printable(text)}”.", "main.py job list shows those there are."
         )
 
-    def _ids(self) -> tuple[str, ...]:
+    def lines(self) -> Iterator[JobLine]:
+        """Every job as it was last seen from here; the folders are not looked at."""
+        return self._index.job_lines()
+
+    def queued_ids(self) -> frozenset[str]:
+        """The jobs that may be waiting for their turn."""
+        with in_words("The queue could not be read"):
+            return queue_files.queued_ids(self._root, self._share)
+
+    def ids(self) -> tuple[str, ...]:
+        """Of all jobs, the newest first."""
         with in_words("The data root could not be read"):
             try:
                 self._share.look_at_jobs()
@@ -215,14 +226,12 @@ class JobLooks:
         self._told[view.id] = (view.run, view.state)
         return view
 
-    def _may_have_changed(self, known: JobView) -> bool:
-        """Whether the folder may hold something else than the catalogue's row.
+    def has_changed(self, known: JobView | JobLine) -> bool:
+        """Whether the folder of a job that rests may hold something else than is known of it.
 
         A job that is over stays so until somebody starts it, which claims a run, or annotates it,
         which replaces a file; both are one look at the folder.
         """
-        if not known.state.is_over:
-            return True
         folder = self._root.job(known.id)
         try:
             if folder.newest_run() != known.run:

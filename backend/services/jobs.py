@@ -23,7 +23,7 @@ from backend.records.job import JobConfig
 from backend.records.job_view import JobCheck, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
-from backend.records.values import job_name_fault
+from backend.records.values import job_name_fault, notes_fault, printable, tags_fault
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import Checked, JobChecker, check_size, rates, read_job_file
@@ -167,8 +167,13 @@ class JobService(JobRuns):
     ) -> JobView:
         """Change what is said about a job; None leaves it as it is."""
         folder, file, _ = self._at(job_id)
-        if name is not None and job_name_fault(name):
-            raise BackendError(job_name_fault(name))
+        faults = (
+            "" if name is None else job_name_fault(name),
+            "" if tags is None else tags_fault(tags),
+            "" if notes is None else notes_fault(notes),
+        )
+        if any(faults):
+            raise BackendError(" ".join(filter(None, faults)))
         with in_words("The notes could not be written"):
             job_files.write_notes(
                 folder,
@@ -178,6 +183,51 @@ class JobService(JobRuns):
                 self._share,
             )
         return self.show(job_id)
+
+    def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
+        """Change the "name", the "notes" or the "tags" of a job, if they are what a person saw.
+
+        Raises:
+            BackendError: It cannot be that, or another desktop changed it meanwhile.
+        """
+        file = self._at(job_id)[1]
+        now = {"name": file.name, "notes": file.notes, "tags": file.tags}[what]
+        if now == value:
+            return self.show(job_id)
+        if now != was:
+            shown = ", ".join(file.tags) if what == "tags" else str(now)
+            verb = "is" if what == "name" else "are"
+            raise BackendError(
+                f"Somebody changed the {what} meanwhile; {'it' if verb == 'is' else 'they'} {verb} "
+                f"“{printable(shown)}” now and left so.",
+                "Change it again if that is still wanted.",
+            )
+        if what == "tags":
+            return self.annotate(job_id, tags=_tags(value))
+        return self.annotate(job_id, **{what: str(value)})
+
+    def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
+        """Give a job these tags and take those from it; the others stay as they are by then."""
+        tags = self._at(job_id)[1].tags
+        kept = [tag for tag in tags if tag not in remove]
+        wanted = tuple(dict.fromkeys((*kept, *add)))
+        return self.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
+
+    def size_bytes(self, job_id: str) -> int:
+        """What a job takes on the disk of the data root."""
+        folder, file, _ = self._at(job_id)
+        with in_words(f"The job {job_id} could not be measured"):
+            weights = {
+                Path(one.path).name: one.bytes
+                for one in list_checkpoints(folder, file.config.checkpoint, self._share)
+            }
+            others = 0
+            for entry in folder.path.rglob("*"):
+                # A rank may take a file away meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.name not in weights and not entry.is_symlink() and entry.is_file():
+                        others += entry.stat().st_size
+        return others + sum(weights.values())
 
     def export(
         self,
@@ -227,6 +277,10 @@ def _without_secrets(config: JobConfig) -> dict[str, Any]:
     if config.environment:
         raw["environment"] = dict.fromkeys(config.environment, "")
     return raw
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
 
 
 def _cut(name: str) -> str:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.compare_controller import CompareController
 from app.take_away import TakeAway
 from backend.errors import BackendError
+from backend.records.job_line import JobListing
 from backend.records.state import JobState
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage
@@ -110,18 +111,17 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
     views = tuple(each.view for each in eight())
     controller.compare(("id0", "id1"))
     service.asked.clear()
-    controller.show_jobs(views)
+    controller.see(JobListing(views))
     assert service.asked == []
     resumed = replace(views[1], state=JobState.TRAINING, run=2)
     service.looks["id1"] = news(resumed, 4601, 10)
-    controller.show_jobs((views[0], resumed, *views[2:]))
+    controller.see(JobListing((resumed,)))
     assert service.asked == [("id1", "after id1")]
 
 
 def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
-    views = tuple(each.view for each in eight())
     controller.compare(("id0", "id1"))
-    controller.show_jobs(views[:1])
+    controller.see(JobListing(gone=("id1", "id2")))
     assert "is not in the list of jobs any more" in page._message.text()
     assert page.ids == ("id0", "id1")
 

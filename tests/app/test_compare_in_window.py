@@ -30,7 +30,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 ):
     program = open_program()
     page = program._pages.compare
-    qtbot.waitUntil(lambda: len(program.jobs.model.views()) == 2, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: program.jobs.total == 2, timeout=LONG_MS)
     for job_id in jobs:
         program.jobs.detail.compare_requested.emit(job_id)
     assert program.window.place == "compare"

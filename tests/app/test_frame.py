@@ -74,6 +74,7 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
 
 def test_what_nothing_is_called_is_said(qtbot, program):
     palette = type_into_palette(qtbot, program, "qqqq <b>")
+    qtbot.waitUntil(palette._nothing.isVisible)
     assert palette._nothing.text() == "Nothing is called “qqqq <b>”."
     assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
 

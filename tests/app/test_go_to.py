@@ -62,3 +62,29 @@ def test_of_many_only_the_best_are_shown():
     found = go_to.find("job")
     assert len(found) == MOST
     assert titles(found)[0] == "job 0"
+
+
+def test_what_is_near_is_shown_at_once_and_what_is_far_joins_it_in_its_rank():
+    go_to, opened = finder("my resnet", acts=(("New job", True),))
+    answers = []
+    go_to.add_far_source("far", lambda text, then: answers.append((text, then)), opened.append)
+    shown = []
+    go_to.ask("ResNet", lambda targets, is_all: shown.append((titles(targets), is_all)))
+    assert shown == [(["my resnet"], False)]
+    text, then = answers.pop()
+    assert text == "resnet"
+    then((target("resnet 50", "far"),))
+    assert shown[1:] == [(["resnet 50", "my resnet"], True)]
+
+
+def test_an_answer_to_what_is_not_asked_any_more_is_not_shown():
+    go_to, opened = finder()
+    answers, shown = [], []
+    go_to.add_far_source("far", lambda text, then: answers.append(then), opened.append)
+    for text in ("res", "unet"):
+        go_to.ask(text, lambda targets, is_all: shown.append(titles(targets)))
+    answers[0]((target("resnet", "far"),))
+    answers[1]((target("unet", "far"),))
+    assert shown == [[], [], ["unet"]]
+    go_to.ask("", lambda targets, is_all: shown.append(is_all))
+    assert shown[-1] is True, "without a text nobody is asked"

@@ -13,6 +13,7 @@ from backend.errors import BackendError
 from backend.records.job import parse_placement
 from backend.records.state import JobState
 from tests.widgets.cluster import samples
+from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import LIVE, checkpoint
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
@@ -71,7 +72,7 @@ def poller():
 def page(qtbot):
     page = JobsPage()
     qtbot.addWidget(page)
-    page.show_jobs((RUNS,))
+    show_jobs(page, (RUNS,))
     return page
 
 

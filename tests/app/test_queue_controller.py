@@ -10,6 +10,7 @@ import pytest
 from app.queue_controller import QueueController
 from backend.errors import BackendError
 from backend.records.queue import Queue
+from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_queue_list import NAMES, QUEUED, job, queue
 from widgets.jobs.jobs_page import JobsPage
 
@@ -42,7 +43,7 @@ def page(qtbot):
     page = JobsPage()
     qtbot.addWidget(page)
     page.show()
-    page.show_jobs(tuple(job(name) for name in NAMES))
+    show_jobs(page, tuple(job(name) for name in NAMES))
     page.open_job(NAMES[0])
     return page
 

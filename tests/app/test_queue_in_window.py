@@ -38,10 +38,11 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     page.detail._wait.click()
     qtbot.waitUntil(lambda: page.model.place(draft.id) is not None, timeout=LONG_MS)
     assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
-    assert "The queue is paused by" in page.detail._banner.accessibleName()
-    assert page._strip.isVisible()
-    page._strip._button.click()
-    qtbot.waitUntil(lambda: page.model.view(draft.id).run == 1, timeout=LONG_MS)
-    qtbot.waitUntil(lambda: not page._strip.isVisible(), timeout=LONG_MS)
+    banner = page.detail._banner
+    qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName(), timeout=LONG_MS)
+    assert page.list.strip.isVisible()
+    page.list.strip._button.click()
+    qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: not page.list.strip.isVisible(), timeout=LONG_MS)
     page.detail.stop_requested.emit(draft.id)
-    qtbot.waitUntil(lambda: page.model.view(draft.id).state.is_over, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over, timeout=LONG_MS)

@@ -7,6 +7,7 @@ import pytest
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.records.job import parse_job
+from backend.records.job_line import JobListing
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
@@ -47,7 +48,7 @@ class Jobs:
     def list(self):
         if self.broken:
             raise BackendError(self.broken)
-        return (self.view,)
+        return JobListing((self.view,), total=1)
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def take_picture(tmp_path):
 
 
 def state(program):
-    view = program.jobs.model.view(program.jobs.open_id)
+    view = program.jobs.open_view
     return view.state if view else None
 
 
@@ -134,7 +134,7 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
     qtbot.waitUntil(lambda: points() > stopped_at)
     steps = detail.curves.curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
-    view = program.jobs.model.view(program.jobs.open_id)
+    view = program.jobs.open_view
     assert len(steps) == view.step == view.total_steps
     assert view.run == 2
     assert dict([view.best_metric])["validation/accuracy"] >= 0.97

@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.comparison import MOST_JOBS, ComparedLook, Comparison, compare, judged_metrics
+from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch
@@ -21,6 +22,7 @@ from widgets.compare.short_names import short_names
 from widgets.compare.table import CompareTable
 from widgets.curves.curve_data import XAxis
 from widgets.curves.run_curves import RunCurves
+from widgets.jobs.job_rows import JobRows
 
 _AXES = [("step", "Step"), ("epoch", "Epoch"), ("time", "Time"), ("clock", "Clock")]
 _AXIS_TIPS = {
@@ -47,11 +49,11 @@ class ComparePage(QWidget):
     remove_requested = Signal(str)
     opened = Signal(str)
     csv_requested = Signal()
+    rows_wished = Signal(JobQuery)
     save_requested = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._all: tuple[JobView, ...] = ()
         self._ids: tuple[str, ...] = ()
         self._looks: dict[str, ComparedLook] = {}
         self._curves: dict[str, RunCurves] = {}
@@ -100,10 +102,10 @@ class ComparePage(QWidget):
 
     # -- what comes in
 
-    def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """All jobs there are, for the picker."""
-        self._all = views
-        self._show_in_picker()
+    def show_rows(self, rows: JobRows) -> None:
+        """What was found for the picker."""
+        if self._picker is not None:
+            self._picker.show_rows(rows)
 
     def set_jobs(self, ids: tuple[str, ...]) -> None:
         """The jobs that are compared now. Who stays keeps its colour."""
@@ -155,8 +157,10 @@ class ComparePage(QWidget):
         picker = JobPicker(self)
         picker.picked.connect(self.add_requested)
         picker.finished.connect(self._forget_picker)
+        picker.rows_wished.connect(self.rows_wished)
         self._picker = picker
         self._show_in_picker()
+        picker.ask()
         picker.open()
 
     @Slot()
@@ -167,7 +171,7 @@ class ComparePage(QWidget):
 
     def _show_in_picker(self) -> None:
         if self._picker is not None:
-            self._picker.show_jobs(self._all, self._ids)
+            self._picker.show_compared(self._ids)
 
     # -- how it is made
 

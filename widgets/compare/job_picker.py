@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QDialog, QListView, QWidget
 
 from backend.records.comparison import MOST_JOBS
-from backend.records.job_view import JobView
+from backend.records.job_line import JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
@@ -16,7 +19,8 @@ from widgets.common.text import Label
 from widgets.common.theme import ROW_H, S3, S6
 from widgets.common.views import dress
 from widgets.jobs.job_delegate import JobDelegate
-from widgets.jobs.job_list_model import JOB_ROLE, JobFilter, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.job_rows import JobRows
 
 _WIDTH, _ROWS = 560, 8
 
@@ -26,9 +30,11 @@ class JobPicker(QDialog):
 
     Signals:
         picked: The id of a job to add.
+        rows_wished: A `JobQuery`; answer with `show_rows`.
     """
 
     picked = Signal(str)
+    rows_wished = Signal(JobQuery)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -36,13 +42,15 @@ class JobPicker(QDialog):
         self.setObjectName("dialog")
         self.setFixedWidth(_WIDTH)
         self._model = JobListModel()
-        self._filter = JobFilter(self._model, in_groups=True)
+        self._rows = JobRows()
+        self._compared: tuple[str, ...] = ()
+        self._takes_first = False
         self._search = SearchField("Name, note or tag")
-        self._search.searched.connect(self._searched)
+        self._search.searched.connect(self.ask)
         self._search.returnPressed.connect(self._take_current)
         self._search.installEventFilter(self)
         self._list = QListView()
-        self._list.setModel(self._filter)
+        self._list.setModel(self._model)
         self._list.setItemDelegate(JobDelegate(self._list))
         dress(self._list, "Jobs that can be added")
         self._list.setFixedHeight(_ROWS * ROW_H)
@@ -68,12 +76,27 @@ class JobPicker(QDialog):
         )
         self._search.setFocus()
 
-    def show_jobs(self, views: tuple[JobView, ...], compared: tuple[str, ...]) -> None:
-        """All jobs there are, and those that need no adding."""
-        self._model.replace_all(tuple(view for view in views if view.id not in compared))
-        self._count.setText(f"{len(compared)} of {MOST_JOBS}")
-        self._list.setEnabled(len(compared) < MOST_JOBS)
+    def ask(self) -> None:
+        """Wish for the rows that fit to what was typed."""
+        self.rows_wished.emit(JobQuery(self._search.text()))
+
+    def show_compared(self, ids: tuple[str, ...]) -> None:
+        """Those that need no adding."""
+        self._compared = ids
+        self._count.setText(f"{len(ids)} of {MOST_JOBS}")
+        self._list.setEnabled(len(ids) < MOST_JOBS)
+        self.show_rows(self._rows)
+
+    def show_rows(self, rows: JobRows) -> None:
+        """What was found; those that are compared are left out."""
+        self._rows = rows
+        slots = [slot for job_id in self._compared if (slot := rows.slot_of(job_id)) is not None]
+        left = rows.order[~np.isin(rows.order, slots)]
+        self._model.show_rows(replace(rows, order=left), at_once=True)
         self._settle()
+        if self._takes_first:
+            self._takes_first = False
+            self._take(self._list.currentIndex())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up and down walk in the list while one types."""
@@ -82,40 +105,34 @@ class JobPicker(QDialog):
             isinstance(event, QKeyEvent)
             and event.type() == QEvent.Type.KeyPress
             and event.key() in keys
-            and self._filter.rowCount()
+            and self._model.rowCount()
         ):
             by = 1 if event.key() == Qt.Key.Key_Down else -1
             number = self._list.currentIndex().row() + by
-            last = self._filter.rowCount() - 1
-            self._list.setCurrentIndex(self._filter.index(min(max(number, 0), last), 0))
+            last = self._model.rowCount() - 1
+            self._list.setCurrentIndex(self._model.index(min(max(number, 0), last), 0))
             return True
         return super().eventFilter(watched, event)
 
-    @Slot(str)
-    def _searched(self, text: str) -> None:
-        self._filter.search(text)
-        self._settle()
-
     def _settle(self) -> None:
-        some = self._filter.rowCount() > 0
+        some = self._model.rowCount() > 0
         self._list.setVisible(some)
         self._nothing.setVisible(not some)
         text = self._search.text()
-        if self._model.rowCount():
+        if self._rows.total > len(self._compared):
             self._nothing.say("magnifying-glass", f"No job matches “{text}”.")
         else:
             self._nothing.say("stack", "There is no other job.")
         if some and not self._list.currentIndex().isValid():
-            self._list.setCurrentIndex(self._filter.index(0, 0))
+            self._list.setCurrentIndex(self._model.index(0, 0))
 
     @Slot()
     def _take_current(self) -> None:
         # What was typed last is looked for first.
-        self._searched(self._search.text())
-        if self._list.currentIndex().isValid():
-            self._take(self._list.currentIndex())
+        self._takes_first = True
+        self.ask()
 
     @Slot(QModelIndex)
     def _take(self, index: QModelIndex) -> None:
-        if self._list.isEnabled():
+        if self._list.isEnabled() and index.isValid():
             self.picked.emit(index.data(JOB_ROLE).id)

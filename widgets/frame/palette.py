@@ -111,11 +111,11 @@ class Palette(QWidget):
         if self._before is not None:
             self._before.setFocus()
 
-    def show_targets(self, targets: Sequence[Target]) -> None:
-        """What fits to the text, the best first."""
+    def show_targets(self, targets: Sequence[Target], is_all: bool = True) -> None:
+        """What fits to the text, the best first; ``is_all``: nothing more will be found."""
         self._model.replace(tuple(targets))
         self._list.setVisible(bool(targets))
-        self._nothing.setVisible(not targets)
+        self._nothing.setVisible(not targets and is_all)
         self._nothing.setText(f"Nothing is called “{self._field.text().strip()}”.")
         if targets:
             self._list.setCurrentIndex(self._model.index(0, 0))

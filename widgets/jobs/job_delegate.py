@@ -8,7 +8,7 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.job_view import JobView
+from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats, theme
@@ -39,7 +39,7 @@ class JobDelegate(QStyledItemDelegate):
         return QSize(0, ROW_H)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        view: JobView = index.data(JOB_ROLE)
+        view: JobLine = index.data(JOB_ROLE)
         box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -64,7 +64,7 @@ class JobDelegate(QStyledItemDelegate):
         painter.restore()
 
     def _first_line(
-        self, painter: QPainter, line: QRectF, view: JobView, place: QueuePlace | None
+        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
     ) -> None:
         name, value = best_words(view) if place is None else ("place", f"{place.number}")
         value_w = text_width(value, "strong")
@@ -77,7 +77,7 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, title, view.name, "strong")
 
     def _second_line(
-        self, painter: QPainter, line: QRectF, view: JobView, place: QueuePlace | None
+        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
     ) -> None:
         when, tone = _when(view) if place is None else (forecast(place), "text2")
         when_w = text_width(when, "body")
@@ -95,18 +95,12 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, reason, why, "body", "text2")
 
 
-def _reason(view: JobView) -> str:
-    if view.doubt:
-        return view.doubt
-    if view.error is not None:
-        return view.error.sentence
+def _reason(view: JobLine) -> str:
+    if view.reason:
+        return view.reason
     if view.state is JobState.CREATED:
         return "Never started"
-    if view.state is JobState.QUEUED:
-        return "Waits for its turn"
-    if view.state is JobState.INTERRUPTED and view.message:
-        return view.message
-    return where(view)
+    return "Waits for its turn" if view.state is JobState.QUEUED else where(view)
 
 
 def forecast(place: QueuePlace) -> str:
@@ -120,8 +114,8 @@ def forecast(place: QueuePlace) -> str:
     return f"≈{formats.GAP}{when:%H:%M}" if near else formats.about(when, now)
 
 
-def _when(view: JobView) -> tuple[str, str]:
+def _when(view: JobLine) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
         return formats.short_time_left(view.eta_s), "live"
-    return formats.moment(formats.instant(view.ended or view.created), now), "text2"
+    return formats.moment(view.ended or view.created or None, now), "text2"

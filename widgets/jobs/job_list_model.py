@@ -1,32 +1,40 @@
-"""Jobs as rows: the list of two lines and the wide table are two views of one model.
+"""Jobs as rows, for the list of two lines and for the wide table, however many there are.
 
-Rows keep their place while the pointer is over the list: live first, then waiting, then ended by
-time, settled anew only when nobody points at it.
+A model holds numbers of rows and asks for a line when it is painted. News never resets it: rows
+that stay keep their selection, and nothing moves while the pointer is over the view.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import IntEnum
-from math import inf
 from typing import Any
 
+import numpy as np
 from PySide6.QtCore import (
     QAbstractTableModel,
     QModelIndex,
     QPersistentModelIndex,
-    QSortFilterProxyModel,
     Qt,
+    Signal,
 )
 
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.queue import Queue, QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.text import plain_tip
+from widgets.jobs.job_rows import JobRows
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
+
+
+_LONG_S, _HOUR_S = 60, 3600
+_NODES_NAMED = 3
 
 
 class JobColumn(IntEnum):
@@ -35,36 +43,58 @@ class JobColumn(IntEnum):
     TAGS = 2
     PROGRESS = 3
     BEST = 4
-    WHERE = 5
-    STARTED = 6
-    TOOK = 7
-    USER = 8
+    NODES = 5
+    GPUS = 6
+    STARTED = 7
+    TOOK = 8
+    USER = 9
+    NOTES = 10
+    CREATED = 11
+
+    @property
+    def key(self) -> str:
+        """By which it is asked for, and remembered."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        return _TITLES.get(self, self.name.capitalize())
+
+    @property
+    def is_figure(self) -> bool:
+        """Written at the right edge."""
+        return self in _FIGURES
+
+    @property
+    def can_sort(self) -> bool:
+        return self is not JobColumn.NOTES
+
+    @property
+    def can_edit(self) -> bool:
+        return self in (JobColumn.NAME, JobColumn.TAGS, JobColumn.NOTES)
 
 
-TITLES = {
-    JobColumn.STATE: "State",
-    JobColumn.NAME: "Name",
-    JobColumn.TAGS: "Tags",
-    JobColumn.PROGRESS: "Progress",
-    JobColumn.BEST: "Best metric",
-    JobColumn.WHERE: "Where",
-    JobColumn.STARTED: "Started",
-    JobColumn.TOOK: "Took",
-    JobColumn.USER: "User",
-}
+_TITLES = {JobColumn.BEST: "Best metric", JobColumn.GPUS: "GPUs"}
+_FIGURES = frozenset(
+    {JobColumn.BEST, JobColumn.GPUS, JobColumn.STARTED, JobColumn.TOOK, JobColumn.CREATED}
+)
 
 JOB_ROLE = Qt.ItemDataRole.UserRole
-SORT_ROLE = Qt.ItemDataRole.UserRole + 1
-QUEUE_ROLE = Qt.ItemDataRole.UserRole + 2
+"""The `JobLine`."""
+QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
 """The `QueuePlace` of a job that waits, else None."""
 
 
-def where(view: JobView) -> str:
+def where(view: JobView | JobLine) -> str:
     """On how much of what a job runs: ``2 processes on this computer``."""
-    nodes = ["this computer" if node == "this-computer" else node for node in view.nodes]
-    unit = "GPU" if view.config.uses_gpus else "process"
-    plural = "GPUs" if view.config.uses_gpus else "processes"
-    return f"{formats.plural(view.world_size, unit, plural)} on {', '.join(nodes)}"
+    unit = "GPU" if view.uses_gpus else "process"
+    plural = "GPUs" if view.uses_gpus else "processes"
+    return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
+
+
+def nodes_of(view: JobView | JobLine) -> str:
+    """``gpu06, gpu07``."""
+    return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
 
 
 def took_s(view: JobView, now: datetime) -> float | None:
@@ -74,213 +104,288 @@ def took_s(view: JobView, now: datetime) -> float | None:
     return (end - begin).total_seconds() if begin is not None and end is not None else None
 
 
-def best_words(view: JobView) -> tuple[str, str]:
+def best_words(view: JobView | JobLine) -> tuple[str, str]:
     """Name and value of the best metric, ("", "–") when there is none."""
     if view.best_metric is None:
-        return "", "–"
+        return "", formats.NONE
     name, value = view.best_metric
     return name.removeprefix("validation/"), formats.metric(value)
 
 
-def group(view: JobView) -> int:
-    """0 live, 1 waiting, 2 ended."""
-    if view.state.is_live:
-        return 0
-    return 1 if view.state in (JobState.CREATED, JobState.QUEUED) else 2
-
-
 class JobListModel(QAbstractTableModel):
-    """One row per job, in the order in which they came. `put` tells of single rows."""
+    """The rows of a query. A row's number is its place in it.
 
-    def __init__(self) -> None:
+    Signals:
+        edited: Id of a job, the column (``name``, ``tags``, ``notes``), what it was and what it
+            shall be: text, or a tuple for tags.
+    """
+
+    edited = Signal(str, str, object, object)
+
+    def __init__(self, *, in_columns: bool = False) -> None:
         super().__init__()
-        self._views: list[JobView] = []
-        self._rows: dict[str, int] = {}
-        self._places: dict[str, QueuePlace] = {}
+        self._columns = len(JobColumn) if in_columns else 1
+        self._rows = JobRows()
+        self._order = self._rows.order
+        self._row_of_slot = self._rows.places()
+        self._waiting: JobRows | None = None
+        self._held = False
+        self._queue: dict[str, QueuePlace] = {}
 
-    def put(self, view: JobView) -> None:
-        """Add ``view``, or replace the row of the job with its id."""
-        row = self._rows.get(view.id)
-        if row is None:
-            row = len(self._views)
-            self.beginInsertRows(QModelIndex(), row, row)
-            self._views.append(view)
-            self._rows[view.id] = row
+    # -- what comes in
+
+    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
+        """Show these. While rows are held they come when nobody points at them any more.
+
+        Args:
+            rows: What was found.
+            at_once: Somebody asked for just that, so it may move under the pointer too.
+        """
+        if self._held and not at_once:
+            self._waiting = rows
+            return
+        self._waiting = None
+        before, wanted = self._order, rows.order
+        places = rows.places()
+        self._rows = rows
+        if len(before) == len(wanted) and np.array_equal(before, wanted):
+            self._row_of_slot = places
+            self.tell_all()
+            return
+        was_there = self._row_of_slot
+        known = wanted[wanted < len(was_there)]
+        fresh = np.concatenate((known[was_there[known] < 0], wanted[wanted >= len(was_there)]))
+        gone = before[places[before] < 0]
+        if len(fresh):
+            first = len(before)
+            self.beginInsertRows(NO_PARENT, first, first + len(fresh) - 1)
+            self._order = np.concatenate((before, fresh))
             self.endInsertRows()
-        elif self._views[row] != view:
-            self._views[row] = view
-            self.dataChanged.emit(self.index(row, 0), self.index(row, len(JobColumn) - 1))
+        self._arrange(np.concatenate((wanted, gone)))
+        if len(gone):
+            self.beginRemoveRows(NO_PARENT, len(wanted), len(wanted) + len(gone) - 1)
+            self._order = wanted
+            self.endRemoveRows()
+        self._row_of_slot = places
+        self.tell_all()
 
-    def replace_all(self, views: tuple[JobView, ...]) -> None:
-        """These are all jobs; rows that are gone go, new ones come, the others stay."""
-        wanted = {view.id for view in views}
-        for row in reversed(range(len(self._views))):
-            if self._views[row].id not in wanted:
-                self.beginRemoveRows(QModelIndex(), row, row)
-                del self._views[row]
-                self._rows = {view.id: n for n, view in enumerate(self._views)}
-                self.endRemoveRows()
-        fresh = [view for view in views if view.id not in self._rows]
-        for view in views:
-            if view.id in self._rows:
-                self.put(view)
-        if fresh:
-            first = len(self._views)
-            self.beginInsertRows(QModelIndex(), first, first + len(fresh) - 1)
-            self._views.extend(fresh)
-            self._rows = {view.id: n for n, view in enumerate(self._views)}
-            self.endInsertRows()
+    def _arrange(self, wanted: Any) -> None:
+        """The same rows in another order; what points at one goes on pointing at it."""
+        if np.array_equal(wanted, self._order):
+            return
+        self.layoutAboutToBeChanged.emit()
+        pointing = self.persistentIndexList()
+        slots = [int(self._order[index.row()]) for index in pointing]
+        self._order = wanted
+        if pointing:
+            rows = np.zeros(int(wanted.max()) + 1, np.int32)
+            rows[wanted] = np.arange(len(wanted), dtype=np.int32)
+            moved = [
+                self.createIndex(int(rows[slot]), index.column())
+                for slot, index in zip(slots, pointing, strict=True)
+            ]
+            self.changePersistentIndexList(pointing, moved)
+        self.layoutChanged.emit()
 
-    def show_queue(self, queue: Queue) -> None:
-        """Where the jobs stand that wait; told once, because who sorts rows compares them all."""
-        before, self._places = self._places, {p.entry.job_id: p for p in queue.places}
+    def hold(self, held: bool) -> None:
+        """While held, rows keep their place though their order would be another."""
+        self._held = held
+        if not held and self._waiting is not None:
+            self.show_rows(self._waiting)
+
+    def tell_all(self) -> None:
+        """Every line may be another: what is on the screen is painted anew."""
+        if len(self._order):
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last()))
+
+    def tell(self, slot: int) -> None:
+        """The line of one job is another."""
+        row = int(self._row_of_slot[slot]) if slot < len(self._row_of_slot) else -1
+        if row >= 0:
+            self.dataChanged.emit(self.index(row, 0), self.index(row, self._last()))
+
+    def show_queue(self, queue: Queue) -> bool:
+        """Where the jobs stand that wait; whether any stands elsewhere now."""
+        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.places}
         moved = [
-            self._rows[job_id]
-            for job_id in before.keys() | self._places.keys()
-            if job_id in self._rows and before.get(job_id) != self._places.get(job_id)
+            row
+            for job_id in before.keys() | self._queue.keys()
+            if before.get(job_id) != self._queue.get(job_id) and (row := self.row_of(job_id)) >= 0
         ]
         if moved:
-            last = self.index(max(moved), len(JobColumn) - 1)
-            self.dataChanged.emit(self.index(min(moved), 0), last)
+            self.dataChanged.emit(self.index(min(moved), 0), self.index(max(moved), self._last()))
+        return bool(moved)
+
+    # -- what is asked
 
     def place(self, job_id: str) -> QueuePlace | None:
         """Where a job stands in the queue, None when it waits in none."""
-        view = self.view(job_id)
-        if view is None or view.state is not JobState.QUEUED:
+        line = self.line(job_id)
+        if line is None or line.state is not JobState.QUEUED:
             return None
-        return self._places.get(job_id)
+        return self._queue.get(job_id)
 
-    def view(self, job_id: str) -> JobView | None:
-        row = self._rows.get(job_id)
-        return None if row is None else self._views[row]
+    def queue_places(self) -> dict[str, int]:
+        """The number of each job in the queue."""
+        return {job_id: place.number for job_id, place in self._queue.items()}
 
-    def views(self) -> tuple[JobView, ...]:
-        return tuple(self._views)
+    def line(self, job_id: str) -> JobLine | None:
+        """Of any job there is, whether it is shown or not."""
+        slot = self._rows.slot_of(job_id)
+        return self._rows.lines[slot] if slot is not None else None
+
+    def has_name(self, name: str) -> bool:
+        """Whether any job there is, shown or not, is called so."""
+        return any(line.name == name for line in self._rows.lines)
+
+    def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
+        """Whose rows these are."""
+        lines, order = self._rows.lines, self._order.tolist()
+        return tuple(lines[order[row]].id for row in rows)
 
     def row_of(self, job_id: str) -> int:
-        return self._rows.get(job_id, -1)
+        """-1 when it is not shown."""
+        slot = self._rows.slot_of(job_id)
+        if slot is None or slot >= len(self._row_of_slot):
+            return -1
+        return int(self._row_of_slot[slot])
 
     def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._views)
+        return 0 if parent.isValid() else len(self._order)
 
     def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(JobColumn)
+        return 0 if parent.isValid() else self._columns
+
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        flags = super().flags(index)
+        if self._columns > 1 and index.isValid() and JobColumn(index.column()).can_edit:
+            flags |= Qt.ItemFlag.ItemIsEditable
+        return flags
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return TITLES[JobColumn(section)]
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        column = JobColumn(section)
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column.title
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            side = Qt.AlignmentFlag.AlignRight if column.is_figure else Qt.AlignmentFlag.AlignLeft
+            return side | Qt.AlignmentFlag.AlignVCenter
         return None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        view = self._views[index.row()]
-        column = JobColumn(index.column())
+        line = self._rows.lines[int(self._order[index.row()])]
         if role == JOB_ROLE:
-            return view
+            return line
         if role == QUEUE_ROLE:
-            return self.place(view.id)
-        if role == Qt.ItemDataRole.ToolTipRole and (place := self.place(view.id)):
-            return plain_tip(place.sentence)
-        if role == Qt.ItemDataRole.DisplayRole:
-            return _shown(view, column)
-        if role == SORT_ROLE:
-            return _sorted_by(view, column)
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            if place := self.place(view.id):
-                number = f"place {place.number}"
-                return f"{view.name}, {view.state.word}, {number}. {place.sentence}"
-            percent = formats.progress(view.progress)
-            return f"{view.name}, {view.state.word}, {percent}. {view.message}"
-        return None
+            return self.place(line.id)
+        give = _ROLES.get(role)
+        if give is None:
+            return None
+        column = JobColumn(index.column()) if self._columns > 1 else None
+        return give(line, column, self.place(line.id))
 
-
-def _shown(view: JobView, column: JobColumn) -> str:
-    now = datetime.now().astimezone()
-    if column is JobColumn.STATE:
-        return view.state.word
-    if column is JobColumn.NAME:
-        return view.name
-    if column is JobColumn.TAGS:
-        return ", ".join(view.tags)
-    if column is JobColumn.PROGRESS:
-        return formats.progress(view.progress) if view.run else "–"
-    if column is JobColumn.BEST:
-        name, value = best_words(view)
-        return f"{name} {value}".strip()
-    if column is JobColumn.WHERE:
-        return where(view)
-    if column is JobColumn.STARTED:
-        return formats.moment_long(formats.instant(view.started), now)
-    if column is JobColumn.TOOK:
-        return formats.duration(took_s(view, now))
-    return view.user
-
-
-def _sorted_by(view: JobView, column: JobColumn) -> Any:
-    """A value that compares: numbers sort as numbers."""
-    now = datetime.now().astimezone()
-    if column is JobColumn.STATE:
-        return list(JobState).index(view.state)
-    if column is JobColumn.PROGRESS:
-        return view.progress
-    if column is JobColumn.BEST:
-        return view.best_metric[1] if view.best_metric else float("-inf")
-    if column is JobColumn.STARTED:
-        return view.started or view.created
-    if column is JobColumn.TOOK:
-        return took_s(view, now) or 0.0
-    return _shown(view, column).casefold()
-
-
-class JobFilter(QSortFilterProxyModel):
-    """What the list shows: a group, and what matches the search, live first."""
-
-    def __init__(self, source: JobListModel, in_groups: bool) -> None:
-        super().__init__()
-        self._in_groups = in_groups
-        self._group: int | None = None
-        self._search = ""
-        self.setSourceModel(source)
-        self.setSortRole(SORT_ROLE)
-        self.setDynamicSortFilter(True)
-        if in_groups:
-            self.sort(0)
-
-    def show_group(self, number: int | None) -> None:
-        self._group = number
-        self.invalidate()
-
-    def search(self, text: str) -> None:
-        self._search = text.strip().casefold()
-        self.invalidate()
-
-    def hold(self, held: bool) -> None:
-        """While held, rows keep their place though their order would be another."""
-        self.setDynamicSortFilter(not held)
-
-    def filterAcceptsRow(self, row: int, parent: AnyIndex) -> bool:
-        view = self.sourceModel().index(row, 0, parent).data(JOB_ROLE)
-        if self._group is not None and group(view) != self._group:
+    def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        """A wish; the row changes when it has come true."""
+        if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
-        if not self._search:
-            return True
-        words = "\n".join((view.name, view.notes, *view.tags, view.id)).casefold()
-        return self._search in words
+        line: JobLine = index.data(JOB_ROLE)
+        column = JobColumn(index.column())
+        was: object = {JobColumn.NAME: line.name, JobColumn.NOTES: line.notes}.get(
+            column, line.tags
+        )
+        if column is JobColumn.TAGS:
+            words = (word.strip() for word in str(value).split(","))
+            value = tuple(dict.fromkeys(word for word in words if word))
+        elif column is JobColumn.NAME:
+            value = str(value).strip()
+        if value == was:
+            return False
+        self.edited.emit(line.id, column.key, was, value)
+        return True
 
-    def lessThan(self, left: AnyIndex, right: AnyIndex) -> bool:
-        if not self._in_groups:
-            return bool(left.data(SORT_ROLE) < right.data(SORT_ROLE))
-        return _order(left) < _order(right)
+    def _last(self) -> int:
+        return self._columns - 1
 
 
-def _order(index: AnyIndex) -> tuple[int, float, float, str]:
-    """Live by start, then the queue, drafts by creation, ended by end, the newest first in each."""
-    view: JobView = index.data(JOB_ROLE)
-    place: QueuePlace | None = index.data(QUEUE_ROLE)
-    number = float(place.number) if place is not None else inf
-    when = formats.instant(view.ended if group(view) == 2 else view.started or view.created)
-    newest_first = -(when.timestamp() if when else 0.0)
-    return group(view), number, newest_first, view.id
+def shown(line: JobLine, column: JobColumn) -> str:
+    """A cell as text."""
+    now = time.time()
+    if column is JobColumn.TAGS:
+        return ", ".join(line.tags)
+    if column is JobColumn.PROGRESS:
+        return formats.progress(line.progress) if line.run else formats.NONE
+    if column is JobColumn.BEST:
+        name, value = best_words(line)
+        return f"{name} {value}".strip()
+    if column is JobColumn.GPUS:
+        return formats.count(line.world_size) if line.uses_gpus else formats.NONE
+    if column is JobColumn.STARTED:
+        return formats.moment_long(line.started or None, now)
+    if column is JobColumn.CREATED:
+        return formats.moment_long(line.created or None, now)
+    if column is JobColumn.TOOK:
+        took = line.took_s(now)
+        # The seconds of a run of minutes are of no use, and have no room.
+        is_long = took is not None and _LONG_S <= took < _HOUR_S
+        return formats.rough(took) if is_long else formats.duration(took)
+    words = {
+        JobColumn.STATE: line.state.word,
+        JobColumn.NAME: line.name,
+        JobColumn.NODES: _few_nodes(line),
+        JobColumn.USER: line.user,
+    }
+    return words.get(column, " ".join(line.notes.split()))
+
+
+def _few_nodes(line: JobLine) -> str:
+    """Names, or of many nodes how many: three are what a cell has room for."""
+    count = len(line.nodes)
+    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
+
+
+def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    return line.name if column is None else shown(line, column)
+
+
+def _edit(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    if column is JobColumn.NOTES:
+        return line.notes
+    return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
+
+
+def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+    if column is None:
+        return plain_tip(place.sentence) if place is not None else None
+    if column is JobColumn.STATE:
+        said = place.sentence if place is not None else line.reason or line.state.explanation
+        return plain_tip(said)
+    if column is JobColumn.STARTED:
+        return plain_tip(formats.exact(line.started or None))
+    if column is JobColumn.CREATED:
+        return plain_tip(formats.exact(line.created or None))
+    if column is JobColumn.NOTES:
+        return plain_tip(line.notes) if line.notes else None
+    if column is JobColumn.NODES:
+        return plain_tip(nodes_of(line))
+    return plain_tip(shown(line, column))
+
+
+def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:
+    if column not in (None, JobColumn.NAME):
+        return f"{column.title}: {shown(line, column)}" if column is not None else ""
+    if place is not None:
+        return f"{line.name}, {line.state.word}, place {place.number}. {place.sentence}"
+    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
+
+
+_ROLES: dict[int, Callable[[JobLine, JobColumn | None, QueuePlace | None], str | None]] = {
+    Qt.ItemDataRole.DisplayRole: _display,
+    Qt.ItemDataRole.EditRole: _edit,
+    Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.AccessibleTextRole: _heard,
+}

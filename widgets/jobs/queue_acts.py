@@ -7,6 +7,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
@@ -34,7 +35,7 @@ class QueueActs(QObject):
         self._window = parent
         self._dialog: QueueDialog | None = None
 
-    def fill(self, menu: QMenu, view: JobView, place: QueuePlace | None) -> None:
+    def fill(self, menu: QMenu, view: JobView | JobLine, place: QueuePlace | None) -> None:
         """Add what fits the job; nothing for one that runs or has finished."""
         if view.state is JobState.CREATED:
             menu.addAction("Queue", partial(self.queue_requested.emit, view.id))

@@ -44,6 +44,7 @@ WORDS = {
     },
     ("job", "compare"): ["ID", "ID"],
     ("job", "reorder"): ["ID", "--first"],
+    ("job", "tag"): ["ID", "--add", "T"],
     ("queue", "list"): [],
     ("queue", "pause"): [],
     ("queue", "resume"): [],

@@ -8,7 +8,9 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from backend.records.job_line import line_of
 from backend.records.state import JobState
+from backend.services.job_index import JobIndex
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
@@ -16,6 +18,7 @@ from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.short_names import short_names
 from widgets.curves.curve_data import XAxis
+from widgets.jobs.job_rows import JobRows
 
 pytestmark = pytest.mark.usefixtures("look")
 
@@ -197,8 +200,8 @@ def test_names_that_all_begin_alike_are_shortened():
 def test_nothing_compared_says_what_belongs_here(page, qtbot):
     assert page._empty.isVisible()
     assert not page._csv.isVisible()
-    page.show_jobs((three()[0].view,))
-    qtbot.mouseClick(page._empty._button, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(page.rows_wished):
+        qtbot.mouseClick(page._empty._button, Qt.MouseButton.LeftButton)
     assert isinstance(page._picker, JobPicker)
 
 
@@ -249,28 +252,40 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
     assert removed.args == ["id1"]
 
 
+def answer_picker(page, *looks):
+    """The index of these jobs, without threads."""
+    index = JobIndex()
+    index.take([line_of(each.view) for each in looks])
+
+    def answer(query):
+        found = index.find(query)
+        page.show_rows(JobRows(found.lines, found.order, index.slot, found.total))
+
+    page.rows_wished.connect(answer)
+
+
 def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
-    page.show_jobs(tuple(each.view for each in eight()))
+    answer_picker(page, *eight())
     show(page, eight()[:2])
     page.open_picker()
     picker = page._picker
-    assert picker._filter.rowCount() == 6
+    assert picker._model.rowCount() == 6
     picker._search.setText("deform")
     with qtbot.waitSignal(page.add_requested) as added:
         QTest.keyClick(picker._search, Qt.Key.Key_Return)
     assert added.args == ["id4"]
     page.set_jobs(("id0", "id1", "id4"))
-    assert picker._filter.rowCount() == 0
+    assert picker._model.rowCount() == 0
     assert picker._nothing.isVisible()
     picker._search.clear()
-    assert picker._filter.rowCount() == 5
+    assert picker._model.rowCount() == 5
     QTest.keyClick(picker._search, Qt.Key.Key_Down)
     with qtbot.waitSignal(page.add_requested):
         QTest.keyClick(picker._search, Qt.Key.Key_Return)
 
 
 def test_eight_jobs_are_the_most_in_the_picker_too(page):
-    page.show_jobs((*(each.view for each in eight()), draft().view))
+    answer_picker(page, *eight(), draft())
     show(page, eight())
     page.open_picker()
     assert not page._picker._list.isEnabled()

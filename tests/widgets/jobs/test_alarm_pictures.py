@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
+from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import FAILED, LIVE
 from widgets.common.look import Look, ThemeChoice
 from widgets.jobs.jobs_page import JobsPage
@@ -50,7 +51,7 @@ def test_pictures_of_alarms(
         window.resize(*size)
         window.show()
         window.go("jobs")
-        page.show_jobs((view,))
+        show_jobs(page, (view,))
         page.open_job(view.id)
         page.show_update(update_of(view))
         page.detail._choose_tab("curves")

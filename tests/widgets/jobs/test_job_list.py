@@ -1,14 +1,18 @@
 """Jobs as rows: found, grouped, and never reshuffled under the pointer."""
 
+import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex
 
+from backend.records.job_line import line_of
 from backend.records.state import JobState
+from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
-from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobFilter, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.jobs_page import JobsPage
 
 ENDED = replace(
@@ -20,8 +24,8 @@ def job(name, view, **more):
     return replace(view, id=name, name=name, **more)
 
 
-def shown(rows):
-    return [rows.index(row, 0).data(JOB_ROLE).id for row in range(rows.rowCount())]
+def shown(model):
+    return [model.index(row, 0).data(JOB_ROLE).id for row in range(model.rowCount())]
 
 
 @pytest.fixture
@@ -29,84 +33,138 @@ def model():
     return JobListModel()
 
 
-def test_rows_keep_the_promises_of_qt(model, qtmodeltester):
-    model.replace_all((job("a", LIVE), job("b", CREATED), job("c", FAILED)))
-    qtmodeltester.check(model)
-
-
-def test_one_row_changed_is_one_row_told(model, qtbot):
-    model.replace_all((job("a", LIVE), job("b", LIVE)))
-    with qtbot.waitSignal(model.dataChanged) as told:
-        model.put(job("b", LIVE, step=31))
-    assert told.args[0].row() == told.args[1].row() == 1
-
-
-def test_live_comes_first_then_waiting_then_ended(model):
-    rows = JobFilter(model, in_groups=True)
-    model.replace_all((job("ended", ENDED), job("draft", CREATED), job("live", LIVE)))
-    assert shown(rows) == ["live", "draft", "ended"]
-
-
-def test_nothing_moves_while_the_pointer_is_over_the_list(model):
-    rows = JobFilter(model, in_groups=True)
-    model.replace_all((job("a", LIVE), job("b", CREATED)))
-    rows.hold(True)
-    model.put(job("a", ENDED))
-    assert shown(rows) == ["a", "b"]
-    rows.hold(False)
-    rows.sort(0)
-    assert shown(rows) == ["b", "a"]
-
-
-def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(model):
-    rows = JobFilter(model, in_groups=True)
-    views = [job(f"job-{number}", ENDED) for number in range(500)]
-    views[321] = replace(views[321], notes="the one with the odd Learning rate")
-    model.replace_all(tuple(views))
-    rows.search("odd learning")
-    assert shown(rows) == ["job-321"]
-
-
-def test_numbers_sort_as_numbers(model):
-    rows = JobFilter(model, in_groups=False)
-    views = [job(name, LIVE, step=step) for name, step in (("a", 9), ("b", 80), ("c", 10))]
-    model.replace_all(tuple(views))
-    rows.sort(JobColumn.PROGRESS)
-    assert shown(rows) == ["a", "c", "b"]
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=30))
-def test_whatever_comes_and_goes_the_model_holds_just_what_was_put(steps):
-    model, kept = JobListModel(), {}
-    for name, stays in steps:
-        if stays:
-            kept[name] = job(name, LIVE)
-            model.put(kept[name])
-        else:
-            kept.pop(name, None)
-            model.replace_all(tuple(kept.values()))
-    assert {view.id for view in model.views()} == set(kept)
-    assert all(model.view(name).id == name for name in kept)
-
-
-def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(qtbot):
+@pytest.fixture
+def page(qtbot):
     page = JobsPage()
     qtbot.addWidget(page)
     page.resize(1200, 800)
     page.show()
-    page.show_jobs(())
+    return page
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_rows_keep_the_promises_of_qt(in_columns, qtmodeltester):
+    model = JobListModel(in_columns=in_columns)
+    every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED))
+    model.show_rows(every)
+    qtmodeltester.check(model)
+    # The tester goes on watching: each of these is told by Qt's rules.
+    for slots in ([3, 2, 0], [], [1], [0, 1, 2, 3]):
+        model.show_rows(replace(every, order=every.order[slots]))
+        assert model.rowCount() == len(slots)
+
+
+def test_one_row_changed_is_one_row_told(model, qtbot):
+    model.show_rows(rows_of(job("a", LIVE), job("b", LIVE)))
+    with qtbot.waitSignal(model.dataChanged) as told:
+        model.tell(1)
+    assert told.args[0].row() == told.args[1].row() == 1
+
+
+def test_live_comes_first_then_waiting_then_ended(page):
+    show_jobs(page, (job("ended", ENDED), job("draft", CREATED), job("live", LIVE)))
+    assert shown(page.model) == ["live", "draft", "ended"]
+
+
+def test_nothing_moves_while_the_pointer_is_over_the_list(page):
+    show_jobs(page, (job("a", LIVE), job("b", CREATED)))
+    page.model.hold(True)
+    show_jobs(page, (job("a", ENDED), job("b", CREATED), job("c", LIVE)))
+    assert shown(page.model) == ["a", "b"]
+    assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is told"
+    page.model.hold(False)
+    assert shown(page.model) == ["c", "b", "a"]
+
+
+def test_what_a_person_asks_for_moves_under_the_pointer_too(page):
+    show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
+    page.model.hold(True)
+    page.list.search.setText("kiwi")
+    page.list.search._say()
+    assert shown(page.model) == ["kiwi"]
+
+
+def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
+    views = [job(f"job-{number}", ENDED) for number in range(500)]
+    views[321] = replace(views[321], notes="the one with the odd Learning rate")
+    show_jobs(page, views)
+    page.list.search.setText("odd learning")
+    page.list.search._say()
+    assert shown(page.model) == ["job-321"]
+
+
+@given(st.lists(st.lists(st.sampled_from(range(12)), unique=True), min_size=1, max_size=12))
+def test_whatever_comes_goes_and_moves_each_pointer_stays_at_its_job(steps):
+    """Rows come, go and move by any of Qt's three ways, and none of them loses a selection."""
+    views = [job(f"job-{number}", LIVE) for number in range(12)]
+    every = rows_of(*views)
+    model = JobListModel()
+    pointers = {}
+    for wanted in steps:
+        random.Random(len(wanted)).shuffle(wanted)
+        model.show_rows(replace(every, order=every.order[wanted]))
+        names = [f"job-{slot}" for slot in wanted]
+        assert shown(model) == names
+        assert [model.row_of(name) for name in names] == list(range(len(names)))
+        for name in set(pointers) - set(names):
+            assert not pointers.pop(name).isValid()
+        for name, pointer in pointers.items():
+            assert pointer.data(JOB_ROLE).id == name
+        for row, name in enumerate(names):
+            pointers.setdefault(name, QPersistentModelIndex(model.index(row, 0)))
+
+
+def test_a_selection_and_the_current_row_survive_a_listing(page):
+    show_jobs(page, [job(f"job-{number}", ENDED) for number in range(40)])
+    page.show_table()
+    table = page.table.view
+    flags = QItemSelectionModel.SelectionFlag
+    row = page.table.model.row_of("job-7")
+    table.selectionModel().setCurrentIndex(
+        page.table.model.index(row, 1), flags.ClearAndSelect | flags.Rows
+    )
+    show_jobs(page, [job(f"job-{number}", ENDED) for number in (*range(4, 40), 50, 51)])
+    assert table.chosen() == ("job-7",)
+    assert table.currentIndex().data(JOB_ROLE).id == "job-7"
+
+
+def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(page):
+    show_jobs(page, ())
     assert page.first_start.isVisible()
-    page.show_jobs((job("a", LIVE),))
+    show_jobs(page, (job("a", LIVE),))
     assert page.detail.isVisible()
     assert page.open_id == "a"
 
 
-def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(qtbot):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
-    page.show_jobs((job("a", LIVE),))
-    page._searched("resnt")
-    assert page._no_match.isVisible()
-    assert "No job matches “resnt”." in page._no_match.accessibleName()
+def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
+    show_jobs(page, (job("a", LIVE),))
+    page.list.search.setText("resnt")
+    page.list.search._say()
+    assert page.list.no_match.isVisible()
+    assert "No job matches “resnt”." in page.list.no_match.accessibleName()
+    page.list.no_match.pressed.emit()
+    assert shown(page.model) == ["a"]
+    assert page.list.view.isVisible()
+
+
+def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, qtbot):
+    show_jobs(page, (job("new", LIVE),), lines=(line_of(job("old", ENDED)),))
+    with qtbot.waitSignal(page.opened) as opened:
+        page.open_job("old")
+    assert (opened.args, page.open_view) == (["old"], None)
+    from backend.records.job_view import RunUpdate
+    from backend.records.series import HistoryUpdate
+
+    page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
+    assert page.detail._view.id == "old"
+
+
+def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(page, qtbot):
+    page.begin_reading()
+    qtbot.waitUntil(page._reading.isVisible)
+    assert page._reading.accessibleName() == "Reading the jobs…"
+    page.show_trouble("/lab/ring does not answer.")
+    assert page._reading.accessibleName() == ("The jobs cannot be read /lab/ring does not answer.")
+    show_jobs(page, (job("a", LIVE),))
+    page.show_trouble("/lab/ring does not answer.")
+    assert page.detail.isVisible(), "what is known stays"

@@ -11,6 +11,7 @@ from backend.records.job import parse_job
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 from backend.records.status import RankError
+from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_log_tab import Logs
 from widgets.common.look import ThemeChoice
 from widgets.jobs.jobs_page import JobsPage
@@ -112,7 +113,7 @@ def shown(qtbot):
         window.go("jobs")
         detail = page.detail
         Logs(detail.log, r3=LOG, r0=[], all=[f"{line}" for line in LOG], mpirun=["── run 1 ──"])
-        page.show_jobs((view,))
+        show_jobs(page, (view,))
         page.open_job(view.id)
         detail.show_checkpoints(
             view.id,

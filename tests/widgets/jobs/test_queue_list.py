@@ -14,10 +14,11 @@ from backend.records.job import Placement
 from backend.records.job_view import JobCheck
 from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from backend.records.state import JobState
+from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
 from widgets.common.look import ThemeChoice
 from widgets.jobs.job_form import JobForm
-from widgets.jobs.job_list_model import JOB_ROLE, JobFilter, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_view import MIME
 from widgets.jobs.jobs_page import JobsPage
 from widgets.jobs.queue_dialog import QueueDialog
@@ -59,14 +60,14 @@ def page(qtbot):
     qtbot.addWidget(page)
     page.resize(1200, 800)
     page.show()
-    page.show_jobs((job("live", LIVE), *(job(name) for name in NAMES), job("draft", CREATED)))
+    show_jobs(page, (job("live", LIVE), *(job(name) for name in NAMES), job("draft", CREATED)))
     # Wherever the pointer stands.
     page.show_queue(queue(*NAMES), at_once=True)
     return page
 
 
 def rows(page):
-    shown = page._list_filter
+    shown = page.model
     return [shown.index(row, 0).data(JOB_ROLE).name for row in range(shown.rowCount())]
 
 
@@ -77,7 +78,7 @@ def test_the_queue_stands_in_its_order_between_what_runs_and_the_drafts(page):
 
 
 def test_who_listens_hears_place_and_reason(page):
-    index = page._list_filter.index(2, 0)
+    index = page.model.index(2, 0)
     assert "comes first on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
     assert index.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "vit-s16 lr 0.08, Queued, place 2. Waiting for “retinanet-r50”, which comes first on gpu06."
@@ -86,10 +87,9 @@ def test_who_listens_hears_place_and_reason(page):
 
 def test_the_promises_of_qt_hold_for_a_queue_that_changes(qtmodeltester):
     model = JobListModel()
-    model.replace_all(tuple(job(name) for name in NAMES))
+    model.show_rows(rows_of(*(job(name) for name in NAMES)))
     model.show_queue(queue(*NAMES))
     qtmodeltester.check(model)
-    qtmodeltester.check(JobFilter(model, in_groups=True))
 
 
 def test_rows_that_stand_elsewhere_are_told_at_once_and_no_others(page):
@@ -97,15 +97,16 @@ def test_rows_that_stand_elsewhere_are_told_at_once_and_no_others(page):
     page.model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
     page.show_queue(queue(*NAMES))
     assert told == []
+    page.model.hold(True)
     page.show_queue(queue(NAMES[1], NAMES[0], *NAMES[2:]))
     assert told == [(1, 2)]
 
 
 def drag(page, name, row, upper):
-    view = page._list
+    view = page.list.view
     content = QMimeData()
     content.setData(MIME, name.encode())
-    box = view.visualRect(page._list_filter.index(row, 0))
+    box = view.visualRect(page.model.index(row, 0))
     at = QPoint(box.center().x(), box.top() + 4 if upper else box.bottom() - 4)
     more = (Qt.DropAction.MoveAction, content, Qt.MouseButton.LeftButton, Qt.NoModifier)
     enter = QDragEnterEvent(at, *more)
@@ -140,12 +141,12 @@ def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
 def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     with qtbot.waitSignal(page.move_requested) as moved:
-        qtbot.keyClick(page._list, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+        qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
 
 def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
-    page._list_filter.hold(True)
+    page.model.hold(True)
     page.show_queue(queue(*reversed(NAMES)), at_once=True)
     assert rows(page)[1] == "nightly"
 
@@ -193,7 +194,7 @@ def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page
 
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
-    strip = page._strip
+    strip = page.list.strip
     assert strip._told.text() == "4 jobs wait, and start by themselves."
     with qtbot.waitSignal(page.pause_requested) as told:
         strip._button.click()
@@ -264,7 +265,7 @@ def test_it_looks_well(qtbot, look, tmp_path, choice, size):
     window.show()
     window.go("jobs")
     views = tuple(job(name) for name in NAMES)
-    page.show_jobs((*views, job("gan-textures", CREATED), job("vit", FAILED)))
+    show_jobs(page, (*views, job("gan-textures", CREATED), job("vit", FAILED)))
     places = list(queue(*NAMES).places)
     places[0] = replace(places[0], starts_in_s=4000.0)
     places[1] = replace(places[1], starts_in_s=9000.0)
@@ -272,7 +273,7 @@ def test_it_looks_well(qtbot, look, tmp_path, choice, size):
     page.show_queue(shown)
     window.side_bar.show_queue(shown)
     page.open_job("vit-s16 lr 0.08")
-    page._list._target = (page._list_filter.index(2, 0), False)
+    page.list.view._target = (page.model.index(2, 0), False)
     for _ in range(3):
         QApplication.processEvents()
     image = window.grab().toImage()

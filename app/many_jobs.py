@@ -1,0 +1,216 @@
+"""What a person does in the wide table: changes a cell, and acts on several jobs at once.
+
+Several jobs are several acts: each is done or refused for itself, and one sentence at the end says
+how many were done and why the first of the others was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+
+from app.background import Runner
+from app.job_controller import JobController
+from backend.errors import BackendError
+from backend.records.job_line import JobLine
+from backend.records.job_view import JobView
+from backend.services.workplace import Services
+from widgets.common import formats
+from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.many_dialogs import TagDialog, TrashDialog
+
+_LANE = "many jobs"
+_EXPORT = ("latest", "zip")
+
+
+class ManyJobs(QObject):
+    """Serves the wide table.
+
+    Signals:
+        told: A sentence for the toast, about what the user did.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: JobsPage,
+        jobs: JobController,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._jobs = services.jobs
+        self._runner = runner
+        self._page = page
+        self._window = window
+        self._controller = jobs
+        self._dialog: QDialog | None = None
+        table = page.table
+        table.model.edited.connect(self._edit)
+        table.tag_requested.connect(self._ask_tags)
+        table.stop_requested.connect(self._stop)
+        table.export_requested.connect(self._ask_folder)
+        table.trash_requested.connect(self._ask_trash)
+        table.clone_requested.connect(jobs.clone)
+
+    @Slot(str, str, object, object)
+    def _edit(self, job_id: str, what: str, was: object, value: object) -> None:
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.edit, job_id, what, was, value),
+            self._page.show_view,
+            partial(self._not_edited, job_id),
+        )
+
+    def _not_edited(self, job_id: str, error: BackendError) -> None:
+        self.told.emit(_words(error))
+        # What somebody else made of it is shown, too.
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.show, job_id),
+            self._page.show_view,
+            lambda _error: None,
+        )
+
+    # Tags.
+
+    @Slot(object)
+    def _ask_tags(self, ids: tuple[str, ...]) -> None:
+        lines = self._lines(ids)
+        known = dict.fromkeys(tag for line in lines for tag in line.tags)
+        dialog = TagDialog([line.name for line in lines], tuple(known), self._window)
+
+        def wish(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+            retag = partial(self._jobs.retag, add=add, remove=remove)
+            self._each(lines, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
+
+        dialog.wished.connect(wish)
+        self._open(dialog)
+
+    # Stop: it saves first, so nobody is asked.
+
+    @Slot(object)
+    def _stop(self, ids: tuple[str, ...]) -> None:
+        live = [line for line in self._lines(ids) if line.state.is_live]
+        for line in live:
+            self._controller.stop(line.id)
+        if live:
+            self.told.emit(f"Stopping {formats.plural(len(live), 'job')}; each saves first")
+
+    # Export: the newest checkpoint of each, beside one another.
+
+    @Slot(object)
+    def _ask_folder(self, ids: tuple[str, ...]) -> None:
+        chosen = QFileDialog.getExistingDirectory(
+            self._window, f"Export {formats.plural(len(ids), 'job')} into"
+        )
+        if chosen:
+            self.export(ids, Path(chosen))
+
+    def export(self, ids: Sequence[str], folder: Path) -> None:
+        """The newest checkpoint of each of them into ``folder``; nothing there is written over."""
+        lines = self._lines(ids)
+        checkpoint, kind = _EXPORT
+        names = {line.id: _file_name(line) for line in lines}
+
+        def export(job_id: str) -> Path:
+            target = folder / f"{names[job_id]}.{kind}"
+            return self._jobs.export(job_id, checkpoint, kind, target)
+
+        self._each(lines, export, "Exported", lambda _path: None)
+
+    # Trash.
+
+    @Slot(object)
+    def _ask_trash(self, ids: tuple[str, ...]) -> None:
+        lines = self._lines(ids)
+        dialog = TrashDialog([line.name for line in lines], self._window)
+        dialog.wished.connect(partial(self._move_to_trash, lines))
+        self._open(dialog)
+
+        def tell(size_bytes: int) -> None:
+            if self._dialog is dialog:
+                dialog.show_size(size_bytes)
+
+        def refuse(error: BackendError) -> None:
+            if self._dialog is dialog:
+                dialog.show_trouble(_words(error))
+
+        self._runner.run(
+            _LANE, lambda: sum(self._jobs.size_bytes(line.id) for line in lines), tell, refuse
+        )
+
+    def _move_to_trash(self, lines: Sequence[JobLine]) -> None:
+        self._each(lines, self._jobs.remove, "Moved to the trash:", self._gone)
+
+    def _gone(self, view: JobView) -> None:
+        self._page.forget(view.id)
+
+    # All of them.
+
+    def _each(
+        self,
+        lines: Sequence[JobLine],
+        act: Callable[[str], object],
+        did: str,
+        then: Callable[..., None],
+    ) -> None:
+        """Do ``act`` with each, one after the other, and say in the end what came of it."""
+        refusals: list[str] = []
+        left = len(lines)
+
+        def ended() -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                return
+            done = len(lines) - len(refusals)
+            self.told.emit(" ".join([f"{did} {_of(done, len(lines))}.", *refusals[:1]]))
+
+        def went_well(outcome: object) -> None:
+            then(outcome)
+            ended()
+
+        def refused(name: str, error: BackendError) -> None:
+            refusals.append(f"{name}: {_words(error)}")
+            ended()
+
+        for line in lines:
+            self._runner.run(_LANE, partial(act, line.id), went_well, partial(refused, line.name))
+
+    def _lines(self, ids: Sequence[str]) -> list[JobLine]:
+        found = map(self._page.model.line, ids)
+        return [line for line in found if line is not None]
+
+    def _open(self, dialog: QDialog) -> None:
+        dialog.finished.connect(self._forget_dialog)
+        self._dialog = dialog
+        dialog.open()
+
+    @Slot()
+    def _forget_dialog(self) -> None:
+        dialog, self._dialog = self._dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+
+
+def _of(done: int, total: int) -> str:
+    jobs = formats.plural(total, "job")
+    return jobs if done == total else f"{formats.count(done)} of {jobs}"
+
+
+def _words(error: BackendError) -> str:
+    return f"{error} {error.remedy}".strip()
+
+
+def _file_name(line: JobLine) -> str:
+    """Its name as a file's, and its id, because two jobs may be called alike."""
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in line.name).strip()
+    return f"{stem[:60].strip()} {line.id}".strip()

@@ -1,0 +1,32 @@
+"""Gives a page of jobs its rows as the window does, without threads."""
+
+from __future__ import annotations
+
+from app.job_finder import JobFinder
+from backend.records.job_line import JobListing, line_of
+from tests.conftest import Immediately
+from widgets.jobs.job_rows import JobRows
+from widgets.jobs.jobs_page import JobsPage
+
+
+def show_jobs(page: JobsPage, views, lines=()):
+    """These are all jobs there are; gives who finds them. ``lines`` are not known whole."""
+    finder = next((f for f in page.findChildren(JobFinder)), None)
+    gone = ()
+    if finder is None:
+        finder = JobFinder(Immediately(), page, page)
+        finder.shown = set()
+    ids = {view.id for view in views} | {line.id for line in lines}
+    gone = tuple(finder.shown - ids)
+    finder.shown = ids
+    finder.take(JobListing(tuple(views), tuple(lines), gone, len(ids)))
+    return finder
+
+
+def rows_of(*views):
+    """All of these, as they come."""
+    import numpy as np
+
+    lines = [line_of(view) for view in views]
+    slots = {line.id: slot for slot, line in enumerate(lines)}
+    return JobRows(lines, np.arange(len(lines), dtype=np.int32), slots.get, len(lines))

@@ -1,0 +1,118 @@
+"""The funnel: only jobs with a tag, of a user, on a node, or with a metric in a range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.job_line import JobChoices, JobQuery
+from widgets.common.buttons import Button
+from widgets.common.cards import Frame
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.layout import STRETCH, row
+from widgets.common.theme import S2, S3
+
+_RANGE_W = 84
+_NUMBER = "Write a number, as 0.9 or 1e-3."
+
+
+class JobFunnel(Frame):
+    """A row of filters; what is left empty keeps nothing back.
+
+    Signals:
+        changed: Another choice was made; ask `narrowed`.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("card", parent=parent)
+        self._tag = ComboBox(name="Tag")
+        self._user = ComboBox(name="User")
+        self._node = ComboBox(name="Node")
+        self._metric = ComboBox(name="Best metric")
+        self._low = LineEdit(placeholder="any", name="Best metric from")
+        self._high = LineEdit(placeholder="any", name="Best metric to")
+        self._low_field = Field("From", self._low)
+        self._high_field = Field("To", self._high)
+        self._boxes = (self._tag, self._user, self._node, self._metric)
+        for box in self._boxes:
+            box.currentIndexChanged.connect(self._tell)
+        for field in (self._low, self._high):
+            field.setFixedWidth(_RANGE_W)
+            field.editingFinished.connect(self._tell)
+        clear = Button("Clear", kind="quiet")
+        clear.clicked.connect(self.clear)
+        self._said = self.narrowed(JobQuery())
+        fields = ((Field(box.accessibleName(), box), 1) for box in self._boxes)
+        self.setLayout(
+            row(
+                *fields,
+                self._low_field,
+                self._high_field,
+                STRETCH,
+                Field("", clear),
+                gap=S2,
+                margins=(S3, S2, S3, S2),
+                top=True,
+            )
+        )
+        self.show_choices(JobChoices())
+
+    def show_choices(self, choices: JobChoices) -> None:
+        """What there is to choose from; a choice that was made stays."""
+        for box, any_of, known in zip(
+            self._boxes,
+            ("Any tag", "Any user", "Any node", "Any metric"),
+            (choices.tags, choices.users, choices.nodes, choices.metrics),
+            strict=True,
+        ):
+            kept = box.key()
+            shown = [("", any_of), *((one, _title(one)) for one in known)]
+            if kept and kept not in known:
+                shown.append((kept, _title(kept)))
+            box.set_options(shown, kept)
+
+    def narrowed(self, query: JobQuery) -> JobQuery:
+        """``query``, and what is chosen here."""
+        return replace(
+            query,
+            tag=self._tag.key(),
+            user=self._user.key(),
+            node=self._node.key(),
+            metric=self._metric.key(),
+            low=_number(self._low.text())[0],
+            high=_number(self._high.text())[0],
+        )
+
+    @Slot()
+    def clear(self) -> None:
+        for box in self._boxes:
+            box.choose("")
+        self._low.clear()
+        self._high.clear()
+        self._tell()
+
+    @Slot()
+    def _tell(self) -> None:
+        for field, edit in ((self._low_field, self._low), (self._high_field, self._high)):
+            field.set_error("" if _number(edit.text())[1] else _NUMBER)
+        now = self.narrowed(JobQuery())
+        if now != self._said:
+            self._said = now
+            self.changed.emit()
+
+
+def _title(key: str) -> str:
+    return "This computer" if key == "this-computer" else key.removeprefix("validation/")
+
+
+def _number(text: str) -> tuple[float | None, bool]:
+    """What was written, and whether it is a number or nothing."""
+    try:
+        value = float(text.replace(",", ".")) if text.strip() else None
+    except ValueError:
+        return None, False
+    return (value, True) if value is None or abs(value) <= 1e300 else (None, False)

@@ -1,0 +1,182 @@
+"""The left side of the place Jobs: search, groups, the queue's strip, and two lines a job."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import (
+    QEvent,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    QPoint,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtWidgets import QWidget
+
+from backend.records.job_line import ENDED, LIVE, WAITING, JobQuery
+from backend.records.queue import Queue
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import SearchField
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label
+from widgets.common.theme import LIST_NARROW_W, ROW_H, S2, S3, S4
+from widgets.common.views import dress
+from widgets.jobs.job_delegate import JobDelegate
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.job_list_view import JobListView
+from widgets.jobs.job_rows import JobRows
+from widgets.jobs.queue_strip import QueueStrip
+
+GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
+GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
+
+
+class JobListPane(QWidget):
+    """The list.
+
+    Signals:
+        query_changed: A `JobQuery`: other rows are wished for.
+        chosen: Id of the job that became the current one; ``pressed`` too when by mouse.
+        menu_requested: Index of a row, and where on the screen.
+        new_requested, table_requested: What the buttons say.
+    """
+
+    query_changed = Signal(JobQuery)
+    chosen = Signal(str)
+    pressed = Signal()
+    menu_requested = Signal(QModelIndex, QPoint)
+    new_requested = Signal()
+    table_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.model = JobListModel()
+        self.strip = QueueStrip()
+        new = Button("New job", kind="primary", icon="plus", key="Ctrl+N")
+        new.clicked.connect(self.new_requested)
+        self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
+        self.search.searched.connect(self._asked)
+        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
+        self._groups.chosen.connect(self._asked)
+        table = IconButton("table", "As a table over the whole width")
+        table.clicked.connect(self.table_requested)
+        self.view = JobListView()
+        self.view.setModel(self.model)
+        self.view.setItemDelegate(JobDelegate(self.view))
+        dress(self.view, "Jobs", row_h=ROW_H)
+        self.view.viewport().installEventFilter(self)
+        self.view.selectionModel().currentChanged.connect(self._current_changed)
+        self.view.clicked.connect(self._clicked)
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view.customContextMenuRequested.connect(self._show_menu)
+        self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
+        self.no_match.pressed.connect(self.clear)
+        self.no_match.hide()
+        self.setMinimumWidth(LIST_NARROW_W - 24)
+        head = row(Label("Jobs", "title"), STRETCH, new)
+        filters = row(self._groups, STRETCH, table)
+        self.setLayout(
+            col(
+                col(head, self.search, filters, gap=S2, margins=(S4, S3, S4, S2)),
+                self.strip,
+                (self.view, 1),
+                (self.no_match, 1),
+                gap=0,
+            )
+        )
+        self.setFocusProxy(self.view)
+
+    @property
+    def query(self) -> JobQuery:
+        """What is wished for now."""
+        return JobQuery(text=self.search.text().strip(), group=GROUPS[self._groups.key()])
+
+    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
+        self.model.show_rows(rows, at_once=at_once)
+        show_counts(self._groups, rows)
+        empty = rows.total > 0 and self.model.rowCount() == 0
+        if empty:
+            say_no_match(self.no_match, self.query)
+        self.view.setVisible(not empty)
+        self.no_match.setVisible(empty)
+
+    def show_queue(self, queue: Queue) -> bool:
+        """Whether a row has to move for it."""
+        self.strip.show_queue(queue)
+        return self.model.show_queue(queue)
+
+    def choose(self, job_id: str) -> None:
+        """Make it the current row, where it is shown."""
+        row_number = self.model.row_of(job_id)
+        if row_number < 0 or row_number == self.view.currentIndex().row():
+            return
+        blocked = self.view.selectionModel().blockSignals(True)
+        self.view.selectionModel().setCurrentIndex(
+            self.model.index(row_number, 0), QItemSelectionModel.SelectionFlag.ClearAndSelect
+        )
+        self.view.selectionModel().blockSignals(blocked)
+        self.view.scrollTo(self.model.index(row_number, 0))
+        self.view.viewport().update()
+
+    def step(self, by: int) -> None:
+        index = self.model.index(self.view.currentIndex().row() + by, 0)
+        if index.isValid():
+            self.view.setCurrentIndex(index)
+
+    @Slot()
+    def clear(self) -> None:
+        """All jobs again."""
+        self._groups.choose("all")
+        if self.search.text():
+            self.search.clear()
+        else:
+            self._asked()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """No row moves under the pointer."""
+        if event.type() == QEvent.Type.Enter:
+            self.model.hold(True)
+        elif event.type() == QEvent.Type.Leave:
+            self.model.hold(False)
+        return super().eventFilter(watched, event)
+
+    @Slot()
+    def _asked(self) -> None:
+        self.query_changed.emit(self.query)
+
+    @Slot(QModelIndex)
+    def _current_changed(self, index: QModelIndex) -> None:
+        if index.isValid():
+            self.chosen.emit(index.data(JOB_ROLE).id)
+
+    @Slot(QModelIndex)
+    def _clicked(self, index: QModelIndex) -> None:
+        self._current_changed(index)
+        self.pressed.emit()
+
+    @Slot(QPoint)
+    def _show_menu(self, at: QPoint) -> None:
+        index = self.view.indexAt(at)
+        if index.isValid():
+            self.menu_requested.emit(index, self.view.viewport().mapToGlobal(at))
+
+
+def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
+    """``Live 2``: how many there are, where there are any."""
+    for key, title, number in (("live", "Live", rows.live), ("waiting", "Waiting", rows.waiting)):
+        groups.set_text(key, f"{title} {formats.count(number)}" if number else title)
+
+
+def say_no_match(place: EmptyState, query: JobQuery) -> None:
+    """Why there is no row, and the way back."""
+    if query.text and query.group is None and not query.is_narrow:
+        title = f"No job matches “{query.text}”."
+    elif query.text:
+        title = f"No such job matches “{query.text}”."
+    else:
+        title = "No job is like that."
+    sentence = "" if query.group is None and not query.is_narrow else "A filter is on."
+    place.say("magnifying-glass", title, sentence, button="Clear")

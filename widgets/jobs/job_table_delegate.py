@@ -1,0 +1,157 @@
+"""The cells of the wide table: state with its glyph, name, tags as chips, progress as a bar."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, Qt
+from PySide6.QtGui import QFontMetrics, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from backend.records.job_line import JobLine
+from backend.records.queue import QueuePlace
+from backend.records.state import JobState
+from widgets.common import formats, theme
+from widgets.common.fields import LineEdit, TextBox
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.theme import ICON_NAV, R_CELL, S1, S2
+from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobColumn, best_words, shown
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+_LEFT, _RIGHT = S2 + 3, S2
+"""Beside a cell's content; the header has the same."""
+_BAR_H, _PERCENT_W = 4, 38
+_CHIP_H = 18
+_NOTES_H = 132
+
+
+class JobTableDelegate(QStyledItemDelegate):
+    """Paints and edits a cell."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        line: JobLine = index.data(JOB_ROLE)
+        column = JobColumn(index.column())
+        cell = QRectF(option.rect)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        t = theme.current()
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(cell, t.q("selected"))
+        elif option.state & QStyle.StateFlag.State_MouseOver:
+            painter.fillRect(cell, t.q("hover"))
+        painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
+            paint_focus(painter, cell.adjusted(1, 1, -1, -2))
+        inner = cell.adjusted(_LEFT, 0, -_RIGHT, -1)
+        if column is JobColumn.STATE:
+            _paint_state(painter, inner, line)
+        elif column is JobColumn.TAGS:
+            _paint_tags(painter, inner, line)
+        elif column is JobColumn.PROGRESS:
+            _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
+        elif column is JobColumn.BEST:
+            _paint_best(painter, inner, line)
+        else:
+            name = column is JobColumn.NAME
+            text = shown(line, column)
+            role, tone = ("strong", "text") if name else ("body", "text2")
+            paint_text(painter, inner, text, role, tone, right=column.is_figure)  # type: ignore[arg-type]
+        painter.restore()
+
+    def createEditor(
+        self, parent: QWidget, _option: QStyleOptionViewItem, index: AnyIndex
+    ) -> QWidget:
+        column = JobColumn(index.column())
+        if column is JobColumn.NOTES:
+            return TextBox(name="Notes", parent=parent)
+        hint = "Words, with commas between them" if column is JobColumn.TAGS else ""
+        return LineEdit(placeholder=hint, name=column.title, parent=parent)
+
+    def setEditorData(self, editor: QWidget, index: AnyIndex) -> None:
+        text = str(index.data(Qt.ItemDataRole.EditRole))
+        if isinstance(editor, TextBox):
+            editor.setPlainText(text)
+        elif isinstance(editor, LineEdit):
+            editor.setText(text)
+            editor.selectAll()
+
+    def setModelData(self, editor: QWidget, model: object, index: AnyIndex) -> None:
+        text = ""
+        if isinstance(editor, TextBox):
+            text = editor.toPlainText()
+        elif isinstance(editor, LineEdit):
+            text = editor.text()
+        source = index.model()
+        source.setData(index, text, Qt.ItemDataRole.EditRole)
+
+    def updateEditorGeometry(
+        self, editor: QWidget, option: QStyleOptionViewItem, _index: AnyIndex
+    ) -> None:
+        rect = QRect(option.rect)
+        around = editor.parentWidget()
+        if isinstance(editor, TextBox) and around is not None:
+            rect.setHeight(_NOTES_H)
+            rect.moveBottom(min(rect.bottom(), around.rect().bottom() - S1))
+        editor.setGeometry(rect)
+
+
+def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+    glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
+    paint_state(painter, glyph, line.state, line.progress, turn_now())
+    word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
+    tone = "warn" if line.doubt else state_tone(line.state)
+    paint_text(painter, word, line.state.word, "small_strong", tone)
+
+
+def _paint_tags(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+    left = cell.left()
+    ground = theme.current().q("sunken")
+    for number, tag in enumerate(line.tags):
+        rest = len(line.tags) - number
+        room = cell.right() - left
+        width = text_width(tag, "tiny") + 2 * S2
+        more = f"+{rest - 1}" if rest > 1 else ""
+        keep = text_width(more, "tiny") + S1 if more else 0
+        if width + keep > room and number:
+            paint_text(
+                painter, QRectF(left, cell.top(), room, cell.height()), f"+{rest}", "tiny", "text3"
+            )
+            return
+        width = int(min(width, room - keep))
+        chip = QRectF(left, cell.center().y() - _CHIP_H / 2, width, _CHIP_H)
+        fill_round(painter, chip, ground, R_CELL)
+        paint_text(painter, chip.adjusted(S2, 0, -S2, 0), tag, "tiny", "text2")
+        left += width + S1
+
+
+def _paint_progress(
+    painter: QPainter, cell: QRectF, line: JobLine, place: QueuePlace | None
+) -> None:
+    if place is not None:
+        paint_text(painter, cell, f"place {place.number}", "small", "text2")
+        return
+    if not line.run or line.state in (JobState.CREATED, JobState.QUEUED):
+        paint_text(painter, cell, formats.NONE, "body", "text3")
+        return
+    bar = QRectF(
+        cell.left(), cell.center().y() - _BAR_H / 2, cell.width() - _PERCENT_W - S2, _BAR_H
+    )
+    family = line.state.family
+    t = theme.current()
+    if bar.width() > _BAR_H:
+        fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)
+        filled = QRectF(bar)
+        filled.setWidth(bar.width() * min(max(line.progress, 0.0), 1.0))
+        fill_round(painter, filled, t.q(family), _BAR_H / 2)
+    percent = QRectF(cell.right() - _PERCENT_W, cell.top(), _PERCENT_W, cell.height())
+    paint_text(painter, percent, formats.progress(line.progress), "small", "text2")
+
+
+def _paint_best(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+    name, value = best_words(line)
+    width = text_width(value, "strong")
+    tone = "text" if name else "text3"
+    paint_text(painter, cell, value, "strong" if name else "body", tone, right=True)
+    caption = cell.adjusted(0, 0, -width - S1 - 2, 0)
+    if name and caption.width() > QFontMetrics(theme.font("small")).averageCharWidth() * 2:
+        paint_text(painter, caption, name, "small", "text3", right=True)

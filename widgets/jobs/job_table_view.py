@@ -1,0 +1,289 @@
+"""The wide table itself: its columns, which are chosen, sized and sorted by, and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
+
+from widgets.common.views import dress
+from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
+from widgets.jobs.job_table_delegate import JobTableDelegate
+
+_WIDTHS = {
+    JobColumn.STATE: 108,
+    JobColumn.TAGS: 112,
+    JobColumn.PROGRESS: 112,
+    JobColumn.BEST: 128,
+    JobColumn.NODES: 108,
+    JobColumn.GPUS: 56,
+    JobColumn.STARTED: 122,
+    JobColumn.TOOK: 76,
+    JobColumn.USER: 64,
+    JobColumn.NOTES: 200,
+    JobColumn.CREATED: 132,
+}
+_NAME_LEAST_W = 196
+_LEAST_W, _MOST_W = 48, 900
+_AT_FIRST: tuple[JobColumn, ...] = tuple(
+    c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED)
+)
+_FIRST_TO_GO = (
+    JobColumn.CREATED,
+    JobColumn.USER,
+    JobColumn.NOTES,
+    JobColumn.TAGS,
+    JobColumn.GPUS,
+    JobColumn.NODES,
+    JobColumn.TOOK,
+    JobColumn.STARTED,
+    JobColumn.PROGRESS,
+)
+"""Where the window is too narrow for all that are chosen."""
+
+
+class JobTableView(QTableView):
+    """All jobs as a table.
+
+    Signals:
+        opened: Id of a job: Enter, or a double click.
+        chosen_changed: Ids of the chosen rows, as a tuple in their order.
+        sorted_by: Key of a column, and whether the last comes first; "" for the list's own order.
+        layout_changed: What `layout_now` gives, to be remembered.
+        trash_requested: The key for it was pressed.
+        menu_requested: Index of a row, and where on the screen.
+    """
+
+    opened = Signal(str)
+    chosen_changed = Signal(object)
+    sorted_by = Signal(str, bool)
+    layout_changed = Signal(object)
+    trash_requested = Signal()
+    menu_requested = Signal(QModelIndex, QPoint)
+
+    def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._chosen: tuple[JobColumn, ...] = _AT_FIRST
+        self._order, self._descending = "", True
+        self._wanted = dict(_WIDTHS)
+        self._fitting = False
+        self._edited: JobColumn | None = None
+        self.setModel(model)
+        self.setItemDelegate(JobTableDelegate(self))
+        dress(self, "All jobs")
+        self.setProperty("kind", "list")
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        header = self.horizontalHeader()
+        header.setStretchLastSection(False)
+        header.setSectionsClickable(True)
+        header.setMinimumSectionSize(_LEAST_W)
+        for column, width in _WIDTHS.items():
+            self.setColumnWidth(column, width)
+        header.setSectionResizeMode(JobColumn.NAME, QHeaderView.ResizeMode.Stretch)
+        header.sectionClicked.connect(self._head_clicked)
+        header.sectionResized.connect(self._resized)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(self._choose_columns)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._show_menu)
+        self.selectionModel().selectionChanged.connect(self._tell_chosen)
+        self.viewport().installEventFilter(self)
+        self._fit()
+
+    # -- what is remembered
+
+    def layout_now(self) -> dict[str, Any]:
+        """Columns, widths and order, as plain values."""
+        return {
+            "columns": [column.key for column in self._chosen],
+            "widths": {column.key: width for column, width in self._wanted.items()},
+            "order": self._order,
+            "descending": self._descending,
+        }
+
+    def restore(self, layout: Mapping[str, Any]) -> None:
+        """What `layout_now` gave, from a file that anybody may have changed."""
+        columns = {column.key: column for column in JobColumn}
+        wanted = layout.get("columns")
+        if isinstance(wanted, list):
+            chosen = tuple(c for key, c in columns.items() if key in wanted)
+            self._chosen = chosen if JobColumn.NAME in chosen else _AT_FIRST
+        widths = layout.get("widths")
+        for key, width in widths.items() if isinstance(widths, Mapping) else ():
+            column = columns.get(key)
+            if column in _WIDTHS and isinstance(width, int):
+                self._wanted[column] = min(max(width, _LEAST_W), _MOST_W)
+        order = layout.get("order")
+        if order in columns and columns[str(order)].can_sort:
+            self._order, self._descending = str(order), layout.get("descending") is True
+        self._show_order()
+        self._fit()
+
+    @property
+    def order(self) -> tuple[str, bool]:
+        """Key of the column, and whether the last comes first."""
+        return self._order, self._descending
+
+    def chosen(self) -> tuple[str, ...]:
+        """Ids of the chosen rows, from above."""
+        # By ranges: of 100,000 rows that Ctrl+A chose, the indexes alone would take a second.
+        ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
+        rows = sorted({row for one in ranges for row in range(one.top(), one.bottom() + 1)})
+        return self._model.ids(rows)
+
+    def edit_cell(self, row: int, column: JobColumn) -> None:
+        """Change a cell where it stands; its column is shown for that."""
+        if column not in self._chosen:
+            self._toggle(column, True)
+        if self.isColumnHidden(column):
+            self._edited = column
+            self._fit()
+        index = self._model.index(row, column)
+        self.setCurrentIndex(index)
+        self.edit(index)
+
+    # -- columns
+
+    def _fit(self) -> None:
+        """All chosen columns where there is room, fewer where there is not."""
+        if self._fitting:
+            return
+        self._fitting = True
+        room = self.viewport().width() - _NAME_LEAST_W
+        shown = list(self._chosen)
+        for column in _FIRST_TO_GO:
+            if sum(self._wanted.get(c, 0) for c in shown) <= room:
+                break
+            if column in shown and column.key != self._order and column is not self._edited:
+                shown.remove(column)
+        for column in JobColumn:
+            self.setColumnHidden(column, column not in shown)
+            if column in self._wanted:
+                self.setColumnWidth(column, self._wanted[column])
+        self._fitting = False
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    @Slot(int, int, int)
+    def _resized(self, section: int, _before: int, width: int) -> None:
+        column = JobColumn(section)
+        if not self._fitting and column in self._wanted and width > 0:
+            self._wanted[column] = width
+            self.layout_changed.emit(self.layout_now())
+
+    @Slot(int)
+    def _head_clicked(self, section: int) -> None:
+        """Once, the other way round, and back to the list's own order."""
+        column = JobColumn(section)
+        if not column.can_sort:
+            return
+        first = column.is_figure or column is JobColumn.PROGRESS
+        if self._order != column.key:
+            self._order, self._descending = column.key, first
+        elif self._descending == first:
+            self._descending = not first
+        else:
+            self._order, self._descending = "", True
+        self._show_order()
+        self.sorted_by.emit(self._order, self._descending)
+        self.layout_changed.emit(self.layout_now())
+
+    def _show_order(self) -> None:
+        header = self.horizontalHeader()
+        header.setSortIndicatorShown(bool(self._order))
+        if self._order:
+            # Qt's arrow points to where the values grow.
+            way = Qt.SortOrder.DescendingOrder if self._descending else Qt.SortOrder.AscendingOrder
+            header.setSortIndicator(JobColumn[self._order.upper()], way)
+
+    @Slot(QPoint)
+    def _choose_columns(self, at: QPoint) -> None:
+        self.column_menu().popup(self.horizontalHeader().mapToGlobal(at))
+
+    def column_menu(self) -> QMenu:
+        """Every column, those that are chosen ticked; the name is always there."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for column in JobColumn:
+            action = menu.addAction(column.title)
+            action.setCheckable(True)
+            action.setChecked(column in self._chosen)
+            action.setEnabled(column is not JobColumn.NAME)
+            action.toggled.connect(partial(self._toggle, column))
+        menu.addSeparator()
+        menu.addAction("As at first", self._as_at_first)
+        return menu
+
+    def _toggle(self, column: JobColumn, on: bool) -> None:
+        kept = {*self._chosen, column} if on else set(self._chosen) - {column}
+        self._chosen = tuple(c for c in JobColumn if c in kept)
+        self._fit()
+        self.layout_changed.emit(self.layout_now())
+
+    @Slot()
+    def _as_at_first(self) -> None:
+        self._chosen = _AT_FIRST
+        self._wanted.update(_WIDTHS)
+        self._fit()
+        self.layout_changed.emit(self.layout_now())
+
+    # -- rows
+
+    def eventFilter(self, watched: Any, event: QEvent) -> bool:
+        """No row moves under the pointer, nor while one is being written in."""
+        if watched is self.viewport():
+            if event.type() == QEvent.Type.Enter:
+                self._model.hold(True)
+            elif event.type() == QEvent.Type.Leave and not self._is_editing():
+                self._model.hold(False)
+        return super().eventFilter(watched, event)
+
+    def _is_editing(self) -> bool:
+        return self.state() is QAbstractItemView.State.EditingState
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        key = event.key()
+        if key == Qt.Key.Key_Space and index.isValid():
+            flag = QItemSelectionModel.SelectionFlag
+            self.selectionModel().select(index, flag.Toggle | flag.Rows)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
+            self.opened.emit(index.data(JOB_ROLE).id)
+        elif key == Qt.Key.Key_F2 and index.isValid():
+            column = JobColumn(index.column())
+            self.edit_cell(index.row(), column if column.can_edit else JobColumn.NAME)
+        elif key == Qt.Key.Key_Delete:
+            self.trash_requested.emit()
+        elif key == Qt.Key.Key_Escape and self.selectionModel().hasSelection():
+            self.clearSelection()
+        else:
+            super().keyPressEvent(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Opens a job; on its tags or notes, changes them."""
+        index = self.indexAt(event.position().toPoint())
+        if not index.isValid():
+            return
+        column = JobColumn(index.column())
+        if column in (JobColumn.TAGS, JobColumn.NOTES):
+            self.edit_cell(index.row(), column)
+        else:
+            self.opened.emit(index.data(JOB_ROLE).id)
+
+    @Slot(QPoint)
+    def _show_menu(self, at: QPoint) -> None:
+        index = self.indexAt(at)
+        if index.isValid():
+            self.menu_requested.emit(index, self.viewport().mapToGlobal(at))
+
+    @Slot()
+    def _tell_chosen(self) -> None:
+        self.chosen_changed.emit(self.chosen())

@@ -1,0 +1,233 @@
+"""All jobs over the whole width: search, filters, the table, a bar for those that are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import QModelIndex, QPoint, Signal, SignalInstance, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.job_line import JobChoices, JobLine, JobQuery
+from backend.records.queue import Queue
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton, SegmentedControl
+from widgets.common.cards import Card, EmptyState
+from widgets.common.fields import SearchField
+from widgets.common.layout import col, row
+from widgets.common.text import Label
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
+from widgets.jobs.job_funnel import JobFunnel
+from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
+from widgets.jobs.job_list_pane import GROUP_TITLES, GROUPS, say_no_match, show_counts
+from widgets.jobs.job_rows import JobRows
+from widgets.jobs.job_table_view import JobTableView
+from widgets.jobs.selection_bar import SelectionBar
+
+_SEARCH_W, _SEARCH_NARROW_W = 240, 180
+_NARROW_W = 1040
+
+
+class JobsTable(QWidget):
+    """The wide table.
+
+    Signals:
+        query_changed: A `JobQuery`: other rows are wished for.
+        choices_wished: The funnel was opened: what is there to choose from?
+        opened: Id of a job.
+        menu_requested: Index of a row, and where on the screen.
+        compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
+        trash_requested: Ids of the chosen jobs, as a tuple.
+        clone_requested: Id of the one that is chosen.
+        layout_changed: Columns, widths and order, to be remembered.
+        list_requested, new_requested: What the buttons say.
+    """
+
+    query_changed = Signal(JobQuery)
+    choices_wished = Signal()
+    opened = Signal(str)
+    menu_requested = Signal(QModelIndex, QPoint)
+    compare_requested = Signal(object)
+    tag_requested = Signal(object)
+    stop_requested = Signal(object)
+    export_requested = Signal(object)
+    csv_requested = Signal(object)
+    trash_requested = Signal(object)
+    clone_requested = Signal(str)
+    layout_changed = Signal(object)
+    list_requested = Signal()
+    new_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.model = JobListModel(in_columns=True)
+        self.view = JobTableView(self.model)
+        self.view.opened.connect(self.opened)
+        self.view.menu_requested.connect(self.menu_requested)
+        self.view.layout_changed.connect(self.layout_changed)
+        self.view.sorted_by.connect(self._asked)
+        self.view.chosen_changed.connect(self._show_chosen)
+        self.view.trash_requested.connect(self._trash)
+        self.funnel = JobFunnel()
+        self.funnel.changed.connect(self._asked)
+        self.funnel.hide()
+        self.bar = SelectionBar()
+        self.bar.hide()
+        self._make_head()
+        self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
+        self.no_match.pressed.connect(self.clear)
+        self.no_match.hide()
+        self._foot = Label("", "small", "text2", elide="right")
+        self._keys = Label("Enter opens, Space chooses, F2 renames", "small", "text3")
+        plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
+        self.setLayout(
+            col(
+                self._head,
+                self.funnel,
+                (plate, 1),
+                self.bar,
+                row((self._foot, 1), self._keys),
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
+            )
+        )
+        self._wire_bar()
+        self.setFocusProxy(self.view)
+
+    def _make_head(self) -> None:
+        self._sentence = Label("", "body", "text2", elide="right")
+        self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
+        self.search.searched.connect(self._asked)
+        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
+        self._groups.chosen.connect(self._asked)
+        self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
+        self._funnel_button.setCheckable(True)
+        self._funnel_button.toggled.connect(self._toggle_funnel)
+        back = IconButton("rows", "As a list beside the open job")
+        back.clicked.connect(self.list_requested)
+        new = Button("New job", kind="primary", icon="plus")
+        new.clicked.connect(self.new_requested)
+        self._head = QWidget()
+        self._head.setLayout(
+            row(
+                Label("Jobs", "title"),
+                S1,
+                (self._sentence, 1),
+                self.search,
+                self._groups,
+                self._funnel_button,
+                back,
+                new,
+            )
+        )
+
+    def _wire_bar(self) -> None:
+        for wish, signal in (
+            (self.bar.compare_requested, self.compare_requested),
+            (self.bar.tag_requested, self.tag_requested),
+            (self.bar.stop_requested, self.stop_requested),
+            (self.bar.export_requested, self.export_requested),
+            (self.bar.csv_requested, self.csv_requested),
+            (self.bar.trash_requested, self.trash_requested),
+        ):
+            wish.connect(partial(self._wish, signal))
+        self.bar.clone_requested.connect(lambda: self.clone_requested.emit(self.view.chosen()[0]))
+        self.bar.clear_requested.connect(self.view.clearSelection)
+
+    def _wish(self, signal: SignalInstance) -> None:
+        signal.emit(self.view.chosen())
+
+    # -- what comes in
+
+    @property
+    def query(self) -> JobQuery:
+        """What is wished for now."""
+        order, descending = self.view.order
+        asked = JobQuery(
+            text=self.search.text().strip(),
+            group=GROUPS[self._groups.key()],
+            order=order,
+            descending=descending,
+        )
+        return self.funnel.narrowed(asked)
+
+    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
+        self.model.show_rows(rows, at_once=at_once)
+        show_counts(self._groups, rows)
+        found, query = len(rows.order), self.query
+        all_of_them = replace(query, order="", descending=False) == JobQuery()
+        total = formats.plural(rows.total, "job")
+        self._foot.setText(total if all_of_them else f"{formats.count(found)} of {total}")
+        words = [f"{formats.count(rows.live)} running"] if rows.live else []
+        words += [f"{formats.count(rows.waiting)} waiting"] if rows.waiting else []
+        self._sentence.setText(", ".join(words))
+        empty = found == 0 and rows.total > 0
+        if empty:
+            say_no_match(self.no_match, query)
+        self.view.setVisible(not empty)
+        self.no_match.setVisible(empty)
+        self._show_chosen(self.view.chosen())
+
+    def show_queue(self, queue: Queue) -> bool:
+        return self.model.show_queue(queue)
+
+    def show_choices(self, choices: JobChoices) -> None:
+        self.funnel.show_choices(choices)
+
+    @Slot()
+    def clear(self) -> None:
+        """All jobs again."""
+        self._groups.choose("all")
+        self.search.clear()
+        self.funnel.clear()
+        self._asked()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_W
+        self._sentence.setVisible(not narrow)
+        self.search.setFixedWidth(_SEARCH_NARROW_W if narrow else _SEARCH_W)
+
+    # -- what happens
+
+    def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
+        """What can be changed where it stands."""
+        line: JobLine = index.data(JOB_ROLE)
+        menu.addAction("Open", lambda: self.opened.emit(line.id))
+        menu.addSeparator()
+        for text, column in (
+            ("Rename", JobColumn.NAME),
+            ("Change the tags", JobColumn.TAGS),
+            ("Change the notes", JobColumn.NOTES),
+        ):
+            menu.addAction(text, partial(self._edit, line.id, column))
+
+    def _edit(self, job_id: str, column: JobColumn) -> None:
+        row_number = self.model.row_of(job_id)
+        if row_number >= 0:
+            self.view.edit_cell(row_number, column)
+
+    @Slot()
+    def _asked(self) -> None:
+        # A filter that is on is seen when its row is closed, too.
+        self._funnel_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
+        self.query_changed.emit(self.query)
+
+    @Slot(bool)
+    def _toggle_funnel(self, on: bool) -> None:
+        self.funnel.setVisible(on)
+        if on:
+            self.choices_wished.emit()
+
+    @Slot(object)
+    def _show_chosen(self, ids: tuple[str, ...]) -> None:
+        live = sum(line is not None and line.state.is_live for line in map(self.model.line, ids))
+        self.bar.setVisible(len(ids) > 1)
+        if ids:
+            self.bar.show_chosen(len(ids), live)
+
+    @Slot()
+    def _trash(self) -> None:
+        if self.view.chosen():
+            self.trash_requested.emit(self.view.chosen())
