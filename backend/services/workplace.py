@@ -18,6 +18,7 @@ from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeAddress
 from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
+from backend.services.bundle import BundleService
 from backend.services.canary import CanaryService
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.heads import Heads
@@ -27,6 +28,7 @@ from backend.services.logs import LogService
 from backend.services.nodes import NodeService
 from backend.services.preflight import PreflightService
 from backend.services.queue import QueueService
+from backend.services.replay import ReplayService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
@@ -44,6 +46,8 @@ class Services:
     canary: CanaryService
     logs: LogService
     queue: QueueService
+    bundles: BundleService
+    replays: ReplayService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -131,6 +135,8 @@ def open_services(
         canary=canary,
         logs=logs,
         queue=queue,
+        bundles=BundleService(root, library, jobs, opened, share),
+        replays=ReplayService(root, library, nodes, jobs, share),
         data_root=root,
         share=share,
         catalogue=opened,

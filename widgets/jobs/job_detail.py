@@ -53,6 +53,8 @@ class JobDetail(QWidget):
     Signals:
         start_requested, stop_requested, start_over_requested, start_cancelled,
         preflight_requested (everything is to be looked at before a start), clone_requested,
+        bundle_requested, replay_requested (a draft that makes the curve again), replayed_requested
+        (how that went),
         remove_requested, folder_requested, checkpoints_requested, settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
@@ -71,6 +73,9 @@ class JobDetail(QWidget):
     start_cancelled = Signal(str)
     preflight_requested = Signal(str)
     clone_requested = Signal(str)
+    bundle_requested = Signal(str)
+    replay_requested = Signal(str)
+    replayed_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
@@ -465,6 +470,13 @@ class JobDetail(QWidget):
         acts = (
             ("Clone", True, lambda: self.clone_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
+            ("Bundle…", not live, lambda: self.bundle_requested.emit(view.id)),
+            ("Replay", view.state.is_over, lambda: self.replay_requested.emit(view.id)),
+            (
+                "How the replay went",
+                view.state.is_over,
+                lambda: self.replayed_requested.emit(view.id),
+            ),
             (
                 "Resume on other nodes…",
                 bool(self._checkpoints)
