@@ -8,6 +8,7 @@ import json
 import platform
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,9 @@ class BundleService:
             name=file.name,
             notes=file.notes,
             tags=file.tags,
-            status=_status(folder),
+            status=replace(
+                _status(folder), state=view.state, message=view.message, error=view.error
+            ),
             things=things,
             runs=bundled_job.environments(folder),
             checkpoint=record.name if record is not None else "",
@@ -260,6 +263,11 @@ class BundleService:
                 f"The values of {', '.join(manifest.left_out)} stayed where the job was made; "
                 "a replay has them empty."
             )
+        if config.start_from:
+            notes.append(
+                f"It began with the weights of {printable(config.start_from)}, which are not in "
+                "the bundle."
+            )
         return Unbundled(
             view=self._jobs.show(job_id),
             origin=whence,
@@ -323,6 +331,9 @@ def _shown(config: JobConfig) -> dict[str, Any]:
     raw = config.to_dict()
     if config.environment:
         raw["environment"] = dict.fromkeys(config.environment, "")
+    if config.start_from and Path(config.start_from).is_absolute():
+        # Folders of one computer mean nothing on another.
+        raw["start_from"] = Path(config.start_from).name
     return raw
 
 

@@ -15,7 +15,7 @@ from widgets.common.cards import ProgressLine
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.theme import S2, S3, S4, S6, Tone
 
 _WIDTH = 540
 _WHAT = (
@@ -62,12 +62,13 @@ class _Dialog(QDialog):
             self.cancel_requested.emit()
         super().reject()
 
-    def _end(self, tone: str, text: str) -> None:
+    def _end(self, tone: Tone, text: str) -> None:
         self._under_way = False
         self._progress.hide()
-        self._message.set_tone("good" if tone == "good" else "bad")
+        self._message.set_tone(tone)
         self._message.setText(text)
         self._message.show()
+        self.adjustSize()
 
 
 class BundleDialog(_Dialog):
@@ -126,12 +127,12 @@ class BundleDialog(_Dialog):
         self._fit()
 
     def show_done(self, made: Bundled) -> None:
-        text = f"Written to {made.path}, {formats.in_bytes(made.bytes)}."
+        text = f"Written to {made.path}, {formats.disk(made.bytes)}."
         if made.left_out:
             text += f" The values of {', '.join(made.left_out)} are not in it."
         self._end("good", text)
 
-    def _end(self, tone: str, text: str) -> None:
+    def _end(self, tone: Tone, text: str) -> None:
         super()._end(tone, text)
         self._fit()
 
@@ -181,7 +182,7 @@ class UnbundleDialog(_Dialog):
     def show_done(self, found: Unbundled) -> None:
         self._under_way = False
         if found.notes:
-            self._end("good", "\n".join((found.origin, *found.notes)))
+            self._end("text", "\n\n".join((found.origin, *found.notes)))
         else:
             self.accept()
 

@@ -20,7 +20,7 @@ from widgets.common.cards import Banner, Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label
-from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4, Family
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
@@ -44,6 +44,12 @@ _TABS = (
     ("notes", "Notes"),
 )
 _FAILURE = ("failure", "What happened")
+_TELLING: dict[JobState, Family] = {
+    JobState.INTERRUPTED: "rest",
+    JobState.STOPPING: "warn",
+    JobState.FINISHED: "idle",
+}
+"""States whose message stands atop the page; one that has finished says whence it was imported."""
 QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 
 
@@ -392,14 +398,12 @@ class JobDetail(QWidget):
             self._banner.set_finding("warn", doubt, "", icon="wifi-slash")
         elif place is not None:
             self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
-        elif view.state in (JobState.INTERRUPTED, JobState.STOPPING) and view.message:
-            self._banner.set_finding(
-                "warn" if view.state is JobState.STOPPING else "rest", view.message
-            )
+        elif view.state in _TELLING and view.message:
+            self._banner.set_finding(_TELLING[view.state], view.message)
         self._banner.setVisible(
             bool(sentence or doubt)
             or place is not None
-            or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
+            or (view.state in _TELLING and bool(view.message))
         )
 
     # -- what happens
