@@ -18,19 +18,25 @@ from tests.integration.test_cli import Cli
 def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    desk = tmp_path / "first"
+    desk.mkdir()
     cli = Cli(tmp_path, capsys)
-    first = open_services(tmp_path / "first", tmp_path / "first-desk" / "catalogue.sqlite")
+    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
     try:
         raw = first.jobs.clone(create_example(first).id)
         raw.update(epochs=1, name="digits")
         job = first.jobs.create(raw)
         first.jobs.start(job.id)
         assert first.jobs.wait(job.id).state is JobState.FINISHED
-        bundle = tmp_path / "digits.ringmaster"
-        made = first.bundles.bundle(job.id, bundle, with_data=True)
     finally:
         first.close()
-    assert made.checkpoint
+    bundle = tmp_path / "digits.ringmaster"
+    made = Cli(desk, capsys).json("job", "bundle", job.id, bundle, "--with-data")
+    assert made["path"] == str(bundle)
+    assert made["checkpoint"]
+    code, out, _ = Cli(desk, capsys)("job", "bundle", job.id, tmp_path / "light.ringmaster")
+    assert (code, out[:6]) == (0, "Wrote ")
+    assert (tmp_path / "light.ringmaster").stat().st_size < bundle.stat().st_size
     (run,) = open_bundle(bundle, Progress()).manifest.runs
     assert run.torch == torch.__version__
     assert (run.processes, run.seed) == (2, job.config.seed)
