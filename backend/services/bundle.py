@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import json
-import platform
-import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,20 +31,19 @@ from backend.records.bundle import (
 )
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
-from backend.records.job import JobConfig, parse_job
+from backend.records.job import JobConfig
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.library import Kind, LibraryItem, Pin
 from backend.records.state import JobState
 from backend.records.status import RunStatus
-from backend.records.values import job_name_fault, name_fault, printable
+from backend.records.values import printable
+from backend.services.bundle_check import WAY_OUT, usable_settings
 from backend.services.run_start import KINDS
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
     from backend.services.jobs import JobService
     from backend.services.library import LibraryService
-
-_WAY = "Nothing was imported; ask for the file again."
 
 
 class BundleService:
@@ -223,7 +217,7 @@ class BundleService:
         """
         progress = progress or Progress()
         bundle = open_bundle(path, progress)
-        config = _usable(bundle)
+        config = usable_settings(bundle)
         manifest = bundle.manifest
         whence = bundled_job.origin_words(manifest)
         pins: dict[str, Pin] = {}
@@ -286,7 +280,8 @@ class BundleService:
         def refuse_others(sha256: str) -> None:
             if sha256 != thing.sha256:
                 raise BackendError(
-                    f"The files of the {thing.words} were changed while they were imported.", _WAY
+                    f"The files of the {thing.words} were changed while they were imported.",
+                    WAY_OUT,
                 )
 
         self._share.look_at_library(thing.kind)
@@ -347,81 +342,3 @@ def _status(folder: JobFolder) -> RunStatus:
         raise BackendError(
             f"The status of the job {folder.job_id} cannot be read: {error}."
         ) from error
-
-
-def _usable(bundle: Bundle) -> JobConfig:
-    """The settings of a bundle, once nothing in it speaks against importing it."""
-    manifest = bundle.manifest
-    name = bundle.path.name
-    try:
-        raw: Mapping[str, Any] = tomllib.loads(bundle.read(JOB_FILE).decode())
-    except (KeyError, ValueError, RecursionError) as error:
-        raise BackendError(f"{name} cannot be imported: it holds no {JOB_FILE}.", _WAY) from error
-    parsed = parse_job(raw)
-    fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
-    missing = {"model", "dataset", "loader"} - manifest.things.keys()
-    for key, thing in manifest.things.items():
-        if KINDS.get(key) is not thing.kind:
-            fault = fault or f"it calls a {thing.kind.value} its {printable(key)}"
-        fault = fault or name_fault(thing.name)
-    if missing:
-        fault = fault or f"it names no {min(missing)}"
-    if manifest.checkpoint:
-        fault = fault or _checkpoint_fault(bundle)
-    if manifest.status.state.is_live or manifest.status.run > 1_000_000:
-        fault = fault or "its job had not come to its end"
-    if fault or parsed.config is None:
-        raise BackendError(f"{name} cannot be imported: {fault.rstrip('.')}.", _WAY)
-    _check_python(bundle)
-    return parsed.config
-
-
-def _checkpoint_fault(bundle: Bundle) -> str:
-    """What is wrong with the checkpoint of a bundle, or ""."""
-    name = bundle.manifest.checkpoint
-    place = f"{CHECKPOINTS}/{name}"
-    if Path(name).name != name or name.startswith("."):
-        return f"“{printable(name)}” is no name of a checkpoint"
-    file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
-    if file is None or not bundle.has(place + SIDECAR_SUFFIX):
-        return f"the checkpoint {printable(name)} is missing from it"
-    try:
-        record = Checkpoint.from_sidecar(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
-    except (ValueError, RecursionError):
-        return f"what stands beside the checkpoint {printable(name)} cannot be used"
-    if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
-        return f"the checkpoint {printable(name)} is not the one that was saved"
-    return ""
-
-
-def _check_python(bundle: Bundle) -> None:
-    """Sources for a Python newer than this one may use words that it does not know.
-
-    A job that failed by its own source is imported as it is: only a newer Python is a reason.
-    """
-    manifest = bundle.manifest
-    theirs = max((_minor(run.python) for run in manifest.runs), default=(0, 0))
-    if theirs <= _minor(platform.python_version()):
-        return
-    for thing in manifest.things.values():
-        for path in manifest.files:
-            if thing.kind is Kind.DATASET or not thing.folder:
-                continue
-            if path.startswith(f"{thing.folder}/") and path.endswith(".py"):
-                try:
-                    ast.parse(bundle.read(path))
-                except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                    raise BackendError(
-                        f"{bundle.path.name} cannot be imported: “{printable(path)}” is written "
-                        f"for Python {theirs[0]}.{theirs[1]}, and here is "
-                        f"{platform.python_version()}.",
-                        "Use a Ringmaster with that Python; nothing was imported.",
-                    ) from error
-
-
-def _minor(version: str) -> tuple[int, int]:
-    try:
-        major, minor = version.split(".")[:2]
-        return int(major), int(minor)
-    except ValueError:
-        return 0, 0
