@@ -318,6 +318,7 @@ class Program(QObject):
         return self._open_services()
 
     def _furnish(self, services: Services) -> None:
+        from app.bundle_controller import BundleController
         from app.compare_controller import CompareController
         from app.job_controller import JobController, is_job_file
         from app.job_finder import JobFinder
@@ -350,6 +351,9 @@ class Program(QObject):
         )
         self._many_jobs.told.connect(self.window.toast.tell)
         self.jobs.table.layout_changed.connect(lambda layout: self.frame.remember(job_table=layout))
+        self._bundle_controller = BundleController(
+            services, self._background, self.jobs, self.window, self
+        )
         self._log_controller = LogController(
             services.logs, self._background, self.jobs.detail.log, self
         )
@@ -385,6 +389,10 @@ class Program(QObject):
         self._job_controller.form_wished.connect(partial(self.window.go, "new-job"))
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._job_controller.told.connect(self.window.toast.tell)
+        self._job_controller.bundle_opened.connect(self._bundle_controller.unbundle)
+        self._bundle_controller.made.connect(self._job_controller.show_new)
+        self._bundle_controller.told.connect(self.window.toast.tell)
+        self._bundle_controller.library_changed.connect(self._library_controller.refresh)
         self._library_controller.told.connect(self.window.toast.tell)
         self._library_controller.changed.connect(self._library_changed)
         self._library_controller.job_wished.connect(self._job_controller.new_job_with)

@@ -17,6 +17,7 @@ from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.bundle import SUFFIX
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import Placement, parse_placement
 from backend.records.job_view import JobCheck, JobView
@@ -45,11 +46,13 @@ class JobController(QObject):
         form_wished: The page New job should be in front.
         jobs_wished: The place Jobs should be in front.
         told: A sentence for the toast, about what the user did.
+        bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
     form_wished = Signal()
     jobs_wished = Signal()
     told = Signal(str)
+    bundle_opened = Signal(object)
 
     def __init__(
         self,
@@ -238,9 +241,9 @@ class JobController(QObject):
 
     def _example_started(self, view: JobView) -> None:
         self._page.first_start.show_busy("")
-        self._show_new(view)
+        self.show_new(view)
 
-    def _show_new(self, view: JobView) -> None:
+    def show_new(self, view: JobView) -> None:
         self.jobs_wished.emit()
         self._page.show_view(view)
         self._page.open_job(view.id)
@@ -274,7 +277,10 @@ class JobController(QObject):
         self._page.detail.show_nodes(states)
 
     def open_job_file(self, path: Path) -> None:
-        """A job file was chosen or dropped."""
+        """A job file or a bundle was chosen or dropped."""
+        if path.suffix.lower() == SUFFIX:
+            self.bundle_opened.emit(path)
+            return
         self._runner.run(
             "form",
             partial(self._jobs.read_file, path),
@@ -292,7 +298,9 @@ class JobController(QObject):
 
     @Slot()
     def _choose_job_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(self._window, "Job file", "", "Job files (*.toml)")
+        chosen, _ = QFileDialog.getOpenFileName(
+            self._window, "Job file", "", f"Job files and bundles (*.toml *{SUFFIX})"
+        )
         if chosen:
             self.open_job_file(Path(chosen))
 
@@ -379,7 +387,7 @@ class JobController(QObject):
 
     def _created(self, view: JobView) -> None:
         self._form.set_busy("")
-        self._show_new(view)
+        self.show_new(view)
 
     # What is open.
 
@@ -469,5 +477,5 @@ class JobController(QObject):
 
 
 def is_job_file(path: Path) -> bool:
-    """Whether a dropped file is meant as a job file; reads nothing."""
-    return path.suffix.lower() == ".toml"
+    """Whether a dropped file is meant as a job file or a bundle; reads nothing."""
+    return path.suffix.lower() in (".toml", SUFFIX)

@@ -235,6 +235,28 @@ def _job(words: _Words) -> None:
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
     leaf.add_argument("--format", required=True, choices=EXPORT_FORMATS)
     leaf.add_argument("--output", required=True, type=Path, metavar="PATH")
+    leaf = words.leaf("bundle", "write a job into one file, for another desktop to replay")
+    _job_id(leaf)
+    leaf.add_argument(
+        "file", nargs="?", type=Path, default=None, metavar="FILE", help="NAME.ringmaster if unsaid"
+    )
+    leaf.add_argument("--with-data", action="store_true", help="the files of the dataset too")
+    leaf.add_argument("--checkpoint", default="", metavar="C", help="a name, latest, best or none")
+    leaf = words.leaf("unbundle", "make a job of such a file, after a look at every byte of it")
+    leaf.add_argument("file", type=Path, metavar="FILE")
+    leaf = words.leaf("replay", "make a job that trains another again: same files, same seed")
+    _job_id(leaf)
+    leaf.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="NODE=N",
+        help="run there, with N processes or on these GPUs; may be repeated",
+    )
+    leaf.add_argument(
+        "--wait", action="store_true", help="start it, and tell how it went beside the other"
+    )
+    _job_id(words.leaf("replayed", "whether a replay made the same curve, and where it did not"))
     leaf = words.leaf("clone", "print a job file that repeats a job, to change and create")
     _job_id(leaf)
     leaf.add_argument("--output", type=Path, default=None, metavar="FILE", help="write it there")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import compare, nodes, preflight, queue
+from backend.cli import bundle, compare, nodes, preflight, queue
 from backend.cli.arguments import make_parser
+from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import (
     FAILED,
     OK,
@@ -31,13 +32,10 @@ from backend.cli.printing import (
     shown,
 )
 from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.job import parse_placement
 from backend.records.state import JobState
 
 if TYPE_CHECKING:
     from backend.records.far_root import FarRoot
-    from backend.records.job import Placement
     from backend.records.job_view import JobView
     from backend.records.library import Kind, LibraryItem
     from backend.services.workplace import Services
@@ -126,7 +124,7 @@ def _has_display() -> bool:
 
 
 def _import(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         item = services.library.import_item(
             _kind(arguments), arguments.path, arguments.name, progress=bar
         )
@@ -205,7 +203,7 @@ def _trash(services: Services) -> str:
 
 
 def _preview(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         preview = services.library.preview(
             arguments.reference, arguments.loader, split=arguments.split, progress=bar
         )
@@ -214,7 +212,7 @@ def _preview(services: Services, arguments: argparse.Namespace, as_json: bool) -
 
 
 def _check_model(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         check = services.library.check_model(
             arguments.reference, dataset=arguments.dataset, loader=arguments.loader, progress=bar
         )
@@ -223,7 +221,7 @@ def _check_model(services: Services, arguments: argparse.Namespace, as_json: boo
 
 
 def _rescan(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         report = services.library.rescan(progress=bar)
     _print_record(report, as_json)
     return OK
@@ -253,7 +251,7 @@ def _kind(arguments: argparse.Namespace) -> Kind:
 
 def _create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     raw = services.jobs.read_file(arguments.file)
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         view = services.jobs.create(raw, bar)
     if as_json:
         print_json(view)
@@ -265,31 +263,16 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    placement = _placement(arguments)
+    placement = placement_of(arguments)
     view = services.jobs.start(job_id, start_over=True, placement=placement)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def _resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    placement = _placement(arguments)
+    placement = placement_of(arguments)
     view = services.jobs.resume(job_id, arguments.checkpoint, placement)
     return _after_wish(services, view, arguments.wait, as_json)
-
-
-def _placement(arguments: argparse.Namespace) -> tuple[Placement, ...]:
-    """``--on node1=2 --on node2=2``, or ``--on gpu1=GPU-…,GPU-…``."""
-    raw = []
-    for text in arguments.on:
-        node, _, what = text.rpartition("=")
-        amount = {"processes": int(what)} if what.isdecimal() else {"gpus": what.split(",")}
-        raw.append({"node": node, **amount})
-    if not raw:
-        return ()
-    found, faults = parse_placement(raw)
-    if faults:
-        raise BackendError(faults[0].sentence, "Write --on NODE=PROCESSES or --on NODE=GPU,GPU.")
-    return found
 
 
 def _stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -508,7 +491,7 @@ def _checkpoints(services: Services, arguments: argparse.Namespace, as_json: boo
 
 def _export(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    with _progress(as_json) as bar:
+    with progress_bar(as_json) as bar:
         path = services.jobs.export(
             job_id, arguments.checkpoint, arguments.format, arguments.output, progress=bar
         )
@@ -568,23 +551,6 @@ def _job_remove(services: Services, arguments: argparse.Namespace, as_json: bool
     else:
         print_line(f"Moved {view.id} to {_trash(services)}.")
     return OK
-
-
-def _progress(as_json: bool) -> Any:
-    """A bar on a terminal, silence elsewhere; closes itself at the end of ``with``."""
-    if as_json or not sys.stderr.isatty():
-        return _Silent()
-    from backend.cli.bars import Bar
-
-    return Bar()
-
-
-class _Silent(Progress):
-    def __enter__(self) -> _Silent:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def _files(count: int) -> str:
@@ -648,6 +614,10 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "log"): _log,
     ("job", "checkpoints"): _checkpoints,
     ("job", "export"): _export,
+    ("job", "bundle"): bundle.bundle,
+    ("job", "unbundle"): bundle.unbundle,
+    ("job", "replay"): bundle.replay,
+    ("job", "replayed"): bundle.replayed,
     ("job", "clone"): _clone,
     ("job", "annotate"): _annotate,
     ("job", "tag"): _tag,

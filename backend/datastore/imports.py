@@ -65,6 +65,24 @@ def import_version(
     if fault:
         raise BackendError(fault)
     content = _look(kind, source, progress)
+    whence = os.fsencode(source.absolute()).decode("utf-8", "replace")
+    return import_source(root, kind, content, name, whence, progress, same, share)
+
+
+def import_source(
+    root: DataRoot,
+    kind: Kind,
+    content: Source,
+    name: str,
+    whence: str,
+    progress: Progress,
+    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    share: Share = MOUNTED,
+) -> tuple[LibraryItem, str]:
+    """`import_version` of what was looked at already; ``whence`` says to people what it was."""
+    fault = name_fault(name)
+    if fault:
+        raise BackendError(fault)
     folder = kind_folder(root, kind)
     for left in stagings(folder):
         if left.name == name and left.is_left_over:
@@ -90,7 +108,7 @@ def import_version(
                 bytes=content.bytes,
                 files=len(content.files),
                 created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-                source=os.fsencode(source.absolute()).decode("utf-8", "replace"),
+                source=whence,
             )
             known = same(item.sha256)
             if known is not None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -115,10 +116,9 @@ def create_job(
 ) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
     share.make_folder(root.jobs, exist_ok=True)
-    today = datetime.now(UTC).strftime("%Y%m%d")
     user, created = user_name(), now()
     while True:
-        job_id = f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
+        job_id = new_id()
         folder = root.job(job_id)
         fresh = root.jobs / f".{job_id}.new"
         if share.exists(folder.path):
@@ -131,15 +131,7 @@ def create_job(
             building = JobFolder(fresh)
             make_parts(building, share)
             share.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
-            meta = {
-                "schema": _SCHEMA,
-                "id": job_id,
-                "created": created,
-                "user": user,
-                "host": socket.gethostname(),
-                "pins": {kind: asdict(pin) for kind, pin in pins.items()},
-                "config_sha256": config.sha256(),
-            }
+            meta = meta_of(job_id, config, pins, created, user)
             share.replace_json(building.meta, meta)
             share.rename(fresh, folder.path)
         except BaseException:
@@ -148,6 +140,27 @@ def create_job(
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
         )
+
+
+def new_id() -> str:
+    """A job's id that is most likely free."""
+    today = datetime.now(UTC).strftime("%Y%m%d")
+    return f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
+
+
+def meta_of(
+    job_id: str, config: JobConfig, pins: Mapping[str, Pin], created: str, user: str
+) -> dict[str, Any]:
+    """What ``meta.json`` of a new job says."""
+    return {
+        "schema": _SCHEMA,
+        "id": job_id,
+        "created": created,
+        "user": user,
+        "host": socket.gethostname(),
+        "pins": {kind: asdict(pin) for kind, pin in pins.items()},
+        "config_sha256": config.sha256(),
+    }
 
 
 def make_parts(folder: JobFolder, share: Share = MOUNTED) -> None:

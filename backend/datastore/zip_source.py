@@ -88,17 +88,7 @@ def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
 
     Its files may stand at its top or inside one folder, whose name is then dropped.
     """
-    progress.step(0, 0, "Looking at the zip file")
-    entries = [entry for entry in _listing(path) if not _LITTER.search(entry.filename)]
-    if len(entries) > MAX_ENTRIES:
-        raise BackendError(
-            f"{path.name} holds {len(entries)} entries; a zip file may hold {MAX_ENTRIES}.",
-            "Unpack it and import the folder.",
-        )
-    names = {id(entry): _checked_name(path, entry) for entry in entries}
-    folders, files = _tree(path, [(names[id(entry)], entry) for entry in entries])
-    _refuse_bomb(path, entries)
-    _refuse_overlap(path, entries)
+    folders, files = look_at_entries(path, progress, litter=_LITTER)
     prefix = _wrapping(kind, folders, files)
     if kind.entry_file and prefix + kind.entry_file not in files:
         raise no_entry_file(kind, path.name)
@@ -115,6 +105,28 @@ def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
         ],
         {name.removeprefix(prefix) for name in folders if name.startswith(prefix)},
     )
+
+
+def look_at_entries(
+    path: Path, progress: Progress, litter: re.Pattern[str] | None = None
+) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
+    """All folders and, by path, all files of a zip whose listing is sound, but for ``litter``.
+
+    Raises:
+        BackendError: It is no whole zip, or an entry could not be stored as it is named.
+    """
+    progress.step(0, 0, "Looking at the zip file")
+    entries = [entry for entry in _listing(path) if not (litter and litter.search(entry.filename))]
+    if len(entries) > MAX_ENTRIES:
+        raise BackendError(
+            f"{path.name} holds {len(entries)} entries; a zip file may hold {MAX_ENTRIES}.",
+            "Unpack it and import the folder.",
+        )
+    names = {id(entry): _checked_name(path, entry) for entry in entries}
+    folders, files = _tree(path, [(names[id(entry)], entry) for entry in entries])
+    _refuse_bomb(path, entries)
+    _refuse_overlap(path, entries)
+    return folders, files
 
 
 def _listing(path: Path) -> list[zipfile.ZipInfo]:

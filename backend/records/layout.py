@@ -6,6 +6,7 @@ file                                  its one writer
 datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, renamed whole)
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
+jobs/<id>/origin.json                 the desktop that imports the job or makes it to replay another
 jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file says
 jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
                                       supervisor
@@ -23,6 +24,7 @@ jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or th
     claimed.json                      the agent or queue keeper that claimed run n
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
+    environment.json                  rank 0: versions and devices (`records.environment`)
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
     told-<target>.<i>.json            who tells its end there; the highest i counts
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
@@ -135,6 +137,10 @@ class JobFolder:
         return self.path / "notes.json"
 
     @property
+    def origin(self) -> Path:
+        return self.path / "origin.json"
+
+    @property
     def placement(self) -> Path:
         return self.path / "placement.json"
 
@@ -232,6 +238,10 @@ class AttemptFolder:
     @property
     def exit(self) -> Path:
         return self.path / "exit.json"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
 
     def rank_exit(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"

@@ -44,6 +44,7 @@ _OF_A_JOB = (
     "launch.json",
     "meta.json",
     "notes.json",
+    "origin.json",
     "placement.json",
     "queued.json",
     "status.json",

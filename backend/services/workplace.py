@@ -18,6 +18,7 @@ from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeAddress
 from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
+from backend.services.bundle import BundleService
 from backend.services.canary import CanaryService
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.comparison import ComparisonService
@@ -29,6 +30,7 @@ from backend.services.nodes import NodeService
 from backend.services.notices import NoticeService
 from backend.services.preflight import PreflightService
 from backend.services.queue import QueueService
+from backend.services.replay import ReplayService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 
@@ -48,6 +50,8 @@ class Services:
     queue: QueueService
     notices: NoticeService
     comparison: ComparisonService
+    bundles: BundleService
+    replays: ReplayService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -137,6 +141,8 @@ def open_services(
         queue=queue,
         notices=NoticeService(root, share, cluster.list, cluster.open_shell),
         comparison=ComparisonService(jobs),
+        bundles=BundleService(root, library, jobs, opened, share),
+        replays=ReplayService(root, library, nodes, jobs, share),
         data_root=root,
         share=share,
         catalogue=opened,

@@ -84,10 +84,12 @@ class Rank:
         set_environment(launch, plan)
         strategy, device = self._join(launch)
 
+        from backend.training.environment import write_environment
         from backend.training.loop import Outcome, Trainer
 
         workers: Workers | None = None
         if strategy.rank == 0:
+            write_environment(self._folder, self._run, launch, device)
             workers = self._workers(launch)
         self._trainer = Trainer(launch, self._folder, strategy, device, self._beat, workers)
         outcome = self._trainer.run()

@@ -23,7 +23,7 @@ from widgets.common.cards import Banner, Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label
-from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4, Family
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
@@ -48,6 +48,12 @@ _TABS = (
     ("notes", "Notes"),
 )
 _FAILURE = ("failure", "What happened")
+_TELLING: dict[JobState, Family] = {
+    JobState.INTERRUPTED: "rest",
+    JobState.STOPPING: "warn",
+    JobState.FINISHED: "idle",
+}
+"""States whose message stands atop the page; one that has finished says whence it was imported."""
 QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 
 
@@ -57,8 +63,10 @@ class JobDetail(QWidget):
     Signals:
         start_requested, stop_requested, start_over_requested, start_cancelled,
         preflight_requested (everything is to be looked at before a start), clone_requested,
-        compare_requested, csv_requested (all its curves in one table), remove_requested,
-        folder_requested, checkpoints_requested, settings_requested: Job id.
+        compare_requested, csv_requested (all its curves in one table),
+        bundle_requested, replay_requested (a draft that makes the curve again), replayed_requested
+        (how that went), remove_requested, folder_requested, checkpoints_requested,
+        settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
         new_from_requested: Job id, checkpoint a new job should start from.
@@ -78,6 +86,9 @@ class JobDetail(QWidget):
     clone_requested = Signal(str)
     compare_requested = Signal(str)
     csv_requested = Signal(str)
+    bundle_requested = Signal(str)
+    replay_requested = Signal(str)
+    replayed_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
@@ -399,14 +410,12 @@ class JobDetail(QWidget):
             self._banner.set_finding("warn", alarm.sentence, more)
         elif place is not None:
             self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
-        elif view.state in (JobState.INTERRUPTED, JobState.STOPPING) and view.message:
-            self._banner.set_finding(
-                "warn" if view.state is JobState.STOPPING else "rest", view.message
-            )
+        elif view.state in _TELLING and view.message:
+            self._banner.set_finding(_TELLING[view.state], view.message)
         self._banner.setVisible(
             bool(sentence or doubt or alarm)
             or place is not None
-            or (view.state in (JobState.INTERRUPTED, JobState.STOPPING) and bool(view.message))
+            or (view.state in _TELLING and bool(view.message))
         )
 
     # -- what happens
@@ -478,6 +487,13 @@ class JobDetail(QWidget):
             ("Clone", True, lambda: self.clone_requested.emit(view.id)),
             ("Compare", True, lambda: self.compare_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
+            ("Bundle…", not live, lambda: self.bundle_requested.emit(view.id)),
+            ("Replay", view.state.is_over, lambda: self.replay_requested.emit(view.id)),
+            (
+                "How the replay went",
+                view.state.is_over,
+                lambda: self.replayed_requested.emit(view.id),
+            ),
             (
                 "Resume on other nodes…",
                 bool(self._checkpoints)

@@ -40,6 +40,7 @@ WORDS = {
         for action in (
             *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
+            *("bundle", "unbundle", "replay", "replayed"),
         )
     },
     ("job", "compare"): ["ID", "ID"],

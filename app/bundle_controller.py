@@ -1,0 +1,203 @@
+"""Jobs leave in bundles, come in bundles, and are trained again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
+from PySide6.QtWidgets import QDialog, QWidget
+
+from app.background import Runner
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.bundle import Bundled, ReplayVerdict, Unbundled
+from backend.records.checkpoint import Checkpoint
+from backend.records.job_view import JobView
+from backend.services.workplace import Services
+from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.jobs_page import JobsPage
+
+
+class BundleController(QObject):
+    """Serves the entries of a job's menu about bundles, and bundles that are opened or dropped.
+
+    Signals:
+        made: A `JobView` of a job that is new, to be shown.
+        library_changed: An import brought versions of datasets, models or loaders.
+        told: A sentence for the toast.
+    """
+
+    made = Signal(object)
+    library_changed = Signal()
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: JobsPage,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._detail = page.detail
+        self._page = page
+        self._window = window
+        self._dialog: QDialog | None = None
+        self._progress: Progress | None = None
+        self._detail.bundle_requested.connect(self.ask)
+        self._detail.replay_requested.connect(self.replay)
+        self._detail.replayed_requested.connect(self.compare)
+
+    # Out.
+
+    @Slot(str)
+    def ask(self, job_id: str) -> None:
+        """What goes into the bundle, and where to."""
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._services.jobs.checkpoints, job_id),
+            partial(self._ask, job_id),
+            partial(self._refused, job_id),
+        )
+
+    def _ask(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+        line = self._page.model.line(job_id)
+        if line is None:
+            return
+        home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
+        dialog = BundleDialog(line.name, checkpoints, home, self._window)
+        dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
+        self._open(dialog)
+        dialog.cancel_requested.connect(self._cancel)
+
+    def _bundle(
+        self,
+        job_id: str,
+        dialog: BundleDialog,
+        path: str,
+        checkpoint: str,
+        with_data: bool,
+        overwrite: bool,
+    ) -> None:
+        progress = self._runner.progress(
+            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+        )
+        self._progress = progress
+
+        def write() -> Bundled:
+            return self._services.bundles.bundle(
+                job_id,
+                Path(path),
+                with_data=with_data,
+                checkpoint=checkpoint,
+                overwrite=overwrite,
+                progress=progress,
+            )
+
+        self._runner.run(
+            f"export {job_id}",
+            write,
+            lambda made: self._in(dialog, lambda: dialog.show_done(made)),
+            lambda error: self._in(dialog, lambda: dialog.show_error(_words(error))),
+        )
+
+    # In.
+
+    @Slot(object)
+    def unbundle(self, path: Path) -> None:
+        """A bundle was chosen or dropped."""
+        dialog = UnbundleDialog(path.name, self._window)
+        self._open(dialog)
+        dialog.cancel_requested.connect(self._cancel)
+        progress = self._runner.progress(
+            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+        )
+        self._progress = progress
+
+        def arrived(found: Unbundled) -> None:
+            self._in(dialog, lambda: dialog.show_done(found))
+            self.made.emit(found.view)
+            if found.imported:
+                self.library_changed.emit()
+            self.told.emit(found.origin)
+
+        self._runner.run(
+            "import",
+            partial(self._services.bundles.unbundle, path, progress),
+            arrived,
+            lambda error: self._in(dialog, lambda: dialog.show_error(_words(error))),
+        )
+
+    # Again.
+
+    @Slot(str)
+    def replay(self, job_id: str) -> None:
+        """A draft with the same files, settings and seed."""
+        self._detail.show_busy(job_id, "Making the replay…")
+
+        def made(view: JobView) -> None:
+            self._detail.show_busy(job_id, "")
+            self.made.emit(view)
+            self.told.emit("The replay is a draft; start it when its nodes are free.")
+
+        self._runner.run(
+            "create",
+            partial(self._services.replays.replay, job_id),
+            made,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str)
+    def compare(self, job_id: str) -> None:
+        """How a replay went beside its original."""
+
+        def show(verdict: ReplayVerdict) -> None:
+            self._open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
+
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._services.replays.compare, job_id),
+            show,
+            partial(self._refused, job_id),
+        )
+
+    # The one dialog.
+
+    @property
+    def dialog(self) -> QDialog | None:
+        return self._dialog
+
+    def _open(self, dialog: QDialog) -> None:
+        if self._dialog is not None:
+            self._dialog.reject()
+        self._dialog = dialog
+        dialog.finished.connect(partial(self._forget, dialog))
+        dialog.open()
+
+    def _forget(self, dialog: QDialog, _result: int = 0) -> None:
+        if self._dialog is dialog:
+            self._dialog = None
+        dialog.deleteLater()
+
+    def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
+        """Show it, unless the dialog was closed meanwhile."""
+        if self._dialog is dialog:
+            show()
+
+    @Slot()
+    def _cancel(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
+
+    def _refused(self, job_id: str, error: BackendError) -> None:
+        self._detail.show_busy(job_id, "")
+        self._detail.show_error(job_id, str(error), error.remedy)
+
+
+def _words(error: BackendError) -> str:
+    return f"{error} {error.remedy}".strip()

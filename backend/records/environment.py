@@ -1,0 +1,81 @@
+"""What a run was made with: ``attempts/<n>/environment.json``, written by rank 0.
+
+A curve that cannot be made again is explained by what differs here. Standard library only and
+Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_NAMES = {
+    "python": "Python",
+    "torch": "PyTorch",
+    "horovod": "Horovod",
+    "cuda": "CUDA",
+    "system": "system",
+    "device": "device",
+}
+
+
+@dataclass(frozen=True)
+class RunEnvironment:
+    """One run. ``threads`` are those of one rank; ``device`` is the model of rank 0's GPU, or of
+    its processor. What could not be found out is ""."""
+
+    run: int
+    seed: int
+    processes: int
+    python: str = ""
+    torch: str = ""
+    horovod: str = ""
+    cuda: str = ""
+    system: str = ""
+    device: str = ""
+    threads: int = 0
+    nodes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RunEnvironment:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`.
+        """
+        try:
+            return cls(
+                run=int(raw["run"]),
+                seed=int(raw["seed"]),
+                processes=int(raw["processes"]),
+                threads=int(raw.get("threads", 0)),
+                nodes=tuple(str(node) for node in raw.get("nodes", ())),
+                **{key: str(raw.get(key, "")) for key in _NAMES},
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"environment record without a usable {error}") from error
+
+
+def differences(then: RunEnvironment, now: RunEnvironment) -> tuple[str, ...]:
+    """What differs, for people: "PyTorch 2.5.1 then, 2.6.0 now"; empty when nothing does."""
+    found = [
+        f"{name} {getattr(then, key)} then, {getattr(now, key)} now"
+        for key, name in _NAMES.items()
+        if getattr(then, key) and getattr(now, key) and getattr(then, key) != getattr(now, key)
+    ]
+    if then.processes != now.processes:
+        found.append(f"{_count(then.processes, 'process')} then, {now.processes} now")
+    if then.threads and now.threads and then.threads != now.threads:
+        found.append(f"{_count(then.threads, 'thread')} in each then, {now.threads} now")
+    if then.seed != now.seed:
+        found.append(f"seed {then.seed} then, {now.seed} now")
+    return tuple(found)
+
+
+def _count(number: int, thing: str) -> str:
+    ending = "es" if thing.endswith("s") else "s"
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}{ending}"

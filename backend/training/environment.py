@@ -1,0 +1,54 @@
+"""Writes down what a run is made with, so that another desktop can say why its curve differs."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from typing import TYPE_CHECKING
+
+from backend.records.environment import RunEnvironment
+from backend.records.files import replace_json
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder
+
+if TYPE_CHECKING:
+    import torch
+
+
+def write_environment(folder: JobFolder, run: int, launch: Launch, device: torch.device) -> None:
+    """``attempts/<run>/environment.json``; a disk that refuses it ends no run."""
+    place = folder.attempt(run)
+    with contextlib.suppress(OSError):
+        place.path.mkdir(parents=True, exist_ok=True)
+        replace_json(place.environment, environment_of(run, launch, device).to_dict())
+
+
+def environment_of(run: int, launch: Launch, device: torch.device) -> RunEnvironment:
+    import torch
+
+    on_gpu = device.type == "cuda"
+    horovod = sys.modules.get("horovod")
+    return RunEnvironment(
+        run=run,
+        seed=launch.config.seed,
+        processes=len(launch.ranks),
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        horovod=str(getattr(horovod, "__version__", "")),
+        cuda=str(torch.version.cuda or "") if on_gpu else "",
+        system=f"{platform.system()} {platform.machine()}",
+        device=torch.cuda.get_device_name(device) if on_gpu else _processor(),
+        threads=torch.get_num_threads(),
+        nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)),
+    )
+
+
+def _processor() -> str:
+    """Its model, as ``/proc/cpuinfo`` has it on x86; elsewhere what Python knows."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor()

@@ -1,0 +1,196 @@
+"""Bundles in the window: written from a job's menu, dropped on another desktop, replayed."""
+
+import os
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication, QMenu
+
+from app.bootstrap import Program
+from app.bundle_controller import BundleController
+from backend.datastore.bundled_job import mark_replay
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.state import JobState
+from backend.services.workplace import open_services
+from tests.backend.services.test_bundle import finished_job
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common.look import ThemeChoice
+from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.job_detail import JobDetail
+from widgets.jobs.jobs_page import JobsPage
+
+LONG_MS = 60_000
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A desktop that holds a finished job."""
+    services = open_services(tmp_path / "first", tmp_path / "first.sqlite")
+    yield services, finished_job(services, tmp_path / "sources")
+    services.close()
+
+
+@pytest.fixture
+def page(qtbot, origin):
+    services, job_id = origin
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.show()
+    show_jobs(page, services.jobs.list())
+    page.open_job(job_id)
+    return page
+
+
+@pytest.fixture
+def controller(origin, page, immediately, qtbot):
+    return BundleController(origin[0], immediately, page, page)
+
+
+def press(detail: JobDetail, text: str) -> None:
+    menu: QMenu = detail._menu
+    menu.aboutToShow.emit()
+    (action,) = [action for action in menu.actions() if action.text() == text]
+    assert action.isEnabled()
+    action.trigger()
+
+
+def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp_path):
+    press(page.detail, "Bundle…")
+    dialog = controller.dialog
+    assert isinstance(dialog, BundleDialog)
+    assert dialog._checkpoint.key() == "epoch-0001-step-000004"
+    assert Path(dialog._path.text()).name == "Täglich-1.ringmaster"
+    target = tmp_path / "mine.ringmaster"
+    dialog._path.setText(str(target))
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert target.is_file()
+    assert str(target) in dialog._message.text()
+    assert "TOKEN" in dialog._message.text()
+    before = target.read_bytes()
+    dialog._with_data.setChecked(True)
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert "exists already" in dialog._message.text()
+    assert target.read_bytes() == before
+    dialog.reject()
+    assert controller.dialog is None
+
+
+def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
+    controller, page, qtbot, tmp_path, monkeypatch
+):
+    press(page.detail, "Bundle…")
+    dialog = controller.dialog
+    target = tmp_path / "mine.ringmaster"
+    target.write_text("an older one")
+    monkeypatch.setattr(
+        "widgets.jobs.bundle_dialog.QFileDialog.getSaveFileName",
+        lambda *_: (str(target), ""),
+    )
+    dialog._choose()
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert target.read_bytes().startswith(b"PK")
+    dialog.reject()
+
+
+def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path, page):
+    services, job_id = origin
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    content = bytearray(bundle.read_bytes())
+    content[content.index(b"class UserModel")] ^= 1
+    bundle.write_bytes(content)
+    made = []
+    controller.made.connect(made.append)
+    controller.unbundle(bundle)
+    dialog = controller.dialog
+    assert isinstance(dialog, UnbundleDialog)
+    assert "“model/bks_model.py” was changed" in dialog._message.text()
+    assert made == []
+    assert len(services.jobs.list()) == 1
+    dialog.reject()
+
+
+def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
+    services, job_id = origin
+    press(page.detail, "How the replay went")
+    assert "is no replay" in page.detail._error[0]
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    again = services.bundles.unbundle(bundle).view
+    mark_replay(services.data_root.job(again.id), job_id)
+    page.show_view(again)
+    page.open_job(again.id)
+    press(page.detail, "How the replay went")
+    dialog = controller.dialog
+    assert isinstance(dialog, ReplayDialog)
+    assert dialog._message.text().startswith("The same curve: all 4 steps")
+    dialog.reject()
+
+
+def test_a_replay_is_a_draft_that_is_opened(controller, page, monkeypatch, origin):
+    services, job_id = origin
+    view: JobView = services.jobs.show(job_id)
+    asked = []
+    monkeypatch.setattr(services.replays, "replay", lambda one: asked.append(one) or view)
+    made = []
+    controller.made.connect(made.append)
+    press(page.detail, "Replay")
+    assert asked == [job_id]
+    assert made == [view]
+    assert page.detail._busy == ""
+
+
+def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
+    qtbot, qapp, origin, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    services, job_id = origin
+    bundle = tmp_path / "täglich.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    wanted = os.environ.get("RINGMASTER_PICTURES")
+    program = Program(qapp, tmp_path / "second", tmp_path / "second.sqlite", None)
+    qtbot.addWidget(program.window)
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(1440, 900)
+    program.show()
+    try:
+        qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
+        controller = program._bundle_controller
+
+        def picture(name: str) -> None:
+            # A change of the look takes seconds.
+            for theme in (ThemeChoice.DARK, ThemeChoice.LIGHT) if wanted else ():
+                program._look.choose(theme)
+                QApplication.processEvents()
+                image = program.window.grab().toImage()
+                assert image.save(str(tmp_path / f"{name}-{theme.value}.png"))
+                if controller.dialog is not None:
+                    image = controller.dialog.grab().toImage()
+                    assert image.save(str(tmp_path / f"{name}-dialog-{theme.value}.png"))
+
+        program.window.dropped.emit(str(bundle))
+        qtbot.waitUntil(lambda: program.jobs.open_id != "", timeout=LONG_MS)
+        dialog = controller.dialog
+        # The dataset did not come along: that is said, and how to get it.
+        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._message.text())
+        view = program.jobs.open_view
+        assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
+        qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
+        qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
+        picture("imported-notes")
+        dialog.reject()
+        banner = program.jobs.detail._banner
+        assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
+        assert banner.isVisible()
+        picture("imported")
+        press(program.jobs.detail, "Bundle…")
+        qtbot.waitUntil(lambda: controller.dialog is not None)
+        picture("bundle")
+        program.window.resize(1000, 640)
+        picture("bundle-small")
+        controller.dialog.reject()
+    finally:
+        program.close()
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -1,0 +1,55 @@
+"""X6: a job that came in a bundle is trained again, and its curve comes out the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from backend.datastore.bundle_files import open_bundle
+from backend.progress import Progress
+from backend.records.state import JobState
+from backend.services.example import create_example
+from backend.services.workplace import open_services
+from tests.integration.test_cli import Cli
+
+
+def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = tmp_path / "first"
+    desk.mkdir()
+    cli = Cli(tmp_path, capsys)
+    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
+    try:
+        raw = first.jobs.clone(create_example(first).id)
+        raw.update(epochs=1, name="digits")
+        job = first.jobs.create(raw)
+        first.jobs.start(job.id)
+        assert first.jobs.wait(job.id).state is JobState.FINISHED
+    finally:
+        first.close()
+    bundle = tmp_path / "digits.ringmaster"
+    made = Cli(desk, capsys).json("job", "bundle", job.id, bundle, "--with-data")
+    assert made["path"] == str(bundle)
+    assert made["checkpoint"]
+    code, out, _ = Cli(desk, capsys)("job", "bundle", job.id, tmp_path / "light.ringmaster")
+    assert (code, out[:6]) == (0, "Wrote ")
+    assert (tmp_path / "light.ringmaster").stat().st_size < bundle.stat().st_size
+    (run,) = open_bundle(bundle, Progress()).manifest.runs
+    assert run.torch == torch.__version__
+    assert (run.processes, run.seed) == (2, job.config.seed)
+    assert run.python
+    assert run.device or run.system
+    assert run.threads
+    found = cli.json("job", "unbundle", bundle)
+    assert found["view"]["state"] == "FINISHED"
+    verdict = cli.json("job", "replay", found["view"]["id"], "--wait")
+    assert verdict["is_same"], verdict
+    assert verdict["steps"] == found["view"]["total_steps"]
+    assert verdict["differences"] == []
+    assert "The same curve" in verdict["sentence"]
+    again = cli.json("job", "replayed", verdict["replay"])
+    assert again == verdict
+    assert "is no replay" in cli.error("job", "replayed", found["view"]["id"])
