@@ -12,7 +12,16 @@ from backend.records.queue import Queue
 from widgets.common.cards import EmptyState
 from widgets.common.layout import col
 from widgets.common.state_badge import turns
-from widgets.common.theme import LIST_W, ONE_PANE_BELOW_W, RAIL_W
+from widgets.common.theme import (
+    LIST_NARROW_W,
+    LIST_W,
+    LIST_WIDE_W,
+    ONE_PANE_BELOW_W,
+    RAIL_BELOW_W,
+    RAIL_W,
+    SIDEBAR_W,
+    WIDE_FROM_W,
+)
 from widgets.jobs.first_start import FirstStart
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
@@ -79,7 +88,9 @@ class JobsPage(QWidget):
         self._splitter.addWidget(self.list)
         self._splitter.addWidget(self._right)
         self._splitter.setStretchFactor(1, 1)
-        self._splitter.setSizes([LIST_W, 4000])
+        self._splitter.splitterMoved.connect(self._list_was_sized)
+        self._list_w = 0
+        self._is_sized_by_hand = False
         self._reading = EmptyState("stack", "Reading the jobs…")
         self._pages = QStackedWidget()
         for page in (QWidget(), self._reading, self.first_start, self._splitter, self.table):
@@ -294,6 +305,14 @@ class JobsPage(QWidget):
         has_open = bool(self._open_id) and not self._wants_list
         self.list.setVisible(not narrow or not has_open)
         self._right.setVisible(not narrow or has_open)
+        wanted = _list_width(self.width())
+        if wanted != self._list_w and not self._is_sized_by_hand:
+            self._list_w = wanted
+            self._splitter.setSizes([wanted, max(1, self.width() - wanted)])
+
+    @Slot()
+    def _list_was_sized(self) -> None:
+        self._is_sized_by_hand = True
 
     def _is_table(self) -> bool:
         return self._pages.currentWidget() is self.table
@@ -348,3 +367,10 @@ class JobsPage(QWidget):
     def _back(self) -> None:
         self._wants_list = True
         self._fit()
+
+
+def _list_width(page_w: int) -> int:
+    """How wide the list is beside a detail, on a page of this width."""
+    if page_w < RAIL_BELOW_W - RAIL_W:
+        return LIST_NARROW_W
+    return LIST_W if page_w < WIDE_FROM_W - SIDEBAR_W else LIST_WIDE_W

@@ -12,6 +12,7 @@ from backend.records.job_line import line_of
 from backend.records.state import JobState
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
+from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.jobs_page import JobsPage
 
@@ -168,3 +169,28 @@ def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(p
     show_jobs(page, (job("a", LIVE),))
     page.show_trouble("/lab/ring does not answer.")
     assert page.detail.isVisible(), "what is known stays"
+
+
+def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1176, 840)
+    page.show()
+    show_jobs(page, (LIVE,))
+    assert page.list.width() == LIST_W
+    page.resize(928, 600)
+    assert page.list.width() == LIST_NARROW_W
+    page.resize(2296, 1400)
+    assert page.list.width() == LIST_WIDE_W
+
+
+def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1176, 840)
+    page.show()
+    show_jobs(page, (LIVE,))
+    page._splitter.setSizes([420, 756])
+    page._splitter.splitterMoved.emit(420, 1)
+    page.resize(1000, 840)
+    assert page.list.width() > LIST_W
