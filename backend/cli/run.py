@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import compare, nodes, preflight, queue
+from backend.cli import compare, nodes, preflight, queue, sweep
 from backend.cli.arguments import make_parser
 from backend.cli.printing import (
     FAILED,
@@ -261,6 +261,12 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
         print_line(f"Created {view.id}: {view.name}")
         print_note(f"Start it: main.py job start {view.id}")
     return OK
+
+
+def _sweep(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with _progress(as_json) as bar:
+        done = sweep.sweep(services, arguments, bar)
+    return sweep.tell(done, as_json)
 
 
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -631,6 +637,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "list"): _job_list,
     ("job", "history"): _history,
     ("job", "compare"): compare.compare,
+    ("job", "sweep"): _sweep,
     ("job", "log"): _log,
     ("job", "checkpoints"): _checkpoints,
     ("job", "export"): _export,

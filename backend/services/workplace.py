@@ -30,6 +30,7 @@ from backend.services.preflight import PreflightService
 from backend.services.queue import QueueService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
+from backend.services.sweeps import SweepService
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Services:
     logs: LogService
     queue: QueueService
     comparison: ComparisonService
+    sweeps: SweepService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -134,6 +136,7 @@ def open_services(
         logs=logs,
         queue=queue,
         comparison=ComparisonService(jobs),
+        sweeps=SweepService(jobs, queue),
         data_root=root,
         share=share,
         catalogue=opened,

@@ -43,6 +43,7 @@ WORDS = {
         )
     },
     ("job", "compare"): ["ID", "ID"],
+    ("job", "sweep"): ["ID", "--set", "lr=0.1,0.2"],
     ("job", "reorder"): ["ID", "--first"],
     ("queue", "list"): [],
     ("queue", "pause"): [],
