@@ -80,7 +80,8 @@ def parallel(views: Sequence[JobView]) -> Parallel:
     views = views[:MOST_LINES]
     rows = [settings.effective(view) for view in views]
     keys = dict.fromkeys(key for one in rows for key in one)
-    differing = [key for key in keys if len({one.get(key) for one in rows}) > 1]
+    # What some have and others have not says nothing more than the setting that it belongs to.
+    differing = [key for key in keys if len({one[key] for one in rows if key in one}) > 1]
     metrics = judged_metrics(views)
     metric = metrics[0] if len(metrics) == 1 else ""
     way = better(metric, views) if metric else ""

@@ -25,7 +25,7 @@ from widgets.compare.parallel_plot import ParallelPlot
 
 _COMPARED = ""
 _MOST_ROWS = 8
-_CHOICE_W, _LEAST_COLUMN_W = 300, 64
+_CHOICE_W, _LEAST_COLUMN_W = 300, 48
 
 
 class ParallelCard(Card):
@@ -54,6 +54,7 @@ class ParallelCard(Card):
         dress(self.table, "Jobs, the best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
+        self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
         super().__init__(
             row(Label("Parallel coordinates", "heading"), (QWidget(), 1), self.choice, gap=S3),
             self.plot,
@@ -112,7 +113,8 @@ class ParallelCard(Card):
         self._model.put(rows)
         self._fit_columns()
         high = min(max(len(rows), 1), _MOST_ROWS) * TABLE_ROW_COMPACT_H
-        self.table.setFixedHeight(self.table.horizontalHeader().sizeHint().height() + high + 2)
+        header = self.table.horizontalHeader()
+        self.table.setFixedHeight(max(header.sizeHint().height(), header.height()) + high + S2)
         self.clear_button.setVisible(bool(self.plot.brushes))
         self.sentence.setText(self._words(len(rows)))
 

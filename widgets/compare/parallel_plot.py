@@ -142,6 +142,7 @@ class ParallelPlot(QWidget):
         """The texts of the last axis stand on its right."""
         axes = self._shown.axes
         texts = [mark.text for mark in axes[-1].marks] if axes else []
+        texts += [_best_text(line) for line in self._shown.best]
         return max((min(text_width(text, "tiny"), _CELL_W) for text in texts), default=0)
 
     def _axis_at(self, x: float) -> int | None:
@@ -330,9 +331,10 @@ class ParallelPlot(QWidget):
             painter.setPen(round_pen(theme.current().q("good"), 3.0))
             painter.drawPolyline(QPolygonF(points))
             if points:
-                where = QRectF(points[-1].x() + S2, points[-1].y() - _TEXT_H, 60, _TEXT_H)
-                where.moveTop(max(where.top(), float(_TOP - _TEXT_H)))
-                self._paint_plate(painter, where, "best", "good")
+                top = points[-1].y() - _TEXT_H / 2
+                where = QRectF(points[-1].x() + S2, top, self._last_w() + 2, _TEXT_H)
+                fill_round(painter, where, theme.current().q("surface"), 3)
+                paint_text(painter, where, _best_text(line), "tiny", "good")
 
     def _paint_axes(self, painter: QPainter) -> None:
         t = theme.current()
@@ -403,3 +405,7 @@ class ParallelPlot(QWidget):
             fill_round(painter, box, t.q("ink"), 4)
             inner = box.adjusted(S2, 0, -S1, 0)
             paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
+
+
+def _best_text(line: ParallelLine) -> str:
+    return f"{line.texts[-1]} best"
