@@ -305,7 +305,7 @@ class Field(QWidget):
         self._below = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
             control.setAccessibleName(label)
-        box = QVBoxLayout(self)
+        box = self._box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(LABEL_GAP)
         box.addWidget(self._label)
@@ -332,14 +332,13 @@ class Field(QWidget):
 
     def stand_in(self, other: QWidget | None) -> None:
         """Show something else in the place of the control; None for the control again."""
-        box = self.layout()
         if self._other is not None:
-            box.removeWidget(self._other)
+            self._box.removeWidget(self._other)
             self._other.hide()
             self._other.deleteLater()
         self._other = other
-        if other is not None and isinstance(box, QVBoxLayout):
-            box.insertWidget(box.indexOf(self.control), other)
+        if other is not None:
+            self._box.insertWidget(self._box.indexOf(self.control), other)
         self.control.setVisible(other is None)
         self._mark(self.shown)
         self._show()

@@ -185,13 +185,15 @@ class JobForm(QWidget):
         self._refusal.setText(sentence)
         self._refusal.setVisible(bool(sentence))
         self._half_made = ""
-        self._take_back.hide()
+        for button in (self._take_back, self._foot_take_back):
+            button.hide()
 
     def show_half_made(self, sentence: str, tag: str) -> None:
         """Some jobs of a sweep were made; they can be taken back."""
         self.show_error(sentence)
         self._half_made = tag
-        self._take_back.show()
+        for button in (self._take_back, self._foot_take_back):
+            button.show()
 
     def draft(self) -> JobDraft:
         """The job file in the form."""
@@ -306,9 +308,7 @@ class JobForm(QWidget):
         copy.clicked.connect(self._copy_command)
         self._refusal = Label("", "small", "bad", wrap=True)
         self._refusal.hide()
-        self._take_back = Button("Take them back", icon="arrow-u-up-left")
-        self._take_back.clicked.connect(lambda: self.take_back_requested.emit(self._half_made))
-        self._take_back.hide()
+        self._take_back = self._make_take_back()
         self._start_button = self._make_start()
         self._queue_button = self._make_queue()
         upper = QWidget()
@@ -353,10 +353,17 @@ class JobForm(QWidget):
         self._foot_verdict = Label("", "strong", elide="right")
         self._foot_start = self._make_start()
         self._foot_queue = self._make_queue()
-        buttons = row(self._foot_queue, self._foot_start, gap=S2)
+        self._foot_take_back = self._make_take_back()
+        buttons = row(self._foot_take_back, self._foot_queue, self._foot_start, gap=S2)
         foot = Frame("pane", row((self._foot_verdict, 1), buttons, margins=(S4, S2, S4, S2)))
         foot.hide()
         return foot
+
+    def _make_take_back(self) -> Button:
+        button = Button("Take them back", icon="arrow-u-up-left")
+        button.clicked.connect(lambda: self.take_back_requested.emit(self._half_made))
+        button.hide()
+        return button
 
     def _make_start(self) -> Button:
         start = Button("Start", kind="big", icon="play", tip="Start the job", key="")

@@ -82,6 +82,7 @@ class SeveralValues(QFrame):
         self.hide()
         self.setFixedWidth(_WIDTH)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._window = window
         self._ground = _Ground(window)
         self._ground.pressed.connect(self.close)
         self._path = path
@@ -120,7 +121,7 @@ class SeveralValues(QFrame):
 
     def open_below(self, control: QWidget) -> None:
         """Show it below a control, or above where the screen ends."""
-        window = self.parentWidget()
+        window = self._window
         self.adjustSize()
         where = control.mapTo(window, QPoint(0, control.height() + S1))
         if where.y() + self.height() > window.height():
@@ -245,7 +246,8 @@ class SeveralValues(QFrame):
         points = () if self._axis is None else self._axis.points()
         if self._axis is not None and len(points) < 2:
             self._axis, told = None, "One more value, and there are several."
-        self._preview.set_tone("text2" if self._axis is not None else "bad")
+        is_fault = self._axis is None and len(points) != 1
+        self._preview.set_tone("bad" if is_fault else "text2")
         self._preview.setText(told if self._axis is None else axis_text(self._axis))
         self._use.setText(f"Use {formats.plural(len(points), 'value')}" if self._axis else "Use")
         self._use.setEnabled(self._axis is not None)
