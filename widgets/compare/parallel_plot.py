@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QColor,
     QFocusEvent,
     QKeyEvent,
     QMouseEvent,
@@ -33,8 +34,8 @@ _TEXT_H, _CELL_W = 18, 96
 _BRUSH_W, _REACH = 16, 22
 _NEAR = 6.0
 _CLICK = 3.0
-_MOST_SOLID = 40
-"""From so many lines on each is thinner and fainter, or they are one grey wall."""
+_MOST_SMOOTH, _MOST_SOLID = 250, 40
+"""Above these numbers edges are not smoothed, and lines are thinner and fainter."""
 
 
 class ParallelPlot(QWidget):
@@ -60,6 +61,8 @@ class ParallelPlot(QWidget):
         self._is_pressed = False
         self._press = QPointF()
         self._ground: QPixmap | None = None
+        # Of every line, made anew when the size or the jobs change: hundreds are drawn in a frame.
+        self._points: dict[str, list[QPointF]] = {}
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -77,6 +80,7 @@ class ParallelPlot(QWidget):
             keys.index(before[n]): ends for n, ends in self._brushes.items() if before[n] in keys
         }
         self._shown = shown
+        self._points = {}
         if self._current not in {line.job_id for line in shown.lines}:
             self._current = ""
         self._settle()
@@ -129,11 +133,18 @@ class ParallelPlot(QWidget):
 
     def points_of(self, line: ParallelLine) -> list[QPointF]:
         """Where a line goes; an axis on which it has no value is left out."""
-        return [
-            QPointF(self.axis_x(n), self.y_of(place))
-            for n, place in enumerate(line.places)
-            if place is not None
-        ]
+        if not self._points:
+            xs = [self.axis_x(number) for number in range(len(self._shown.axes))]
+            bottom, height = self._bottom(), self._bottom() - _TOP
+            self._points = {
+                one.job_id: [
+                    QPointF(x, bottom - place * height)
+                    for x, place in zip(xs, one.places, strict=True)
+                    if place is not None
+                ]
+                for one in self._shown.lines
+            }
+        return self._points[line.job_id]
 
     def _bottom(self) -> float:
         return float(self.height() - _BOTTOM)
@@ -233,6 +244,7 @@ class ParallelPlot(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._points = {}
         self._ground = None
 
     def changeEvent(self, event: QEvent) -> None:
@@ -310,18 +322,24 @@ class ParallelPlot(QWidget):
         grey = [line for line in lines if line.job_id not in self._chosen]
         clear = [line for line in lines if line.job_id in self._chosen and not line.is_best]
         crowded = len(lines) > _MOST_SOLID
-        self._paint_lines(painter, grey, QPen(t.q("line"), 1.0))
-        width, alpha = (1.0, 0.45) if crowded else (1.6, 0.8)
-        self._paint_lines(painter, clear, QPen(t.curve(0, alpha), width))
+        self._paint_lines(painter, grey, QPen(t.q("line"), 1.0), smooth=False)
+        # Opaque and one pixel thin: 500 translucent lines take Qt five frames, these less than one.
+        ink = _mixed(t.curve(0), t.q("surface"), 0.55 if crowded else 0.85)
+        pen = QPen(ink, 1.0 if crowded else 1.6)
+        self._paint_lines(painter, clear, pen, smooth=len(clear) <= _MOST_SMOOTH)
         self._paint_axes(painter)
         self._paint_best(painter)
         painter.end()
         return ground
 
-    def _paint_lines(self, painter: QPainter, lines: Sequence[ParallelLine], pen: QPen) -> None:
+    def _paint_lines(
+        self, painter: QPainter, lines: Sequence[ParallelLine], pen: QPen, *, smooth: bool
+    ) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, smooth)
         painter.setPen(pen)
         for line in lines:
-            painter.drawPolyline(QPolygonF(self.points_of(line)))
+            painter.drawPolyline(self.points_of(line))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
 
     def _paint_best(self, painter: QPainter) -> None:
         for line in self._shown.best:
@@ -405,6 +423,12 @@ class ParallelPlot(QWidget):
             fill_round(painter, box, t.q("ink"), 4)
             inner = box.adjusted(S2, 0, -S1, 0)
             paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
+
+
+def _mixed(ink: QColor, ground: QColor, share: float) -> QColor:
+    """``share`` of the ink on the ground, opaque."""
+    pairs = zip(ink.getRgb()[:3], ground.getRgb()[:3], strict=True)
+    return QColor(*(round(a * share + b * (1 - share)) for a, b in pairs))
 
 
 def _best_text(line: ParallelLine) -> str:
