@@ -132,8 +132,9 @@ def test_a_job_that_is_not_there_is_told_and_not_compared(controller, page):
     assert controller.heard == ["There is no job “gone”. Look again."]
 
 
-def test_a_look_that_comes_late_is_not_shown(service, page):
-    waiting = []
+def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
+    waiting, shown = [], []
+    monkeypatch.setattr(page, "show_look", lambda look: shown.append(look.view.id))
     runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
     late = CompareController(service, runner, page, TakeAway(service, runner, page))
     late.compare(("id0", "id1"))
@@ -142,7 +143,7 @@ def test_a_look_that_comes_late_is_not_shown(service, page):
     assert len(waiting) == 3
     for work, then in waiting:
         then(work())
-    assert len(page.curves("id0").get("loss")) == len(eight()[0].history.steps)
+    assert shown == ["id1", "id0"]
 
 
 def test_s4_the_button_writes_one_table_of_all_that_are_compared(

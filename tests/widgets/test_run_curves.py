@@ -124,8 +124,9 @@ def test_a_step_before_the_first_or_of_a_job_without_curves_has_no_place(
 
 
 def test_metrics_have_headings() -> None:
-    assert [metric_title(name) for name in ("loss", "validation/mAP", "dice")] == [
+    assert [metric_title(name) for name in ("loss", "validation/mAP", "mAP", "dice")] == [
         "Loss",
         "Validation mAP",
+        "mAP",
         "Dice",
     ]

@@ -121,7 +121,7 @@ class ComparePage(QWidget):
             if key not in self._colours:
                 taken = set(self._colours.values())
                 self._colours[key] = next(n for n in range(MOST_JOBS) if n not in taken)
-                self._curves[key] = RunCurves(_SMOOTHING)
+                self._curves[key] = RunCurves()
         self._settle()
 
     def show_look(self, look: ComparedLook) -> None:
@@ -183,7 +183,7 @@ class ComparePage(QWidget):
             self._axes.set_tip(key, tip)
         self._axes.chosen.connect(lambda key: self.plots.set_axis(XAxis(key)))
         self._smoothing = Slider(_SMOOTHING, name="Smoothing", width=72)
-        self._smoothing.moved.connect(lambda share: self._smooth(share))
+        self._smoothing.moved.connect(lambda share: self.plots.set_smoothing(share))
         self._log = Switch(name="Log y")
         self._log.toggled.connect(lambda on: self.plots.set_log_y(on))
         self._csv = Button(
@@ -215,11 +215,6 @@ class ComparePage(QWidget):
         self._add.setText("Add" if narrow else "Add job")
 
     # -- inside
-
-    def _smooth(self, share: float) -> None:
-        for curves in self._curves.values():
-            curves.set_smoothing(share)
-        self.plots.set_smoothing(share)
 
     def _settle(self) -> None:
         looks = [self._looks[key] for key in self._ids if key in self._looks]

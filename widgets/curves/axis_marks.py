@@ -97,10 +97,10 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
         painter.drawPolygon(QPolygonF(corners))
     elif kind is MarkKind.RATE_STEP:
-        # A stair down.
+        # A stair down, above the checkpoint that is often made at the same step.
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(ink, 1.5))
-        stair = [(-_HALF, _H + 2.0), (0.0, _H + 2.0), (0.0, 2.0), (_HALF, 2.0)]
+        stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
     elif kind is MarkKind.STOP:
         painter.drawRect(QRectF(x - 3, y - _H, 6, 6))

@@ -12,29 +12,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from PySide6.QtCore import (
-    QEvent,
-    QObject,
-    QPointF,
-    QRectF,
-    QSize,
-    Signal,
-    Slot,
-)
-from PySide6.QtGui import (
-    QMouseEvent,
-    QPainter,
-)
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPointF, Signal, Slot
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from widgets.common import formats
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
-from widgets.curves import picture, plot_range
+from widgets.curves import plot_range
 from widgets.curves.axis_marks import AxisMark, AxisMarks
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.drawn_curve import DrawnCurve, View
-from widgets.curves.drawn_lines import paint_lines
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
@@ -42,7 +30,6 @@ from widgets.curves.marks import (
     Boundary,
     Frame,
     Legend,
-    Overlay,
     Post,
     ReadOutRow,
     Span,
@@ -51,17 +38,18 @@ from widgets.curves.marks import (
     paint_read_out,
 )
 from widgets.curves.plot_marks import EndsOf, PlotMarks
+from widgets.curves.plot_surface import PlotSurface
 from widgets.curves.pyramid import Floats
-from widgets.curves.quiet_plot import LEFT_MIN, RIGHT, curve_item, dress_axes, quiet_plot, shade
+from widgets.curves.quiet_plot import LEFT_MIN, RIGHT, curve_item, dress_axes, shade
 from widgets.curves.read_out import place_text, read_rows
+from widgets.curves.taken_plot import TakenPlot
 
 _EARLY_POINTS = 10
-_PICTURE_TITLE_H = 28
 _LEGEND_FROM = SOLID_CURVES + 1
 _NAME_SHARE = 0.33
 
 
-class CurvePanel(QWidget):
+class CurvePanel(PlotSurface):
     """Curves over a common x axis. Wheel zooms x, drag pans, double click fits.
 
     Signals:
@@ -102,7 +90,7 @@ class CurvePanel(QWidget):
             show_x: The x axis has figures; not in a plot with another one right below it.
             several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
-        super().__init__(parent)
+        super().__init__(show_x, parent)
         self.title = title
         self._axis = axis
         self._value_text, self._tick_text = value_text, tick_text
@@ -117,13 +105,8 @@ class CurvePanel(QWidget):
         self._marks = PlotMarks()
         self._fixed_x: tuple[float, float] | None = None
         self._empty_text = "No points yet"
-        self._setting = False
         self._shades: list[Any] = []
 
-        self._plot = quiet_plot(show_x)
-        self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
-        self._box = self._plot.getViewBox()
-        self._listen()
         self._legend = Legend(LEFT_MIN, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
@@ -131,12 +114,9 @@ class CurvePanel(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self._legend)
         layout.addWidget(self._plot, 1)
-        self._overlay = Overlay(self._paint_over, self._plot.viewport())
         self._link = link if link is not None else HoverLink(self)
         self._link.moved.connect(self._hover_changed)
         self._link.left.connect(self._hover_changed)
-        self.setMinimumSize(120, 80)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(title)
         self._dress()
 
@@ -287,21 +267,6 @@ class CurvePanel(QWidget):
         self._fixed_x = (x0, x1)
         self.refresh()
 
-    def x_range(self) -> tuple[float, float]:
-        """The stretch in view."""
-        low, high = self._box.viewRange()[0]
-        return float(low), float(high)
-
-    def stretch_px(self) -> tuple[float, float]:
-        """Where the stretch in view begins and ends, in pixels from the widget's left edge."""
-        rect, left = self._frame().rect, self._plot.x()
-        return left + rect.left(), left + rect.right()
-
-    def y_range(self) -> tuple[float, float]:
-        """The values in view; logarithms when y is logarithmic."""
-        low, high = self._box.viewRange()[1]
-        return float(low), float(high)
-
     def refresh(self) -> None:
         """Draw what the curves hold now. Cheap when nothing changed."""
         if self._fitted:
@@ -319,48 +284,44 @@ class CurvePanel(QWidget):
 
     def png(self, ratio: float = 2.0) -> bytes:
         """The plot as a picture, with its title."""
-        return picture.png(self._picture_size(), self._paint_picture, ratio)
+        return self._taken().png(ratio)
 
     def svg(self) -> bytes:
         """The plot as a drawing, with its title."""
-        size, dpi = self._picture_size(), self.logicalDpiX()
-        return picture.svg(size, self.title, self._paint_picture, dpi)
+        return self._taken().svg()
 
     def pdf(self) -> bytes:
         """The plot as a page of its own size, with its title."""
-        size, dpi = self._picture_size(), self.logicalDpiX()
-        return picture.pdf(size, self.title, self._paint_picture, dpi)
+        return self._taken().pdf()
+
+    def _taken(self) -> TakenPlot:
+        curves = [(curve, self._is_faint(key)) for key, curve in self._curves.items()]
+        legend = self._legend if self._legend.isVisibleTo(self) else None
+        return TakenPlot(
+            self.title,
+            self._plot,
+            self.size(),
+            legend,
+            curves,
+            self._log_y,
+            self._frame(),
+            self._paint_marks,
+        )
 
     # Events
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.StyleChange, QEvent.Type.DevicePixelRatioChange):
+        if event.type() == QEvent.Type.StyleChange:
             self._dress()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        kind = event.type()
-        if kind == QEvent.Type.Resize:
-            self._overlay.setGeometry(self._plot.viewport().rect())
-        elif kind == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
-            self._pointer_at(event.position())
-        elif kind == QEvent.Type.Leave:
-            self._link.leave()
-        elif kind == QEvent.Type.MouseButtonDblClick:
-            self.fit()
-            self.fitted.emit()
-            return True
-        return super().eventFilter(watched, event)
+    def event(self, event: QEvent) -> bool:
+        # Of a move to a finer screen Qt does not tell `changeEvent`.
+        if event.type() == QEvent.Type.DevicePixelRatioChange:
+            self._dress()
+        return super().event(event)
 
     # Inside
-
-    def _listen(self) -> None:
-        self._plot.viewport().installEventFilter(self)
-        self._box.sigXRangeChanged.connect(self._range_changed)
-        self._box.sigRangeChangedManually.connect(self._moved_by_hand)
-        # The room of the plot itself changes after that of the widget, and with the labels of
-        # the y axis.
-        self._box.sigResized.connect(self._room_changed)
 
     def _dress(self) -> None:
         dress_axes(self._plot)
@@ -406,9 +367,6 @@ class CurvePanel(QWidget):
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
 
-    def _width_px(self) -> int:
-        return max(int(self._box.width()), 2)
-
     def _has_points(self) -> bool:
         return any(len(curve.data) for curve in self._curves.values())
 
@@ -431,23 +389,12 @@ class CurvePanel(QWidget):
                 names.append((curve.end(self._axis), wide / self._width_px()))
         return plot_range.whole([each for each in told if each is not None], names)
 
-    def _put_range(self, x0: float, x1: float) -> None:
-        if not x1 > x0 or (x0, x1) == self.x_range():
-            return
-        self._setting = True
-        self._box.setXRange(x0, x1, padding=0)
-        self._setting = False
-
-    @Slot()
     def _room_changed(self) -> None:
         self.refresh()
 
-    @Slot()
     def _range_changed(self) -> None:
-        if not self._setting:
-            self._redraw()
+        self._redraw()
 
-    @Slot()
     def _moved_by_hand(self) -> None:
         whole = self._whole_range()
         low, high = self.x_range()
@@ -522,16 +469,19 @@ class CurvePanel(QWidget):
             return curve.name
         return f"{curve.name} {self._value_text(curve.last.smoothed)}"
 
-    def _frame(self) -> Frame:
-        rect: QRectF = self._box.mapRectToScene(self._box.boundingRect())
-        return Frame(rect, *self.x_range(), *self.y_range())
-
     def _pointer_at(self, position: QPointF) -> None:
         frame = self._frame()
         if frame.rect.contains(position):
             self._link.point(frame.x_at(position.x()))
         else:
             self._link.leave()
+
+    def _pointer_left(self) -> None:
+        self._link.leave()
+
+    def _double_clicked(self) -> None:
+        self.fit()
+        self.fitted.emit()
 
     def _paint_over(self, painter: QPainter) -> None:
         frame = self._frame()
@@ -567,32 +517,3 @@ class CurvePanel(QWidget):
     @Slot()
     def _hover_changed(self) -> None:
         self._overlay.update()
-
-    def _picture_size(self) -> QSize:
-        return QSize(self.width(), self.height() + _PICTURE_TITLE_H)
-
-    def _paint_picture(self, painter: QPainter) -> None:
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        paint_text(painter, QRectF(8, 2, self.width() - 16, 24), self.title, "strong")
-        if self._legend.isVisibleTo(self):
-            painter.save()
-            painter.translate(0, _PICTURE_TITLE_H)
-            self._legend.paint(painter)
-            painter.restore()
-        top = self._plot.y() + _PICTURE_TITLE_H
-        target = QRectF(0, top, self._plot.width(), self._plot.height())
-        self._show_lines(False)
-        self._plot.render(painter, target, self._plot.viewport().rect())
-        self._show_lines(True)
-        painter.save()
-        painter.translate(0, top)
-        frame = self._frame()
-        for key, curve in self._curves.items():
-            paint_lines(painter, frame, curve, faint=self._is_faint(key), log_y=self._log_y)
-        self._paint_marks(painter, frame)
-        painter.restore()
-
-    def _show_lines(self, shown: bool) -> None:
-        for curve in self._curves.values():
-            curve.line.setVisible(shown)
-            curve.raw.setVisible(shown and curve.has_raw)

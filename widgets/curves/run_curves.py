@@ -26,10 +26,10 @@ _LOWERED = 0.85
 
 
 def metric_title(name: str) -> str:
-    """A metric as a heading; the user's own names keep their letters after the first."""
+    """A metric as a heading; names that have capitals of their own ("mAP") stay as they are."""
     if name.startswith(VALIDATION):
         return f"Validation {name.removeprefix(VALIDATION)}"
-    return _TITLES.get(name, name[:1].upper() + name[1:])
+    return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
 
 
 def is_measured_now_and_then(name: str) -> bool:
@@ -38,10 +38,12 @@ def is_measured_now_and_then(name: str) -> bool:
 
 
 class RunCurves:
-    """One `CurveData` for each metric, all with the same places on every axis."""
+    """One `CurveData` for each metric, all with the same places on every axis.
 
-    def __init__(self, smoothing: float = 0.0) -> None:
-        self._smoothing = smoothing
+    A plot that shows one smooths it; what none shows is never smoothed, for that takes time.
+    """
+
+    def __init__(self) -> None:
         self._data: dict[str, CurveData] = {}
         self._starts: dict[int, RunStart] = {}
 
@@ -50,10 +52,6 @@ class RunCurves:
 
     def get(self, name: str) -> CurveData | None:
         return self._data.get(name)
-
-    def set_smoothing(self, weight: float) -> None:
-        """For the curves that are still to come; a plot smooths those it shows."""
-        self._smoothing = weight
 
     def clear(self) -> None:
         self._data.clear()
@@ -76,7 +74,7 @@ class RunCurves:
         came = []
         for name, values in history.metrics.items():
             if name not in self._data:
-                self._data[name] = CurveData(self._smoothing)
+                self._data[name] = CurveData()
                 came.append(name)
             data = self._data[name]
             data.set_time_origin(history.began)

@@ -273,7 +273,6 @@ class CurvesTab(QWidget):
 
     @Slot(float)
     def _smooth(self, weight: float) -> None:
-        self._curves.set_smoothing(min(weight, 0.99))
         for panel in self._panels():
             panel.set_smoothing(min(weight, 0.99))
 

@@ -79,7 +79,7 @@ def test_where_they_ran_is_a_setting_and_their_names_are_none(
     b = trained.job(root, "b", placement=(Placement("gpu1", gpus=("GPU-1", "GPU-2")),))
     found = services.comparison.compare([a, b])
     assert [(each.label, each.values) for each in found.differing] == [
-        ("Nodes", ("this-computer × 2", "gpu1 × 2"))
+        ("Nodes", ("this computer × 2", "gpu1 × 2"))
     ]
 
 
@@ -112,6 +112,7 @@ def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
 def test_looks_at_a_growing_run_come_to_what_one_look_says(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(10), [0.7], state=JobState.TRAINING)
     look = services.comparison.look(a)
+    assert list(look.history.epochs_done) == [step / 10 for step in range(1, 11)]
     history = DataRoot(root).job(a).history
     for first in (11, 21):
         trained.write_steps(history, first, falling(10, first), [0.8 + first / 1000])
@@ -167,7 +168,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
     assert {each["name"] for each in rows} == {"a, “b”, c", "b"}
     assert len(rows) == 45
     for job_id in ids:
-        seen = RunCurves(smoothing)
+        seen = RunCurves()
         seen.append(services.jobs.look(job_id).history)
         for metric in ("loss", "validation/accuracy"):
             mine = [each for each in rows if each["job"] == job_id]
@@ -182,6 +183,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
             )
             screen = seen.get(metric)
             assert screen is not None
+            screen.set_smoothing(smoothing)
             first = next(each for each in rows if each["job"] == job_id)
             again.set_time_origin(number(first["time"]) - number(first["seconds"]))
             for axis in XAxis:

@@ -95,6 +95,14 @@ def test_the_best_is_green_and_says_so(page):
     assert page.table._cells[MAP][winner]._value.tone() == "good"
 
 
+def test_what_is_measured_once_an_epoch_is_shown_as_it_was_measured(page):
+    show(page, three())
+    measured = three()[1].figures.metrics[MAP].last
+    rows = dict(plots(page)[MAP].read(50.0)[0])
+    assert rows["lr 0.02"] == formats.metric(measured)
+    assert page.curves("id1").get("loss").smoothing > 0
+
+
 def test_a_run_keeps_its_colour_until_it_leaves(page):
     a, b, c = three()
     show(page, [a, b, c])

@@ -1,0 +1,106 @@
+"""The curves of the open job: what the run did stands on the axis, and everything can be taken."""
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.series import HistoryUpdate, RunStart
+from backend.records.state import JobState
+from tests.widgets.jobs.test_job_detail import LIVE, checkpoint
+from widgets.jobs.curves_tab import CurvesTab
+from widgets.jobs.job_detail import JobDetail
+
+STEPS = list(range(1, 61))
+RATES = [0.1] * 30 + [0.01] * 30
+NAN = float("nan")
+
+
+@pytest.fixture
+def tab(qtbot, look):
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    tab.resize(900, 700)
+    tab.show()
+    tab.clear("digits")
+    tab.append(
+        HistoryUpdate(
+            STEPS,
+            [(step - 1) // 10 + 1 for step in STEPS],
+            [float(step) for step in STEPS],
+            {
+                "loss": [1 / step for step in STEPS],
+                "learning_rate": RATES,
+                "validation/loss": [1 / step if step % 20 == 0 else NAN for step in STEPS],
+            },
+            (RunStart(1, 1), RunStart(2, 41)),
+            0,
+            (),
+            1.7e9,
+            [step / 10 for step in STEPS],
+        )
+    )
+    return tab
+
+
+def said(tab, step):
+    """What the read-out says happened at a step, behind where that is."""
+    return tab._loss.read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+
+
+def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
+    assert said(tab, 20) == ["evaluated"]
+    assert said(tab, 31) == ["learning rate lowered"]
+    assert said(tab, 50) == []
+
+
+def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
+    tab.show_checkpoints((checkpoint(10), checkpoint(50)))
+    tab.show_checkpoints((checkpoint(50),))
+    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010, removed since"]
+    assert said(tab, 50) == ["checkpoint epoch-0005-step-000050"]
+    tab.clear("another")
+    assert tab._loss.read(10) == ([], "")
+
+
+def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
+    tab.show_checkpoints((checkpoint(10), checkpoint(50)))
+    again = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
+    tab.append(again)
+    tab.show_checkpoints((checkpoint(10),))
+    assert said(tab, 41) == []
+    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010"]
+
+
+def test_a_stop_is_marked_where_the_job_rests_until_it_goes_on(tab):
+    rests = replace(LIVE, step=60, state=JobState.INTERRUPTED)
+    tab.show_view(rests)
+    assert "stopped after step 60" in said(tab, 60)
+    tab.show_view(replace(rests, state=JobState.TRAINING))
+    assert "stopped after step 60" not in said(tab, 60)
+
+
+@pytest.mark.parametrize("axis", ["step", "epoch", "time"])
+def test_marks_go_with_the_axis(tab, axis):
+    tab.show_checkpoints((checkpoint(50),))
+    tab._axes._group.button(tab._axes._keys.index(axis)).click()
+    place = {"step": 50.0, "epoch": 5.0, "time": 50.0}[axis]
+    assert tab._loss.read(place)[1].endswith("checkpoint epoch-0005-step-000050")
+
+
+def test_validation_is_shown_as_it_was_measured(tab):
+    rows = dict(tab._loss.read(40)[0])
+    assert rows["validation"] == "0.0250"
+
+
+def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(LIVE)
+    detail._fill_menu()
+    (compare,) = (each for each in detail._menu.actions() if each.text() == "Compare")
+    with qtbot.waitSignal(detail.compare_requested) as wished:
+        compare.trigger()
+    assert wished.args == ["a"]
+    with qtbot.waitSignal(detail.csv_requested) as wished:
+        detail.curves.csv_requested.emit()
+    assert wished.args == ["a"]

@@ -1,0 +1,116 @@
+"""pyqtgraph's plot as a widget with a sheet over it: ranges in, wheel, drag and pointer out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Slot
+from PySide6.QtGui import QMouseEvent, QPainter
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from widgets.curves.marks import Frame, Overlay
+from widgets.curves.quiet_plot import quiet_plot
+
+
+class PlotSurface(QWidget):
+    """What a plot of curves stands on. Subclasses say what happens, in the methods at the end."""
+
+    def __init__(self, show_x: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._setting = False
+        self._plot = quiet_plot(show_x)
+        self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
+        self._box: Any = self._plot.getViewBox()
+        self._overlay = Overlay(self._paint_over, self._plot.viewport())
+        self.setMinimumSize(120, 80)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self._plot.viewport().installEventFilter(self)
+        self._box.sigXRangeChanged.connect(self._x_changed)
+        self._box.sigRangeChangedManually.connect(self._pulled)
+        # The room of the plot itself changes after that of the widget, and with the labels of
+        # the y axis.
+        self._box.sigResized.connect(self._resized)
+
+    def x_range(self) -> tuple[float, float]:
+        """The stretch in view."""
+        low, high = self._box.viewRange()[0]
+        return float(low), float(high)
+
+    def stretch_px(self) -> tuple[float, float]:
+        """Where the stretch in view begins and ends, in pixels from the widget's left edge."""
+        rect, left = self._frame().rect, self._plot.x()
+        return left + rect.left(), left + rect.right()
+
+    def y_range(self) -> tuple[float, float]:
+        """The values in view; logarithms when y is logarithmic."""
+        low, high = self._box.viewRange()[1]
+        return float(low), float(high)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        kind = event.type()
+        if kind == QEvent.Type.Resize:
+            self._overlay.setGeometry(self._plot.viewport().rect())
+        elif kind == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
+            self._pointer_at(event.position())
+        elif kind == QEvent.Type.Leave:
+            self._pointer_left()
+        elif kind == QEvent.Type.MouseButtonDblClick:
+            self._double_clicked()
+            return True
+        return super().eventFilter(watched, event)
+
+    def _width_px(self) -> int:
+        return max(int(self._box.width()), 2)
+
+    def _put_range(self, x0: float, x1: float) -> None:
+        if not x1 > x0 or (x0, x1) == self.x_range():
+            return
+        self._setting = True
+        self._box.setXRange(x0, x1, padding=0)
+        self._setting = False
+
+    def _frame(self) -> Frame:
+        rect: QRectF = self._box.mapRectToScene(self._box.boundingRect())
+        return Frame(rect, *self.x_range(), *self.y_range())
+
+    @Slot()
+    def _resized(self) -> None:
+        self._room_changed()
+
+    @Slot()
+    def _x_changed(self) -> None:
+        if not self._setting:
+            self._range_changed()
+
+    @Slot()
+    def _pulled(self) -> None:
+        self._moved_by_hand()
+
+    # What subclasses do
+
+    def _room_changed(self) -> None:
+        """The plot is larger or smaller than before."""
+        raise NotImplementedError
+
+    def _range_changed(self) -> None:
+        """Another stretch of x is in view, and not by `_put_range`."""
+        raise NotImplementedError
+
+    def _moved_by_hand(self) -> None:
+        """A person zoomed or panned."""
+        raise NotImplementedError
+
+    def _pointer_at(self, position: QPointF) -> None:
+        """The pointer moved on the plot."""
+        raise NotImplementedError
+
+    def _pointer_left(self) -> None:
+        """The pointer is elsewhere now."""
+        raise NotImplementedError
+
+    def _double_clicked(self) -> None:
+        raise NotImplementedError
+
+    def _paint_over(self, painter: QPainter) -> None:
+        """Paint what stands over the curves, in pixels of the plot's view."""
+        raise NotImplementedError
