@@ -34,8 +34,9 @@ _TEXT_H, _CELL_W = 18, 96
 _BRUSH_W, _REACH = 16, 22
 _NEAR = 6.0
 _CLICK = 3.0
-_MOST_SMOOTH, _MOST_SOLID = 250, 40
-"""Above these numbers edges are not smoothed, and lines are thinner and fainter."""
+_MOST_SMOOTH, _MOST_SOLID = 120, 40
+"""Above these numbers edges are not smoothed, and lines are thin and shaded by their result."""
+_SHADES = 8
 
 
 class ParallelPlot(QWidget):
@@ -321,16 +322,32 @@ class ParallelPlot(QWidget):
         lines = self._shown.lines
         grey = [line for line in lines if line.job_id not in self._chosen]
         clear = [line for line in lines if line.job_id in self._chosen and not line.is_best]
-        crowded = len(lines) > _MOST_SOLID
         self._paint_lines(painter, grey, QPen(t.q("line"), 1.0), smooth=False)
-        # Opaque and one pixel thin: 500 translucent lines take Qt five frames, these less than one.
-        ink = _mixed(t.curve(0), t.q("surface"), 0.55 if crowded else 0.85)
-        pen = QPen(ink, 1.0 if crowded else 1.6)
-        self._paint_lines(painter, clear, pen, smooth=len(clear) <= _MOST_SMOOTH)
+        self._paint_clear(painter, clear, crowded=len(lines) > _MOST_SOLID)
         self._paint_axes(painter)
         self._paint_best(painter)
         painter.end()
         return ground
+
+    def _paint_clear(
+        self, painter: QPainter, lines: Sequence[ParallelLine], *, crowded: bool
+    ) -> None:
+        """The better a job, the stronger its line where there are many, and the later painted.
+
+        All are opaque and then one pixel thin: 500 translucent ones take Qt five frames.
+        """
+        ink, ground = theme.current().curve(0), theme.current().q("surface")
+        smooth = len(lines) <= _MOST_SMOOTH
+        if not crowded:
+            self._paint_lines(painter, lines, QPen(_mixed(ink, ground, 0.85), 1.6), smooth=smooth)
+            return
+        left = {line.job_id for line in lines}
+        worst_first = [one for one in reversed(self._shown.ranked()) if one.job_id in left]
+        size = max(-(-len(worst_first) // _SHADES), 1)
+        for shade in range(_SHADES):
+            pen = QPen(_mixed(ink, ground, 0.2 + 0.7 * shade / (_SHADES - 1)), 1.0)
+            some = worst_first[shade * size : (shade + 1) * size]
+            self._paint_lines(painter, some, pen, smooth=smooth)
 
     def _paint_lines(
         self, painter: QPainter, lines: Sequence[ParallelLine], pen: QPen, *, smooth: bool
@@ -427,8 +444,12 @@ class ParallelPlot(QWidget):
 
 def _mixed(ink: QColor, ground: QColor, share: float) -> QColor:
     """``share`` of the ink on the ground, opaque."""
-    pairs = zip(ink.getRgb()[:3], ground.getRgb()[:3], strict=True)
-    return QColor(*(round(a * share + b * (1 - share)) for a, b in pairs))
+    rest = 1 - share
+    return QColor.fromRgbF(
+        ink.redF() * share + ground.redF() * rest,
+        ink.greenF() * share + ground.greenF() * rest,
+        ink.blueF() * share + ground.blueF() * rest,
+    )
 
 
 def _best_text(line: ParallelLine) -> str:
