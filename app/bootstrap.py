@@ -33,7 +33,6 @@ from app.settings import Settings
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
-from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
@@ -370,7 +369,12 @@ class Program(QObject):
 
         self._take_away = TakeAway(services.comparison, self._background, self.window, self)
         self._compare_controller = CompareController(
-            services.comparison, self._background, self._pages.compare, self._take_away, self
+            services.comparison,
+            self._background,
+            self._pages.compare,
+            self._take_away,
+            self._finder.rows,
+            self,
         )
         self._wire_compare()
 
@@ -447,7 +451,6 @@ class Program(QObject):
         controller.told.connect(self.window.toast.tell)
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
-        self._pages.compare.rows_wished.connect(self._find_for_compare)
         self.jobs.compare_requested.connect(controller.compare)
         self.jobs.table.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
@@ -473,10 +476,6 @@ class Program(QObject):
         line = self.jobs.model.line(job_id)
         if line is not None:
             self._take_away.save_csv(line.name, (job_id,))
-
-    @Slot(JobQuery)
-    def _find_for_compare(self, query: JobQuery) -> None:
-        self._finder.rows(query, self._pages.compare.show_rows)
 
     def _checked(self, findings: tuple[Finding, ...]) -> None:
         self.jobs.first_start.show_findings(findings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,12 +12,16 @@ from app.background import Runner
 from app.take_away import TakeAway
 from backend.errors import BackendError
 from backend.records.comparison import MOST_JOBS, ComparedLook
-from backend.records.job_line import JobListing
+from backend.records.job_line import JobListing, JobQuery
 from backend.records.job_view import JobView
+from backend.records.sweep import sweep_of
 from backend.services.comparison import ComparisonService
 from widgets.compare.compare_page import ComparePage
+from widgets.jobs.job_rows import JobRows
 
 LOOK_INTERVAL_MS = 1000
+Find = Callable[[JobQuery, Callable[[JobRows], None]], None]
+"""Asks the index of all jobs; it answers later."""
 
 
 @dataclass(eq=False)
@@ -47,6 +51,7 @@ class CompareController(QObject):
         runner: Runner,
         page: ComparePage,
         take_away: TakeAway,
+        find: Find,
         parent: QObject | None = None,
         interval_ms: int = LOOK_INTERVAL_MS,
     ) -> None:
@@ -55,6 +60,9 @@ class CompareController(QObject):
         self._runner = runner
         self._page = page
         self._take_away = take_away
+        self._find = find
+        self._siblings: dict[str, JobView] = {}
+        self._sweeps: set[str] = set()
         self._followed: dict[str, _Followed] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
@@ -63,6 +71,7 @@ class CompareController(QObject):
         page.remove_requested.connect(self.remove)
         page.csv_requested.connect(self.save_csv)
         page.save_requested.connect(take_away.save)
+        page.rows_wished.connect(lambda query: find(query, page.show_rows))
 
     def start(self) -> None:
         self._timer.start()
@@ -118,6 +127,7 @@ class CompareController(QObject):
             followed = self._followed.get(view.id)
             if followed is not None and _moved(followed.view, view):
                 self._look_at(followed)
+        self._see_siblings(listing)
 
     @Slot()
     def look(self) -> None:
@@ -130,9 +140,47 @@ class CompareController(QObject):
     def _follow(self, ids: tuple[str, ...]) -> None:
         self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
         self._page.set_jobs(ids)
+        self._find_siblings()
         for followed in self._followed.values():
             if followed.view is None:
                 self._look_at(followed)
+
+    # -- the sweeps that they are of
+
+    def _find_siblings(self) -> None:
+        """Read all jobs of the sweeps that are compared, once for each sweep."""
+        views = (followed.view for followed in self._followed.values())
+        wanted = {sweep_of(view.tags) for view in views if view is not None} - {""}
+        if wanted == self._sweeps:
+            return
+        new, self._sweeps = wanted - self._sweeps, wanted
+        self._show_siblings({})
+        for tag in new:
+            self._find(JobQuery(tag=tag), self._read_siblings)
+
+    def _read_siblings(self, rows: JobRows) -> None:
+        ids = [rows.lines[slot].id for slot in rows.order.tolist()]
+        self._runner.run(
+            "compare sweep",
+            partial(self._comparison.views, ids),
+            lambda views: self._show_siblings({view.id: view for view in views}),
+            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+        )
+
+    def _see_siblings(self, listing: JobListing) -> None:
+        news = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
+        gone = self._siblings.keys() & set(listing.gone)
+        for job_id in gone:
+            del self._siblings[job_id]
+        if news or gone:
+            self._show_siblings(news)
+
+    def _show_siblings(self, news: dict[str, JobView]) -> None:
+        known = {**self._siblings, **news}
+        self._siblings = {
+            key: view for key, view in known.items() if sweep_of(view.tags) in self._sweeps
+        }
+        self._page.show_siblings(tuple(self._siblings.values()))
 
     def _look_at(self, followed: _Followed) -> None:
         if followed.is_looked_at:
@@ -150,6 +198,7 @@ class CompareController(QObject):
         if self._followed.get(followed.job_id) is followed:
             followed.view, followed.cursor = look.view, look.cursor
             self._page.show_look(look)
+            self._find_siblings()
 
     def _missed(self, followed: _Followed, error: BackendError) -> None:
         followed.is_looked_at = False

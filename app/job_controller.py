@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.background import Runner
 from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
+from app.sweep_controller import SweepController
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.bundle import SUFFIX
@@ -24,6 +25,7 @@ from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
 from backend.records.node import NodeState
 from backend.records.state import JobState
+from backend.records.sweep import SweepMade, SweepTaken
 from backend.services.example import create_example
 from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft
@@ -74,6 +76,10 @@ class JobController(QObject):
         self._window = window
         self._starts = StartController(services, runner, window, self)
         self._starts.told.connect(self.told)
+        self._sweeps = SweepController(services.sweeps, runner, form, self)
+        self._sweeps.told.connect(self.told)
+        self._sweeps.made.connect(self._sweep_made)
+        self._sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
         self._saving: Progress | None = None
         self._check_number = 0
@@ -105,7 +111,7 @@ class JobController(QObject):
         form.check_requested.connect(self._check)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
-        form.queue_requested.connect(partial(self._create, then=self._queue_new))
+        form.queue_requested.connect(self._queue_draft)
         form.save_requested.connect(partial(self._create, then=lambda view: view))
         form.open_requested.connect(self._choose_job_file)
         form.load_requested.connect(self._load_settings)
@@ -335,7 +341,9 @@ class JobController(QObject):
         self._check_number += 1
         self._runner.run(
             "check",
-            partial(self._jobs.check, draft.raw),
+            partial(self._sweeps.check, draft)
+            if draft.axes
+            else partial(self._jobs.check, draft.raw),
             partial(self._checked, self._check_number),
             lambda error: self._form.show_error(str(error)),
         )
@@ -343,6 +351,25 @@ class JobController(QObject):
     def _checked(self, number: int, check: JobCheck) -> None:
         if number == self._check_number:
             self._form.show_check(check)
+
+    @Slot(object)
+    def _queue_draft(self, draft: JobDraft) -> None:
+        if draft.axes:
+            self._sweeps.queue(draft)
+        else:
+            self._create(draft, then=self._queue_new)
+
+    @Slot(object)
+    def _sweep_made(self, made: SweepMade) -> None:
+        for view in made.jobs[1:]:
+            self._page.show_view(view)
+            self._poller.know(view)
+        self.show_new(made.jobs[0])
+
+    @Slot(object)
+    def _sweep_taken(self, taken: SweepTaken) -> None:
+        for view in taken.taken:
+            self._page.forget(view.id)
 
     def _queue_new(self, view: JobView) -> JobView:
         self._services.queue.enqueue(view.id)
@@ -367,6 +394,7 @@ class JobController(QObject):
     @Slot()
     def _cancel_draft(self) -> None:
         self._starts.cancel("")
+        self._sweeps.cancel()
         if self._saving is not None:
             self._saving.cancel()
 

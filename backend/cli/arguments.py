@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from backend.cli.compare import add_arguments as add_compare
+from backend.cli.sweep import add_arguments as add_sweep
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
 from backend.records.queue_when import FORMS
@@ -203,6 +204,7 @@ def _job(words: _Words) -> None:
         _job_id(words.leaf(name, does))
     words.leaf("list", "every job")
     add_compare(words.leaf("compare", "what jobs reached, and in which settings they differ"))
+    add_sweep(words.leaf("sweep", "queue one job for each combination of several values"))
     leaf = words.leaf("queue", "let a job start by itself as soon as it can; again to change that")
     _job_id(leaf)
     leaf.add_argument(

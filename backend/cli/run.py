@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import bundle, compare, nodes, preflight, queue
+from backend.cli import bundle, compare, nodes, preflight, queue, sweep
 from backend.cli.arguments import make_parser
 from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import (
@@ -259,6 +259,12 @@ def _create(services: Services, arguments: argparse.Namespace, as_json: bool) ->
         print_line(f"Created {view.id}: {view.name}")
         print_note(f"Start it: main.py job start {view.id}")
     return OK
+
+
+def _sweep(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        done = sweep.sweep(services, arguments, bar)
+    return sweep.tell(done, as_json)
 
 
 def _start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -611,6 +617,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "list"): _job_list,
     ("job", "history"): _history,
     ("job", "compare"): compare.compare,
+    ("job", "sweep"): _sweep,
     ("job", "log"): _log,
     ("job", "checkpoints"): _checkpoints,
     ("job", "export"): _export,

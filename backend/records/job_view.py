@@ -116,6 +116,8 @@ class JobCheck:
     command: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     """Checks that passed, and hints that do not keep the job from starting."""
+    jobs: int = 1
+    """How many jobs would be made; more than one of a sweep, whose figures are its first job's."""
 
     @property
     def may_start(self) -> bool:

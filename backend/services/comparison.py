@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -23,6 +24,7 @@ from backend.records.comparison import (
     compare,
 )
 from backend.records.files import replace_bytes
+from backend.records.job_view import JobView
 from backend.records.series import HistoryUpdate, RunStart
 from backend.services.job_looks import JobLooks
 
@@ -59,6 +61,14 @@ class ComparisonService:
         if len(history.seconds):
             reached = float(history.seconds[-1])
         return ComparedLook(update.view, history, figures, _Cursor(update.cursor, figures, reached))
+
+    def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
+        """These jobs, without those that are not there any more."""
+        found = []
+        for job_id in job_ids:
+            with contextlib.suppress(BackendError):
+                found.append(self._jobs.show(job_id))
+        return tuple(found)
 
     def compare(self, job_ids: Sequence[str]) -> Comparison:
         """What the jobs reached, and in which settings they differ.

@@ -23,6 +23,7 @@ from backend.records.job import JobConfig
 from backend.records.job_view import JobCheck, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
+from backend.records.sweep import sweep_of
 from backend.records.values import job_name_fault, notes_fault, printable, tags_fault
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
@@ -150,7 +151,9 @@ class JobService(JobRuns):
         raw.update(name=_cut(f"{file.name} (copy)"))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
-        for key, value in (("notes", file.notes), ("tags", list(file.tags))):
+        # With other settings it is no job of that sweep.
+        tags = [tag for tag in file.tags if not sweep_of((tag,))]
+        for key, value in (("notes", file.notes), ("tags", tags)):
             raw.pop(key, None)
             if value:
                 raw[key] = value

@@ -33,6 +33,7 @@ from backend.services.queue import QueueService
 from backend.services.replay import ReplayService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
+from backend.services.sweeps import SweepService
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Services:
     comparison: ComparisonService
     bundles: BundleService
     replays: ReplayService
+    sweeps: SweepService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -143,6 +145,7 @@ def open_services(
         comparison=ComparisonService(jobs),
         bundles=BundleService(root, library, jobs, opened, share),
         replays=ReplayService(root, library, nodes, jobs, share),
+        sweeps=SweepService(jobs, queue),
         data_root=root,
         share=share,
         catalogue=opened,

@@ -13,10 +13,12 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.compare_controller import CompareController
 from app.take_away import TakeAway
 from backend.errors import BackendError
-from backend.records.job_line import JobListing
+from backend.records.job_line import JobListing, line_of
 from backend.records.state import JobState
+from backend.services.job_index import JobIndex
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage
+from widgets.jobs.job_rows import JobRows
 
 
 class Service:
@@ -32,6 +34,16 @@ class Service:
         if job_id not in self.looks:
             raise BackendError(f"There is no job “{job_id}”.", "Look again.")
         return replace(self.looks[job_id], cursor=f"after {job_id}")
+
+    def find(self, query, then):
+        """As the index of jobs answers."""
+        index = JobIndex()
+        index.take([line_of(each.view) for each in self.looks.values()])
+        found = index.find(query)
+        then(JobRows(found.lines, found.order, index.slot, found.total))
+
+    def views(self, job_ids):
+        return tuple(self.looks[job_id].view for job_id in job_ids)
 
     def write_csv(self, job_ids, path, *, replaces):
         self.written.append((job_ids, path, replaces))
@@ -56,7 +68,7 @@ def page(qtbot):
 @pytest.fixture
 def controller(service, page, immediately):
     take_away = TakeAway(service, immediately, page)
-    made = CompareController(service, immediately, page, take_away)
+    made = CompareController(service, immediately, page, take_away, service.find)
     made.heard = []
     made.told.connect(made.heard.append)
     take_away.told.connect(made.heard.append)
@@ -126,6 +138,22 @@ def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
     assert page.ids == ("id0", "id1")
 
 
+def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, page, service):
+    for key in ("id0", "id1", "id2"):
+        one = service.looks[key]
+        service.looks[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
+    controller.compare(("id0",))
+    card = page.parallel
+    assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
+    renamed = replace(service.looks["id2"].view, name="another name")
+    controller.see(JobListing(views=(renamed,), gone=("id1",)))
+    names = {line.job_id: line.name for line in card.shown.lines}
+    assert names.keys() == {"id0", "id2"}
+    assert names["id2"] == "another name"
+    controller.remove("id0")
+    assert not card.isVisible()
+
+
 def test_a_job_that_is_not_there_is_told_and_not_compared(controller, page):
     controller.compare(("id0", "gone"))
     assert page.ids == ("id0",)
@@ -136,7 +164,7 @@ def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
     waiting, shown = [], []
     monkeypatch.setattr(page, "show_look", lambda look: shown.append(look.view.id))
     runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
-    late = CompareController(service, runner, page, TakeAway(service, runner, page))
+    late = CompareController(service, runner, page, TakeAway(service, runner, page), service.find)
     late.compare(("id0", "id1"))
     late.remove("id0")
     late.add("id0")

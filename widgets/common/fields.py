@@ -298,13 +298,14 @@ class Field(QWidget):
     ) -> None:
         super().__init__(parent)
         self.control = control
+        self._other: QWidget | None = None
         self._note, self._error = note, ""
         self._note_tone: Tone = "text3"
         self._label = Label(label, "small", "text2", elide="right")
         self._below = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
             control.setAccessibleName(label)
-        box = QVBoxLayout(self)
+        box = self._box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(LABEL_GAP)
         box.addWidget(self._label)
@@ -321,9 +322,30 @@ class Field(QWidget):
         if sentence == self._error:
             return
         self._error = sentence
-        self.control.setProperty("bad", "true" if sentence else "false")
-        repolish(self.control)
+        self._mark(self.shown)
         self._show()
+
+    @property
+    def shown(self) -> QWidget:
+        """The control, or what stands in for it."""
+        return self._other or self.control
+
+    def stand_in(self, other: QWidget | None) -> None:
+        """Show something else in the place of the control; None for the control again."""
+        if self._other is not None:
+            self._box.removeWidget(self._other)
+            self._other.hide()
+            self._other.deleteLater()
+        self._other = other
+        if other is not None:
+            self._box.insertWidget(self._box.indexOf(self.control), other)
+        self.control.setVisible(other is None)
+        self._mark(self.shown)
+        self._show()
+
+    def _mark(self, control: QWidget) -> None:
+        control.setProperty("bad", "true" if self._error else "false")
+        repolish(control)
 
     def set_note(self, note: str, tone: Tone = "text3") -> None:
         """What helps to fill it in; hidden while there is a fault."""
@@ -339,7 +361,7 @@ class Field(QWidget):
         self._below.setText(text)
         self._below.set_tone("bad" if self._error else self._note_tone)
         self._below.setVisible(bool(text))
-        self.control.setAccessibleDescription(text)
+        self.shown.setAccessibleDescription(text)
 
 
 def beside_field(button: Button) -> QWidget:

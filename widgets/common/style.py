@@ -235,6 +235,8 @@ QTabBar::tab:focus {{ {underline} {t.focus}; }}
 def _popups(t: Theme) -> str:
     return f"""
 QToolTip {{ background: {t.ink}; color: {t.on_ink}; border: 0; padding: 6px 8px; }}
+QFrame#popover {{ background: {t.raised}; border: 1px solid {t.line_strong};
+  border-radius: {R_CARD}px; }}
 QMenu {{ background: {t.raised}; color: {t.text}; border: 1px solid {t.line_strong};
   padding: 4px; }}
 QMenu::item {{ padding: 7px 24px 7px 12px; border-radius: {R_CELL}px; }}

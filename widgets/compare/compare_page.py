@@ -17,6 +17,7 @@ from widgets.common.layout import col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
+from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, ShownRun
 from widgets.compare.short_names import short_names
 from widgets.compare.table import CompareTable
@@ -55,6 +56,7 @@ class ComparePage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._ids: tuple[str, ...] = ()
+        self._siblings: tuple[JobView, ...] = ()
         self._looks: dict[str, ComparedLook] = {}
         self._curves: dict[str, RunCurves] = {}
         self._colours: dict[str, int] = {}
@@ -67,6 +69,9 @@ class ComparePage(QWidget):
         self.table.pointed.connect(self.plots.lift)
         self.table.opened.connect(self.opened)
         self.table.removed.connect(self.remove_requested)
+        self.parallel = ParallelCard()
+        self.parallel.pointed.connect(self.plots.lift)
+        self.parallel.opened.connect(self.opened)
         self._message = Label("", "small", "text2", wrap=True)
         self._message.setContentsMargins(0, S2, 0, 0)
         more = Button("Add plot", kind="quiet", icon="plus", tip="Another metric of these jobs")
@@ -77,6 +82,7 @@ class ComparePage(QWidget):
                 (self.plots, 1),
                 row((self._message, 1), more, gap=S3),
                 Card(self.table, margins=(S5, S4, S5, S3)),
+                self.parallel,
                 gap=S2,
                 margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S5),
             )
@@ -106,6 +112,11 @@ class ComparePage(QWidget):
         """What was found for the picker."""
         if self._picker is not None:
             self._picker.show_rows(rows)
+
+    def show_siblings(self, views: tuple[JobView, ...]) -> None:
+        """All jobs of the sweeps that those compared are of."""
+        self._siblings = views
+        self._show_parallel()
 
     def set_jobs(self, ids: tuple[str, ...]) -> None:
         """The jobs that are compared now. Who stays keeps its colour."""
@@ -234,8 +245,13 @@ class ComparePage(QWidget):
         self._add.setEnabled(count < MOST_JOBS)
         self._add.set_tip("" if count < MOST_JOBS else f"{MOST_JOBS} jobs are the most")
         self._message.setText(self._words(views))
+        self._show_parallel()
         self._pages.setCurrentWidget(self._scroll if count else self._empty)
         self._show_in_picker()
+
+    def _show_parallel(self) -> None:
+        looks = [self._looks[key] for key in self._ids if key in self._looks]
+        self.parallel.show_jobs(tuple(look.view for look in looks), self._siblings)
 
     def _words(self, views: list[JobView]) -> str:
         """What a person may miss, and why it is not there."""

@@ -15,10 +15,12 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.job import Setting
+from backend.records.sweep_values import Axis
 from backend.records.values import Fault
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.theme import CONTROL_H
+from widgets.jobs.swept_fields import SweptFields, with_first_values
 
 _OPTIONAL_FLAG = "optional flag"
 """A flag of PyTorch's, which is off when left out."""
@@ -26,9 +28,13 @@ _OPTIONAL_FLAG = "optional flag"
 
 @dataclass(frozen=True)
 class JobDraft:
-    """A job file as it stands in the form; perhaps not a job yet."""
+    """A job file as it stands in the form; perhaps not a job yet.
+
+    ``axes``: fields that take several values; ``raw`` has the first of each.
+    """
 
     raw: Mapping[str, Any] = field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
 
 
 def whole_or_text(text: str) -> int | str:
@@ -74,6 +80,8 @@ class JobFields(QObject):
         self._fields: dict[str, Field] = {}
         self._kinds: dict[str, str] = {}
         self._showing = False
+        self.swept = SweptFields(self)
+        self.swept.changed.connect(self._changed)
 
     def text(self, path: str, label: str, placeholder: str = "") -> Field:
         return self._line(path, label, "text", "", placeholder)
@@ -87,13 +95,13 @@ class JobFields(QObject):
     def choice(self, path: str, label: str, options: tuple[tuple[str, str], ...] = ()) -> Field:
         combo = ComboBox(options, name=label)
         combo.currentIndexChanged.connect(self._changed)
-        return self._add(path, "choice", Field(label, combo))
+        return self._add(path, "choice", label, combo)
 
     def switch(self, path: str, label: str) -> Field:
         switch = Switch(name=label)
         switch.setMinimumHeight(CONTROL_H)
         switch.toggled.connect(self._changed)
-        return self._add(path, "flag", Field(label, switch))
+        return self._add(path, "flag", label, switch)
 
     def setting(self, path: str, setting: Setting) -> Field:
         """The field for one of PyTorch's settings; empty stands for PyTorch's default."""
@@ -107,6 +115,7 @@ class JobFields(QObject):
 
     def forget(self, path: str) -> None:
         """The field at ``path`` is about to be deleted."""
+        self.swept.forget(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
 
@@ -135,11 +144,12 @@ class JobFields(QObject):
             for table in tables:
                 target = target.setdefault(table, {})
             target[key] = value
-        return raw
+        return with_first_values(raw, self.swept.axes())
 
     def show(self, raw: Mapping[str, Any]) -> None:
         """Fill the fields from a job file; what it leaves out is emptied."""
         self._showing = True
+        self.swept.clear()
         # Choices first: the fields of an optimizer's settings come and go with its name.
         for choices in (True, False):
             for path in [p for p, kind in self._kinds.items() if (kind == "choice") is choices]:
@@ -181,14 +191,16 @@ class JobFields(QObject):
 
     def first_at_fault(self) -> QWidget | None:
         """The control to jump to."""
-        return next((f.control for f in self._fields.values() if f.error()), None)
+        return next((f.shown for f in self._fields.values() if f.error()), None)
 
     def _line(self, path: str, label: str, kind: str, unit: str, placeholder: str) -> Field:
         line = LineEdit(placeholder=placeholder, unit=unit, name=label)
         line.textEdited.connect(self._changed)
-        return self._add(path, kind, Field(label, line))
+        return self._add(path, kind, label, line)
 
-    def _add(self, path: str, kind: str, made: Field) -> Field:
+    def _add(self, path: str, kind: str, label: str, control: QWidget) -> Field:
+        made = Field(label, control)
+        self.swept.watch(path, made, label)
         self._fields[path] = made
         self._kinds[path] = kind
         return made

@@ -52,6 +52,8 @@ _OPTIMIZER_TITLES = {
     "adadelta": "Adadelta",
     "rmsprop": "RMSprop",
 }
+_DRAFT_TIP = "Create the job and start it later"
+_NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
 _STRATEGY_TITLES = {"allreduce": "Allreduce", "alone": "One process, no Horovod"}
 _SCALING_TITLES = {"linear": "times processes", "sqrt": "times their root", "none": "as given"}
 
@@ -64,6 +66,7 @@ class JobForm(QWidget):
         start_requested: A `JobDraft` to create and start.
         start_cancelled: The start under way is not wanted any more.
         queue_requested: A `JobDraft` to create and queue.
+        take_back_requested: The tag of a sweep that was half made.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: The settings of an old job are wished for; answer with `show_draft`.
         open_requested: A job file is wished for; answer with `show_draft`.
@@ -73,6 +76,7 @@ class JobForm(QWidget):
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
+    take_back_requested = Signal(str)
     save_requested = Signal(object)
     load_requested = Signal()
     open_requested = Signal()
@@ -82,6 +86,8 @@ class JobForm(QWidget):
         self._rest: dict[str, Any] = {}
         self._busy = False
         self._may_start = False
+        self._jobs = 1
+        self._half_made = ""
         self._fields = JobFields(self)
         self._picker = PlacementPicker()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
@@ -140,6 +146,8 @@ class JobForm(QWidget):
         placements = raw.pop("placement", [])
         self._picker.put(placements if isinstance(placements, list) else [])
         self._rest = self._fields.without_fields(raw)
+        for axis in draft.axes:
+            self._fields.swept.take(axis)
         self._changed()
 
     def show_check(self, check: JobCheck) -> None:
@@ -159,11 +167,15 @@ class JobForm(QWidget):
             button.setText(sentence or self._start_text())
         for button in (self._queue_button, self._foot_queue):
             button.setText("Cancel" if self._busy else "Queue")
+            button.setVisible(self._busy or not self._fields.swept.axes())
         self._enable_buttons()
 
     def _enable_buttons(self) -> None:
-        for button in (self._start_button, self._foot_start, self._save_button):
+        for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._busy)
+        is_sweep = bool(self._fields.swept.axes())
+        self._save_button.setEnabled(self._may_start and not self._busy and not is_sweep)
+        self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)
         for button in (self._queue_button, self._foot_queue):
             button.setEnabled(self._may_start or self._busy)
 
@@ -172,6 +184,16 @@ class JobForm(QWidget):
         self.set_busy("")
         self._refusal.setText(sentence)
         self._refusal.setVisible(bool(sentence))
+        self._half_made = ""
+        for button in (self._take_back, self._foot_take_back):
+            button.hide()
+
+    def show_half_made(self, sentence: str, tag: str) -> None:
+        """Some jobs of a sweep were made; they can be taken back."""
+        self.show_error(sentence)
+        self._half_made = tag
+        for button in (self._take_back, self._foot_take_back):
+            button.show()
 
     def draft(self) -> JobDraft:
         """The job file in the form."""
@@ -179,7 +201,7 @@ class JobForm(QWidget):
         placement = self._picker.value()
         if placement:
             raw["placement"] = placement
-        return JobDraft(raw)
+        return JobDraft(raw, self._fields.swept.axes())
 
     # -- how it is made
 
@@ -188,8 +210,7 @@ class JobForm(QWidget):
         load.clicked.connect(self.load_requested)
         open_file = Button("Open job file…", kind="quiet", icon="folder-open")
         open_file.clicked.connect(self.open_requested)
-        tip = "Create the job and start it later"
-        self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=tip)
+        self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=_DRAFT_TIP)
         self._save_button.clicked.connect(self._save)
         return PageHeader("New job", "", load, open_file, self._save_button)
 
@@ -240,6 +261,12 @@ class JobForm(QWidget):
                 (f.switch("mixed_precision", "Half precision, on GPUs"), 2),
             ),
             self._settings_rows["schedule"],
+            Label(
+                "Right click a field for several values: one job for each combination.",
+                "small",
+                "text3",
+                wrap=True,
+            ),
         )
         keep = _section(
             "Keep",
@@ -282,6 +309,7 @@ class JobForm(QWidget):
         copy.clicked.connect(self._copy_command)
         self._refusal = Label("", "small", "bad", wrap=True)
         self._refusal.hide()
+        self._take_back = self._make_take_back()
         self._start_button = self._make_start()
         self._queue_button = self._make_queue()
         upper = QWidget()
@@ -315,7 +343,7 @@ class JobForm(QWidget):
         pane.setLayout(
             col(
                 (Scroll(upper), 1),
-                col(self._refusal, start, gap=S2, margins=(S4, S2, S4, S4)),
+                col(self._refusal, self._take_back, start, gap=S2, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -326,10 +354,17 @@ class JobForm(QWidget):
         self._foot_verdict = Label("", "strong", elide="right")
         self._foot_start = self._make_start()
         self._foot_queue = self._make_queue()
-        buttons = row(self._foot_queue, self._foot_start, gap=S2)
+        self._foot_take_back = self._make_take_back()
+        buttons = row(self._foot_take_back, self._foot_queue, self._foot_start, gap=S2)
         foot = Frame("pane", row((self._foot_verdict, 1), buttons, margins=(S4, S2, S4, S2)))
         foot.hide()
         return foot
+
+    def _make_take_back(self) -> Button:
+        button = Button("Take them back", icon="arrow-u-up-left")
+        button.clicked.connect(lambda: self.take_back_requested.emit(self._half_made))
+        button.hide()
+        return button
 
     def _make_start(self) -> Button:
         start = Button("Start", kind="big", icon="play", tip="Start the job", key="")
@@ -384,13 +419,15 @@ class JobForm(QWidget):
 
     @Slot()
     def _wish_check(self) -> None:
-        self._refusal.hide()
+        if not self._half_made:
+            self._refusal.hide()
         self.check_requested.emit(self.draft())
 
     @Slot()
     def _start(self) -> None:
+        draft = self.draft()
         if self._may_start and not self._busy:
-            self.start_requested.emit(self.draft())
+            (self.queue_requested if draft.axes else self.start_requested).emit(draft)
         elif not self._may_start:
             at_fault = self._fields.first_at_fault()
             if at_fault is not None:
@@ -414,11 +451,13 @@ class JobForm(QWidget):
     def _show_verdict(self, check: JobCheck) -> None:
         faults = len(check.faults)
         self._may_start = check.may_start and check.global_batch is not None
+        self._jobs = check.jobs
         if faults:
             verdict = f"{formats.plural(faults, 'thing')} to fix"
             self._verdict_icon.set_icon("warning-octagon-fill", "bad")
         elif self._may_start:
-            verdict = "Ready to start"
+            is_sweep = bool(self._fields.swept.axes())
+            verdict = f"Ready to queue {self._jobs} jobs" if is_sweep else "Ready to start"
             self._verdict_icon.set_icon("check-circle-fill", "good")
         else:
             verdict = "Checking"
@@ -430,6 +469,8 @@ class JobForm(QWidget):
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
                 button.setText(self._start_text())
+        for button in (self._queue_button, self._foot_queue):
+            button.setVisible(self._busy or not self._fields.swept.axes())
         self._enable_buttons()
         steps = check.steps_per_epoch
         self._figures.set_facts(
@@ -449,6 +490,8 @@ class JobForm(QWidget):
     def _start_text(self) -> str:
         if not self._may_start:
             return self._verdict.text()
+        if self._fields.swept.axes():
+            return f"Queue {formats.plural(self._jobs, 'job')}"
         return f"Start on {_slots(self._picker.value())}"
 
     def _show_findings(self, findings: tuple[Finding, ...]) -> None:

@@ -44,6 +44,7 @@ WORDS = {
         )
     },
     ("job", "compare"): ["ID", "ID"],
+    ("job", "sweep"): ["ID", "--set", "lr=0.1,0.2"],
     ("job", "reorder"): ["ID", "--first"],
     ("job", "tag"): ["ID", "--add", "T"],
     ("queue", "list"): [],

@@ -128,6 +128,8 @@ def test_a_live_run_goes_on_growing(page):
 
 def test_pointing_at_a_column_lifts_its_curves(page):
     show(page, three())
+    # The page finds its final layout first.
+    QApplication.processEvents()
     panel = plots(page)["loss"]
     calm = panel.grab().toImage()
     cell = page.table._cells["loss"][1]

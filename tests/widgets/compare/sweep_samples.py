@@ -1,0 +1,67 @@
+"""Jobs of a sweep, with results that look like some."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from backend.records.job import Optimizer
+from backend.records.job_view import JobView
+from backend.records.state import JobState
+from backend.records.sweep import Sweep, expand
+from backend.records.sweep_values import Axis, Span
+from tests.fakes.trained import CONFIG
+
+TAG = "sweep:digits-k3pf"
+ACCURACY = "validation/accuracy"
+GRID = (Axis("batch_size", (16, 32)), Axis("optimizer.lr", (0.01, 0.03, 0.1)))
+
+
+def sweep(count: int = 6) -> tuple[JobView, ...]:
+    """A grid of 6, or a draw of as many as were asked for."""
+    return tuple(_views(count))
+
+
+def _views(count: int) -> Iterator[JobView]:
+    base = {**CONFIG.to_dict(), "name": "digits"}
+    drawn = (
+        Axis("batch_size", (16, 32, 64, 128)),
+        Axis("optimizer.lr", span=Span(1e-4, 0.3, 0, "log")),
+        Axis("optimizer.momentum", (0.0, 0.5, 0.9)),
+        Axis("schedule.warmup_epochs", span=Span(0.0, 3.0)),
+        Axis("schedule.name", ("constant", "cosine", "exponential")),
+    )
+    # A sweep makes no more than 200: more come of several.
+    for part in range(-(-count // 200)):
+        some = min(count - 200 * part, 200)
+        jobs = expand(
+            Sweep(base, GRID if count == 6 else drawn, None if count == 6 else some, part)
+        )
+        for number, job in enumerate(jobs.jobs, 200 * part):
+            values = dict(job.values)
+            rate = values["optimizer.lr"]
+            settings = {"momentum": values.get("optimizer.momentum", 0.9)}
+            config = replace(
+                CONFIG,
+                name=job.name,
+                batch_size=values["batch_size"],
+                optimizer=Optimizer("sgd", rate, settings),
+                schedule=replace(
+                    CONFIG.schedule,
+                    name=values.get("schedule.name", "cosine"),
+                    warmup_epochs=values.get("schedule.warmup_epochs", 1.0),
+                ),
+            )
+            reached = 0.95 - 0.05 * abs(math.log10(rate / 0.03)) - 0.0004 * values["batch_size"]
+            reached -= 0.02 * (number * 7 % 11) / 11
+            yield JobView(
+                f"s{number}",
+                job.name,
+                JobState.FINISHED,
+                config,
+                f"2026-11-21T07:{number // 60:02}:{number % 60:02}Z",
+                run=1,
+                best_metric=(ACCURACY, reached),
+                tags=(TAG,),
+            )

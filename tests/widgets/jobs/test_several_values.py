@@ -1,0 +1,265 @@
+"""Several values for a field of the form: how they are given, shown, counted and queued."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu
+
+from backend.records.job import parse_job
+from backend.records.job_view import JobCheck
+from backend.records.library import Kind
+from backend.records.node import NodeState, Presence
+from backend.records.sweep_values import Axis, Span
+from backend.records.values import Fault
+from tests.widgets.jobs.test_job_form import DIGITS, item, reading
+from widgets.common.fields import LineEdit
+from widgets.common.look import ThemeChoice
+from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.job_form import JobForm
+from widgets.main_window import MainWindow
+
+RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
+CHECKED = JobCheck(
+    jobs=6,
+    global_batch=32,
+    learning_rate=0.02,
+    steps_per_epoch=40,
+    rates=(0.1, 0.2),
+    command=("x",),
+)
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.resize(1200, 800)
+    form.show()
+    fill(form)
+    yield form
+    form.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def fill(form):
+    models = (item(Kind.MODEL), item(Kind.MODEL, 2))
+    form.show_choices(models, (item(Kind.DATASET),), (item(Kind.LOADER),))
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
+    form.show_draft(JobDraft(DIGITS))
+
+
+def swept(form):
+    return form._fields.swept
+
+
+def opened(form, path):
+    swept(form).open(path)
+    return swept(form).popover
+
+
+def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
+    menus = []
+    monkeypatch.setattr(QMenu, "popup", lambda menu, _where: menus.append(menu))
+    field = form._fields.field("optimizer.lr")
+    field.control.setFocus()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(3, 3), QPoint(3, 3))
+    QApplication.sendEvent(field.control, event)
+    (menu,) = menus
+    (act,) = [one for one in menu.actions() if one.text() == "Several values…"]
+    act.trigger()
+    assert swept(form).popover.isVisible()
+    assert swept(form).popover._list.text() == "0.05"
+    assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
+    with pytest.raises(KeyError):
+        swept(form).menu("name")
+
+
+def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("0.01, 0.03,0.1")
+    assert popover._use.text() == "Use 3 values"
+    with qtbot.waitSignal(form._fields.changed):
+        QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    shown = form._fields.field("optimizer.lr").shown
+    assert isinstance(shown, LineEdit)
+    assert shown.text() == "0.01, 0.03, 0.1"
+    draft = form.draft()
+    assert draft.axes == (RATE,)
+    assert draft.raw["optimizer"] == {**DIGITS["optimizer"], "lr": 0.01}
+    assert parse_job(draft.raw).faults == ()
+
+
+def test_a_range_is_given_by_its_ends_and_how_many(form):
+    popover = opened(form, "optimizer.lr")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    for line, text in ((popover._from, "1e-4"), (popover._to, "0.1"), (popover._steps, "4")):
+        line.setText(text)
+    popover._scale.choose("log")
+    popover._settle()
+    assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
+    popover._use.click()
+    assert form.draft().axes == (Axis("optimizer.lr", span=Span(1e-4, 0.1, 4, "log")),)
+    again = opened(form, "optimizer.lr")
+    assert again._pages.currentIndex() == 1
+    assert again._from.text() == "0.0001"
+
+
+def test_choices_and_switches_are_ticked(form):
+    popover = opened(form, "optimizer.name")
+    popover._ticks["adam"].setChecked(True)
+    assert popover._preview.text() == "sgd, adam"
+    popover._use.click()
+    flag = opened(form, "stop_on_nan")
+    flag._ticks["no"].setChecked(True)
+    flag._use.click()
+    assert form.draft().axes == (
+        Axis("optimizer.name", ("sgd", "adam")),
+        Axis("stop_on_nan", (True, False)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "Has no values; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("0.1", "One more value, and there are several."),
+        ("0.1,", "Has a comma with nothing beside it; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("0.1, 0.1", "Names 0.1 twice."),
+    ],
+)
+def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText(text)
+    assert popover._preview.text() == sentence
+    assert not popover._use.isEnabled()
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    assert popover.isVisible()
+    assert form.draft().axes == ()
+
+
+def test_escape_changes_nothing(form):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("1, 2")
+    QTest.keyClick(popover, Qt.Key.Key_Escape)
+    assert swept(form).popover is None
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("1, 2")
+    QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
+    assert swept(form).popover is None
+    assert form.draft().axes == ()
+
+
+def test_one_value_again_is_the_value_that_was_there(form):
+    swept(form).take(RATE)
+    popover = opened(form, "optimizer.lr")
+    one = [b for b in popover.findChildren(type(popover._use)) if b.text() == "One value"]
+    one[0].click()
+    assert form.draft().axes == ()
+    assert form.draft().raw["optimizer"]["lr"] == 0.05
+    assert form._fields.field("optimizer.lr").control.isVisible()
+
+
+def test_another_job_in_the_form_has_its_own_values_alone(form):
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
+    assert form.draft().axes == (BATCH, RATE), "in the order of the fields"
+    form.show_draft(JobDraft(DIGITS))
+    assert form.draft() == JobDraft({**form.draft().raw})
+
+
+def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
+    swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
+    form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
+    form._fields.field("optimizer.name").control.choose("adagrad")
+    assert form.draft().axes == ()
+
+
+def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
+    form.show_check(CHECKED)
+    assert form._verdict.text() == "Ready to queue 6 jobs"
+    assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
+    assert not form._queue_button.isVisible()
+    assert not form._save_button.isEnabled()
+    with (
+        qtbot.waitSignal(form.queue_requested) as wish,
+        qtbot.assertNotEmitted(form.start_requested),
+    ):
+        form._start_button.click()
+    assert wish.args[0].axes == (BATCH, RATE)
+    form.set_busy("Making job 3 of 6…")
+    assert form._start_button.text() == "Making job 3 of 6…"
+    with qtbot.waitSignal(form.start_cancelled):
+        form._queue_button.click()
+
+
+def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
+    form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
+    sentence = "optimizer.lr: is 0; it must be above 0."
+    form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
+    field = form._fields.field("optimizer.lr")
+    assert field.error() == "Is 0; it must be above 0."
+    assert field.shown.property("bad") == "true"
+    assert form._start_button.text() == "1 thing to fix"
+
+
+def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    assert form._take_back.isVisible()
+    form._wish_check()
+    assert form._refusal.isVisible(), "it is not forgotten with the next change"
+    with qtbot.waitSignal(form.take_back_requested) as wish:
+        form._take_back.click()
+    assert wish.args == ["sweep:digits-k3pf"]
+    form.show_error("")
+    assert not form._take_back.isVisible()
+
+
+@pytest.mark.parametrize("choice", [ThemeChoice.LIGHT, ThemeChoice.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (1000, 640)], ids=["large", "small"])
+def test_pictures(qtbot, look, choice, size, tmp_path):
+    look.choose(choice)
+    window, form = MainWindow(), JobForm()
+    qtbot.addWidget(window)
+    window.add_page("new-job", form)
+    window.resize(*size)
+    window.show()
+    window.go("new-job")
+    fill(form)
+    form.show_draft(JobDraft(DIGITS, (RATE, Axis("batch_size", (16, 32, 0)))))
+    sentence = "batch_size: is 0; it must be between 1 and 10000000."
+    form.show_check(JobCheck(faults=(Fault("batch_size", sentence),), jobs=9))
+    words = f"{size[0]}x{size[1]}-{choice.value}"
+    save(window, tmp_path, f"sweep-form-fault-{words}")
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
+    form.show_check(CHECKED)
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    save(window, tmp_path, f"sweep-form-{words}")
+    for path, name in (("optimizer.lr", "list"), ("optimizer.name", "ticks")):
+        popover = opened(form, path)
+        save(window, tmp_path, f"sweep-popover-{name}-{words}")
+        popover.close()
+    popover = opened(form, "epochs")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    popover._to.setText("5")
+    image = save(window, tmp_path, f"sweep-popover-range-{words}")
+    across, down = range(0, image.width(), 5), range(0, image.height(), 5)
+    assert len({image.pixel(x, y) for x in across for y in down}) > 8
+    assert window.rect().contains(popover.geometry()), "the popover leaves the window"
+    popover.close()
+    window.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def save(widget, folder, name):
+    for _ in range(3):
+        QApplication.processEvents()
+    image = widget.grab().toImage()
+    assert image.save(os.fspath(folder / f"{name}.png"))
+    return image

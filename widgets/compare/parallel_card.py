@@ -1,0 +1,189 @@
+"""Parallel coordinates of the jobs of a sweep, or of those compared, with their table below."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+
+from backend.records.comparison import FEWEST_JOBS
+from backend.records.job_view import JobView
+from backend.records.parallel import METRIC, MOST_LINES, Parallel, ParallelLine, parallel
+from backend.records.sweep import sweep_name, sweep_of
+from widgets.common import formats, theme
+from widgets.common.buttons import Button
+from widgets.common.cards import Card
+from widgets.common.fields import ComboBox
+from widgets.common.layout import row
+from widgets.common.row_table import RECORD_ROLE, AnyIndex, Column, RowTableModel
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
+from widgets.common.views import dress
+from widgets.compare.parallel_plot import ParallelPlot
+
+_COMPARED = ""
+_MOST_ROWS = 8
+_CHOICE_W, _LEAST_COLUMN_W = 300, 48
+
+
+class ParallelCard(Card):
+    """Hidden while there are not two jobs to tell apart.
+
+    Signals:
+        pointed: The id of the job under the pointer or the keys, "" for none.
+        opened: The id of a job.
+    """
+
+    pointed = Signal(str)
+    opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._sources: dict[str, tuple[JobView, ...]] = {}
+        self._shown = Parallel()
+        self.choice = ComboBox(name="Which jobs are drawn")
+        self.choice.setFixedWidth(_CHOICE_W)
+        self.plot = ParallelPlot()
+        self.sentence = Label("", "body", "text2", elide="middle")
+        self.clear_button = Button(
+            "Clear brushes", kind="quiet", icon="x", tip="Esc in the plot does the same"
+        )
+        self.table = QTableView()
+        self._model = _Rows(())
+        dress(self.table, "Jobs, the best first", row_h=TABLE_ROW_COMPACT_H)
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.table.setModel(self._model)
+        self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
+        super().__init__(
+            row(Label("Parallel coordinates", "heading"), (QWidget(), 1), self.choice, gap=S3),
+            self.plot,
+            row((self.sentence, 1), self.clear_button, gap=S3),
+            self.table,
+            gap=S2,
+            margins=(S5, S4, S5, S3),
+            parent=parent,
+        )
+        self.choice.currentIndexChanged.connect(self._draw)
+        self.clear_button.clicked.connect(self.plot.clear_brushes)
+        self.plot.pointed.connect(self._pointed)
+        self.plot.opened.connect(self.opened)
+        self.plot.brushed.connect(self._fill)
+        self.table.activated.connect(self._open)
+        self.table.entered.connect(self._hovered)
+        self.hide()
+
+    def show_jobs(self, compared: tuple[JobView, ...], known: tuple[JobView, ...]) -> None:
+        """The jobs that are compared, and those known of their sweeps."""
+        sources: dict[str, tuple[JobView, ...]] = {}
+        for tag in dict.fromkeys(filter(None, (sweep_of(view.tags) for view in compared))):
+            of_sweep = [view for view in known if sweep_of(view.tags) == tag]
+            sources[tag] = tuple(sorted(of_sweep, key=lambda view: (view.created, view.id)))
+        sources[_COMPARED] = compared
+        sources = {key: jobs for key, jobs in sources.items() if len(jobs) >= FEWEST_JOBS}
+        if sources == self._sources:
+            return
+        if list(sources) != list(self._sources):
+            self.choice.set_options((key, _title(key)) for key in sources)
+        self._sources = sources
+        self.setVisible(bool(sources))
+        self.choice.setVisible(len(sources) > 1 or _COMPARED not in sources)
+        self._draw()
+
+    @property
+    def shown(self) -> Parallel:
+        return self._shown
+
+    @Slot()
+    def _draw(self) -> None:
+        jobs = self._sources.get(self.choice.key(), ())
+        self._shown = parallel(jobs)
+        columns = [Column[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
+        for number, axis in enumerate(self._shown.axes):
+            columns.append(Column(axis.label, partial(_cell, number, axis.key == METRIC)))
+        self._model = _Rows(tuple(columns))
+        self.table.setModel(self._model)
+        self.plot.show_parallel(self._shown)
+        self._fill()
+
+    @Slot()
+    def _fill(self) -> None:
+        through = self.plot.through
+        rows = [line for line in self._shown.ranked() if line.job_id in through]
+        self._model.put(rows)
+        self._fit_columns()
+        high = min(max(len(rows), 1), _MOST_ROWS) * TABLE_ROW_COMPACT_H
+        header = self.table.horizontalHeader()
+        self.table.setFixedHeight(max(header.sizeHint().height(), header.height()) + high + S2)
+        self.clear_button.setVisible(bool(self.plot.brushes))
+        self.sentence.setText(self._words(len(rows)))
+
+    def _words(self, through: int) -> str:
+        """The best in words, how many are left, and what is missing."""
+        shown, told = self._shown, []
+        best = [line for line in shown.best if line.job_id in self.plot.through]
+        if best and shown.metric:
+            also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
+            metric = shown.metric.replace("/", " ")
+            told.append(f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}.")
+        elif not shown.metric:
+            told.append("These jobs are not judged by one metric.")
+        elif shown.best:
+            told.append("The best job is outside the brushes.")
+        elif not any(line.value is not None for line in shown.lines):
+            told.append("None of these jobs has a checkpoint yet, so none is the best.")
+        if self.plot.brushes:
+            told.append(f"{through} of {formats.plural(len(shown.lines), 'job')} chosen.")
+        elif len(self._sources.get(self.choice.key(), ())) > MOST_LINES:
+            told.append(f"The first {MOST_LINES} are drawn.")
+        else:
+            told.append("Drag on an axis to choose.")
+        return " ".join(told)
+
+    def _fit_columns(self) -> None:
+        header = self.table.horizontalHeader()
+        for column in range(self._model.columnCount()):
+            header.setSectionResizeMode(column, QHeaderView.ResizeMode.Stretch)
+        header.setMinimumSectionSize(_LEAST_COLUMN_W)
+
+    @Slot(str)
+    def _pointed(self, job_id: str) -> None:
+        rows = [line.job_id for line in self._model.rows]
+        if job_id in rows:
+            self.table.selectRow(rows.index(job_id))
+        else:
+            self.table.clearSelection()
+        self.pointed.emit(job_id)
+
+    @Slot(QModelIndex)
+    def _hovered(self, index: QModelIndex) -> None:
+        job_id = index.data(RECORD_ROLE).job_id
+        self.plot.point(job_id)
+        self.pointed.emit(job_id)
+
+    @Slot(QModelIndex)
+    def _open(self, index: QModelIndex) -> None:
+        self.opened.emit(index.data(RECORD_ROLE).job_id)
+
+
+class _Rows(RowTableModel[ParallelLine]):
+    """The best row is green and bold, and says so in its last cell."""
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if index.isValid() and self.rows[index.row()].is_best:
+            if role == Qt.ItemDataRole.ForegroundRole:
+                return theme.current().q("good")
+            if role == Qt.ItemDataRole.FontRole:
+                return theme.font("strong")
+            if role == Qt.ItemDataRole.AccessibleTextRole:
+                return f"{super().data(index)}, best"
+        return super().data(index, role)
+
+
+def _cell(number: int, is_metric: bool, line: ParallelLine) -> str:
+    text = line.texts[number] or formats.NONE
+    return f"{text}  best" if is_metric and line.is_best else text
+
+
+def _title(key: str) -> str:
+    return f"Sweep {sweep_name(key)}" if key else "The compared jobs"

@@ -1,0 +1,282 @@
+"""Several values for one field of the job form: listed, ticked, or from–to in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal, Slot
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
+
+from backend.records.sweep_values import (
+    LINEAR,
+    LOG,
+    Axis,
+    axis_text,
+    field_kind,
+    parse_axis,
+    value_text,
+)
+from widgets.common import formats
+from widgets.common.buttons import Button, CheckBox, SegmentedControl
+from widgets.common.cards import Scroll
+from widgets.common.fields import Field, LineEdit
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.text import Label
+from widgets.common.theme import CONTROL_H, S1, S2, S3, S4
+
+_WIDTH = 372
+_LIST, _RANGE = "list", "range"
+_ROWS_SHOWN = 6
+
+
+class _Ground(QWidget):
+    """All of the window but the popover.
+
+    Signals:
+        pressed: Somebody pressed beside the popover.
+    """
+
+    pressed = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.hide()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+        self.pressed.emit()
+
+
+class SeveralValues(QFrame):
+    """A popover below its field; closed by Escape or a click beside it, and nothing is changed.
+
+    Signals:
+        chosen: The `Axis` that the field takes now.
+        one_wished: The field should have one value again.
+        closed: It is gone.
+    """
+
+    chosen = Signal(object)
+    one_wished = Signal()
+    closed = Signal()
+
+    def __init__(
+        self,
+        path: str,
+        label: str,
+        axis: Axis | None,
+        now: str = "",
+        options: Sequence[tuple[str, str]] = (),
+        *,
+        window: QWidget,
+    ) -> None:
+        """
+        Args:
+            window: It lies over this, for a window of its own would take the keys of all others.
+            now: The one value that the field has.
+            options: What can be chosen, as (value, text); empty where values are typed.
+        """
+        super().__init__(window)
+        self.setObjectName("popover")
+        self.hide()
+        self.setFixedWidth(_WIDTH)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._window = window
+        self._ground = _Ground(window)
+        self._ground.pressed.connect(self.close)
+        self._path = path
+        self._axis: Axis | None = None
+        self._ticks: dict[str, CheckBox] = {}
+        self._kinds = SegmentedControl(
+            [(_LIST, "Values"), (_RANGE, "From – to")], _LIST, name="How the values are given"
+        )
+        self._kinds.setVisible(not options and field_kind(path) in ("whole", "number"))
+        self._pages = QStackedWidget()
+        self._pages.addWidget(
+            self._make_ticks(options, axis, now) if options else self._make_list()
+        )
+        self._pages.addWidget(self._make_range())
+        self._preview = Label("", "small", "text2", wrap=True)
+        self._use = Button("Use", kind="primary")
+        self._use.clicked.connect(self._take)
+        one = Button("One value", tip="The field has one value again")
+        one.clicked.connect(self._one)
+        one.setVisible(axis is not None)
+        self.setLayout(
+            col(
+                row(Label(f"Several values: {label}", "strong", elide="right"), STRETCH, gap=S2),
+                self._kinds,
+                self._pages,
+                self._preview,
+                row(one, STRETCH, self._use, gap=S2),
+                gap=S3,
+                margins=(S4, S3, S4, S4),
+            )
+        )
+        self._kinds.chosen.connect(self._show_page)
+        if not options:
+            self._put(axis, now)
+        self._settle()
+
+    def open_below(self, control: QWidget) -> None:
+        """Show it below a control, or above where the screen ends."""
+        window = self._window
+        self.adjustSize()
+        where = control.mapTo(window, QPoint(0, control.height() + S1))
+        if where.y() + self.height() > window.height():
+            where = control.mapTo(window, QPoint(0, -self.height() - S1))
+        right, bottom = window.width() - self.width() - S2, window.height() - self.height() - S2
+        self.move(max(min(where.x(), right), S2), max(min(where.y(), bottom), S2))
+        self._ground.setGeometry(window.rect())
+        self._ground.show()
+        self._ground.raise_()
+        self.show()
+        self.raise_()
+        window.installEventFilter(self)
+        first = next(iter(self._ticks.values()), None) or self._first_line()
+        first.setFocus()
+
+    def axis(self) -> Axis | None:
+        """What is given now; None while it gives no values."""
+        return self._axis
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A window of another size has its fields elsewhere."""
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self.close()
+        return super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._take()
+        elif event.key() == Qt.Key.Key_Escape:
+            self.close()
+        else:
+            super().keyPressEvent(event)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._ground.hide()
+        self._ground.deleteLater()
+        self.closed.emit()
+        super().closeEvent(event)
+
+    # -- how it is made
+
+    def _make_list(self) -> QWidget:
+        self._list = LineEdit(
+            placeholder="0.01, 0.03, 0.1", name="Values, with commas between them"
+        )
+        self._list.textChanged.connect(self._settle)
+        page = QWidget()
+        between = "semicolons" if field_kind(self._path) == "pair" else "commas"
+        page.setLayout(col(Field(f"Values, with {between} between them", self._list), STRETCH))
+        return page
+
+    def _make_ticks(
+        self, options: Sequence[tuple[str, str]], axis: Axis | None, now: str
+    ) -> QWidget:
+        ticked = {now} if axis is None else {value_text(value) for value in axis.values}
+        for key, text in options:
+            box = CheckBox(text)
+            box.setChecked(key in ticked)
+            box.toggled.connect(self._settle)
+            self._ticks[key] = box
+        inner = QWidget()
+        inner.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
+        scroll = Scroll(inner)
+        scroll.setFixedHeight(min(len(options), _ROWS_SHOWN) * (CONTROL_H + S1))
+        return scroll
+
+    def _make_range(self) -> QWidget:
+        self._from = LineEdit(name="From")
+        self._to = LineEdit(name="To")
+        self._steps = LineEdit("3", name="How many values")
+        self._scale = SegmentedControl(
+            [(LINEAR, "Equal steps"), (LOG, "Equal factors")], LINEAR, name="How they are spaced"
+        )
+        for line in (self._from, self._to, self._steps):
+            line.textChanged.connect(self._settle)
+        self._scale.chosen.connect(self._settle)
+        page = QWidget()
+        fields = row(
+            (Field("From", self._from), 1),
+            (Field("To", self._to), 1),
+            (Field("Values", self._steps), 1),
+            gap=S2,
+        )
+        page.setLayout(col(fields, self._scale, gap=S3))
+        return page
+
+    def _put(self, axis: Axis | None, now: str) -> None:
+        if axis is None:
+            self._list.setText(now)
+            self._from.setText(now)
+        elif axis.span is None:
+            self._list.setText(axis_text(axis))
+        else:
+            self._from.setText(value_text(axis.span.low))
+            self._to.setText(value_text(axis.span.high))
+            self._steps.setText(str(axis.span.steps))
+            self._scale.choose(axis.span.scale)
+            self._kinds.choose(_RANGE)
+            self._pages.setCurrentIndex(1)
+
+    def _first_line(self) -> LineEdit:
+        return self._list if self._pages.currentIndex() == 0 else self._from
+
+    # -- what happens
+
+    @Slot(str)
+    def _show_page(self, key: str) -> None:
+        self._pages.setCurrentIndex(0 if key == _LIST else 1)
+        self._first_line().setFocus()
+        self._settle()
+
+    @Slot()
+    def _settle(self) -> None:
+        """What is given comes to, or why it gives nothing."""
+        told = ""
+        try:
+            self._axis = self._given()
+        except ValueError as error:
+            self._axis = None
+            told = str(error).partition(": ")[2]
+            told = told[:1].upper() + told[1:]
+        points = () if self._axis is None else self._axis.points()
+        if self._axis is not None and len(points) < 2:
+            self._axis, told = None, "One more value, and there are several."
+        is_fault = self._axis is None and len(points) != 1
+        self._preview.set_tone("bad" if is_fault else "text2")
+        self._preview.setText(told if self._axis is None else axis_text(self._axis))
+        self._use.setText(f"Use {formats.plural(len(points), 'value')}" if self._axis else "Use")
+        self._use.setEnabled(self._axis is not None)
+
+    def _given(self) -> Axis:
+        if self._ticks:
+            kept = [key for key, box in self._ticks.items() if box.isChecked()]
+            if field_kind(self._path) == "flag":
+                return Axis(self._path, tuple(key == "yes" for key in kept))
+            if not kept:
+                raise ValueError(f"{self._path}: Tick two values or more.")
+            return Axis(self._path, tuple(kept))
+        if self._pages.currentIndex() == 0:
+            return parse_axis(self._path, self._list.text())
+        low, high, steps = (line.text().strip() for line in (self._from, self._to, self._steps))
+        if not (low and high and steps):
+            raise ValueError(f"{self._path}: needs from, to and how many values.")
+        axis = parse_axis(self._path, f"{low}..{high}:{steps}:{self._scale.key()}")
+        if axis.span is None:
+            raise ValueError(f"{self._path}: needs numbers as from, to and how many values.")
+        return axis
+
+    @Slot()
+    def _take(self) -> None:
+        if self._axis is not None:
+            self.chosen.emit(self._axis)
+            self.close()
+
+    @Slot()
+    def _one(self) -> None:
+        self.one_wished.emit()
+        self.close()

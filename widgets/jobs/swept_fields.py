@@ -1,0 +1,151 @@
+"""Which fields of the job form take several values, and how they show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.sweep_values import Axis, axis_text
+from widgets.common.buttons import Switch
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.text import plain_tip
+from widgets.jobs.several_values import SeveralValues
+
+_ONE_EACH = ("name", "start_from")
+
+
+class SweptFields(QObject):
+    """Watches the fields for a right click or the menu key, and opens the popover.
+
+    Signals:
+        changed: A field takes other values than before.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._fields: dict[str, tuple[Field, str]] = {}
+        self._axes: dict[str, Axis] = {}
+        self.popover: SeveralValues | None = None
+
+    def watch(self, path: str, field: Field, label: str) -> None:
+        """From now on this field can take several values."""
+        if path not in _ONE_EACH:
+            self._fields[path] = (field, label)
+            for part in (field, field.control):
+                part.installEventFilter(self)
+
+    def axes(self) -> tuple[Axis, ...]:
+        """In the order of the fields."""
+        return tuple(self._axes[path] for path in self._fields if path in self._axes)
+
+    def take(self, axis: Axis) -> None:
+        """Show that a field takes these; a field that is not here is left out."""
+        if axis.path not in self._fields:
+            return
+        self._axes[axis.path] = axis
+        field, label = self._fields[axis.path]
+        line = LineEdit(axis_text(axis), name=f"{label}, several values")
+        line.setReadOnly(True)
+        line.setCursorPosition(0)
+        line.setToolTip(plain_tip(f"{axis_text(axis)}\nRight click to change them"))
+        line.installEventFilter(self)
+        field.stand_in(line)
+        self.changed.emit()
+
+    def give_up(self, path: str) -> None:
+        """One value again."""
+        if self._axes.pop(path, None) is not None:
+            self._fields[path][0].stand_in(None)
+            self.changed.emit()
+
+    def clear(self) -> None:
+        for path in tuple(self._axes):
+            self.give_up(path)
+
+    def forget(self, path: str) -> None:
+        """The field is about to be deleted."""
+        self._fields.pop(path, None)
+        if self._axes.pop(path, None) is not None:
+            self.changed.emit()
+
+    def open(self, path: str) -> None:
+        """The popover at a field."""
+        field, label = self._fields[path]
+        control = field.control
+        now, options = "", []
+        if isinstance(control, ComboBox):
+            keys = [control.itemData(n) for n in range(control.count())]
+            options = [(key, control.itemText(n)) for n, key in enumerate(keys) if key]
+            now = control.key()
+        elif isinstance(control, Switch):
+            options = [("yes", "On"), ("no", "Off")]
+            now = "yes" if control.isChecked() else "no"
+        elif isinstance(control, LineEdit):
+            now = control.text()
+        if self.popover is not None:
+            self.popover.close()
+        popover = self.popover = SeveralValues(
+            path, label, self._axes.get(path), now, options, window=field.window()
+        )
+        self.popover.chosen.connect(self.take)
+        self.popover.one_wished.connect(lambda: self.give_up(path))
+        popover.closed.connect(lambda: self._forget_popover(popover))
+        self.popover.open_below(field.shown)
+
+    def _forget_popover(self, popover: SeveralValues) -> None:
+        if self.popover is popover:
+            self.popover = None
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        path = self._path_of(watched)
+        if not path:
+            return super().eventFilter(watched, event)
+        if isinstance(event, QContextMenuEvent):
+            self.menu(path).popup(event.globalPos())
+            return True
+        is_stand_in = watched is self._fields[path][0].shown and path in self._axes
+        if is_stand_in and event.type() == QEvent.Type.MouseButtonRelease:
+            self.open(path)
+        return super().eventFilter(watched, event)
+
+    def menu(self, path: str) -> QMenu:
+        """What a right click at a field offers."""
+        field, _ = self._fields[path]
+        shown = field.shown
+        menu = shown.createStandardContextMenu() if isinstance(shown, LineEdit) else QMenu(shown)
+        if menu.actions():
+            menu.addSeparator()
+        menu.addAction("Several values…", lambda: self.open(path))
+        if path in self._axes:
+            menu.addAction("One value", lambda: self.give_up(path))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        return menu
+
+    def _path_of(self, watched: QObject) -> str:
+        if not isinstance(watched, QWidget):
+            return ""
+        for path, (field, _) in self._fields.items():
+            if watched in (field, field.control, field.shown):
+                return path
+        return ""
+
+
+def with_first_values(raw: Mapping[str, object], axes: tuple[Axis, ...]) -> dict[str, object]:
+    """The job file of the first job: what the fields that take several values begin with."""
+    whole = dict(raw)
+    for axis in axes:
+        points = axis.points()
+        part, _, key = axis.path.partition(".")
+        if not points:
+            continue
+        if not key:
+            whole[part] = points[0]
+            continue
+        table = whole.get(part)
+        whole[part] = {**(table if isinstance(table, Mapping) else {}), key: points[0]}
+    return whole
