@@ -14,7 +14,7 @@ from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import open_services
-from tests.backend.services.test_bundle import finished_job
+from tests.backend.services.test_bundle_service import finished_job
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.look import ThemeChoice
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog

@@ -68,6 +68,19 @@ def as_root(ready: ReadyCluster, node: str, command: str) -> None:
         raise ClusterError(f"{command} on {node}: {done.stderr}")
 
 
+@contextmanager
+def read_only_over(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
+    """What is opened under ``path`` from now on cannot be written; files that are open can.
+
+    It is made read-only where nobody writes: the kernel refuses that while a file is being opened.
+    """
+    aside = "/mnt/read-only"
+    make = f"mkdir -p {aside}; mount --bind {path} {aside}; mount -o remount,bind,ro {aside}"
+    as_root(ready, node, f"{make}; mount --bind {aside} {path}; umount {aside}")
+    yield
+    as_root(ready, node, f"umount -l {path}")
+
+
 def _environment(ready: ReadyCluster, node: str) -> str:
     installation = ready.entry(node).installation
     assert installation is not None
@@ -399,10 +412,8 @@ def data_root_unmounted(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @fault(words.DATA_ROOT)
 def data_root_read_only(ready: ReadyCluster, node: str) -> Iterator[None]:
-    root = ready.cluster.data_root
-    as_root(ready, node, f"mount -o remount,bind,ro {root}")
-    yield
-    as_root(ready, node, f"mount -o remount,bind,rw {root}")
+    with read_only_over(ready, node, ready.cluster.data_root):
+        yield
 
 
 @fault(words.DATA_ROOT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 
@@ -12,7 +12,8 @@ from backend.datastore import run_state
 from backend.datastore.checkpoint_files import verify
 from backend.records.job_view import JobView
 from backend.records.state import JobState
-from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.commands import wait_for
+from tests.cluster.faults import read_only_over
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
 from tests.integration.conftest import WORKING
@@ -40,20 +41,10 @@ def unmounted(ready: ReadyCluster) -> Iterator[None]:
 @contextmanager
 def read_only(ready: ReadyCluster) -> Iterator[None]:
     """For whatever is opened from now on: the kernel leaves files that are being written alone."""
-    root = ready.cluster.data_root
-    for node in NODES:
-        as_root(ready, node, f"mount --bind {root} {root}; mount -o remount,bind,ro {root}")
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for node in NODES:
-            as_root(ready, node, f"umount -l {root}")
-
-
-def as_root(ready: ReadyCluster, node: str, command: str) -> None:
-    done = ready[node].run(["sh", "-ec", command], user="root")
-    if done.returncode:
-        raise ClusterError(f"{command} on {node}: {done.stderr}")
+            stack.enter_context(read_only_over(ready, node, ready.cluster.data_root))
+        yield
 
 
 @pytest.mark.timeout(400)

@@ -16,9 +16,8 @@ from backend.records.layout import JobFolder
 from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.checkpoint import retired
-from backend.training.reporter import Reporter
 from backend.training.watchdog import WINDOW, DivergenceWatch, StandstillWatch
-from tests.backend.training.test_reporter import step, wait_for
+from tests.backend.training.test_reporter import Watched, step
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 LONG = LOADER.replace("COUNT, SEED = 96, 1", "COUNT, SEED = 1600, 1")
@@ -136,7 +135,7 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
 ) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
-    reporter = Reporter(folder, run=1, epochs=2, world_size=2, global_batch=16)
+    reporter = Watched(folder)
     now = 0.0
     reporter._standstill = StandstillWatch(least_s=45, monotonic=lambda: now)
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
@@ -148,13 +147,13 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
         return RunStatus.from_dict(read_json(folder.status))
 
     reporter.step(step(1))
-    wait_for(lambda: folder.status.exists() and told().step == 1)
+    reporter.wait_for(lambda: folder.status.exists() and told().step == 1)
     now = 50.0
     beat = told().heartbeat
-    wait_for(lambda: told().heartbeat > beat + 1)
+    reporter.wait_for(lambda: told().heartbeat > beat + 1)
     kinds = [alarm.kind for alarm in told().alarms]
     assert kinds == ([STANDSTILL] if state is JobState.TRAINING else [])
     reporter.step(step(2))
-    wait_for(lambda: told().step == 2)
+    reporter.wait_for(lambda: told().step == 2)
     assert told().alarms == ()
     reporter.close()
