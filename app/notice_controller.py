@@ -37,19 +37,25 @@ class NoticeController(QObject):
         self._has_trouble = False
         page.channels_chosen.connect(self._keep)
         page.test_requested.connect(self._test)
+        page.opened.connect(self._look_for_keyring)
         self._runner.run(_LANE, self._read, self._show_read, self._tell_trouble)
 
     # What is wished for.
 
-    def _read(self) -> tuple[Channels, bool, str]:
-        service = self._service
-        return service.channels(), service.has_password(), service.keyring_fault()
+    def _read(self) -> tuple[Channels, bool]:
+        channels = self._service.channels()
+        # The keyring's library takes 10 MB; without mail nobody needs it.
+        return channels, channels.mail is not None and self._service.has_password()
 
-    def _show_read(self, found: tuple[Channels, bool, str]) -> None:
-        channels, has_password, keyring_fault = found
-        self._channels = channels
-        self._page.show_channels(channels, has_password)
-        self._page.show_keyring(keyring_fault)
+    def _show_read(self, found: tuple[Channels, bool]) -> None:
+        self._channels, has_password = found
+        self._page.show_channels(self._channels, has_password)
+
+    @Slot()
+    def _look_for_keyring(self) -> None:
+        self._runner.run(
+            _LANE, self._service.keyring_fault, self._page.show_keyring, self._tell_trouble
+        )
 
     @Slot(Channels, object)
     def _keep(self, channels: Channels, password: str | None) -> None:

@@ -19,10 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from backend.cluster.shell import Shell
 from backend.errors import BackendError
 from backend.node import key_gate
@@ -68,15 +64,10 @@ class Peer:
 
 
 def make_key() -> ClusterKey:
-    made = Ed25519PrivateKey.generate()
-    return _key(
-        made,
-        made.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.OpenSSH,
-            serialization.NoEncryption(),
-        ),
-    )
+    # Only where a key is made or read: cryptography takes 8 MB of every window.
+    from backend.cluster import key_pair
+
+    return ClusterKey(*key_pair.make())
 
 
 def parse_key(private: bytes) -> ClusterKey:
@@ -85,20 +76,9 @@ def parse_key(private: bytes) -> ClusterKey:
     Raises:
         ValueError: It is no open ed25519 key.
     """
-    try:
-        parsed = serialization.load_ssh_private_key(private, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(f"no key that can be used: {error}") from error
-    if not isinstance(parsed, Ed25519PrivateKey):
-        raise ValueError("not an ed25519 key")
-    return _key(parsed, private)
+    from backend.cluster import key_pair
 
-
-def _key(parsed: Ed25519PrivateKey, private: bytes) -> ClusterKey:
-    public = parsed.public_key().public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
-    return ClusterKey(private, public.decode("ascii"))
+    return ClusterKey(private, key_pair.public_part(private))
 
 
 def stored_key(folder: Path) -> ClusterKey | None:

@@ -126,8 +126,7 @@ class ComparePlots(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(S3)
-        for _ in range(2):
-            self._add()
+        self._has_begun = False
 
     # -- what is shown
 
@@ -137,6 +136,11 @@ class ComparePlots(QWidget):
         Args:
             judged: The metrics by which they call a checkpoint the best.
         """
+        if runs and not self._has_begun:
+            # Not before: a window in which nothing is compared does without them.
+            self._has_begun = True
+            for _ in range(2):
+                self._add()
         self._runs = {run.key: run for run in runs}
         self._judged = tuple(judged)
         self.refresh()

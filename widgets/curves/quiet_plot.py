@@ -19,9 +19,9 @@ _BOTTOM_H, _BOTTOM_EMPTY_H, _TOP = 22, 4, 6
 def quiet_plot(show_x: bool) -> Any:
     """A plot whose wheel and drag move x alone, and whose ranges are set by its owner."""
     axes = {"left": pg.AxisItem("left"), "bottom": pg.AxisItem("bottom")}
-    plot = pg.PlotWidget(axisItems=axes, background=None)
+    # Each menu is made of ninety widgets, and nobody sees it.
+    plot = pg.PlotWidget(axisItems=axes, background=None, enableMenu=False)
     plot.setFrameShape(pg.PlotWidget.Shape.NoFrame)
-    plot.setMenuEnabled(False)
     plot.hideButtons()
     plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     plot.viewport().setMouseTracking(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from backend.records.notice import (
@@ -37,7 +38,10 @@ class NoticeSettings(QWidget):
         finished_chosen: Whether the end of a job that went well is told.
         channels_chosen: `Channels`, and a password or None where none was typed.
         test_requested: ``webhook`` or ``mail``, `Channels`, and the password.
+        opened: Somebody looks at them; answer with `show_keyring`.
     """
+
+    opened = Signal()
 
     finished_chosen = Signal(bool)
     channels_chosen = Signal(Channels, object)
@@ -133,6 +137,10 @@ class NoticeSettings(QWidget):
         with QSignalBlocker(self._from_nodes):
             self._from_nodes.setChecked(channels.from_nodes)
         self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.opened.emit()
 
     def show_keyring(self, fault: str) -> None:
         """Why a password lasts only until the program ends, or ""."""
