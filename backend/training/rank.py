@@ -134,8 +134,6 @@ class Rank:
         if strategy.world_size != len(launch.ranks):
             raise _torn_apart(strategy.world_size, len(launch.ranks))
         if not launch.config.uses_gpus:
-            if "OMP_NUM_THREADS" not in os.environ:
-                torch.set_num_threads(threads_per_rank())
             return strategy, torch.device("cpu")
         if not torch.cuda.is_available():
             raise BackendError(
@@ -222,12 +220,6 @@ def _import_ahead() -> None:
         # What is missing there, or broken, is told by who needs it.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-
-
-def threads_per_rank() -> int:
-    """The cores this process may use, shared with the other ranks on the node."""
-    ranks = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def _torn_apart(seen: int, planned: int) -> BackendError:

@@ -34,15 +34,17 @@ def main() -> int:
     for name in given.names:
         if name not in known:
             parser.error(f"{name} is no benchmark; there are {', '.join(known)}")
+    machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     figures: list[Figure] = []
     for name in given.names or known:
         sys.stderr.write(f"{name} …\n")
         figures += importlib.import_module(f"tests.benchmarks.{name}").measure()
+        # After each: what was measured stays, whatever becomes of the next.
+        given.json.write_text(
+            json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1)
+            + "\n"
+        )
     sys.stdout.write(table(figures) + "\n")
-    machine = {"cores": os.cpu_count(), "python": platform.python_version()}
-    given.json.write_text(
-        json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1) + "\n"
-    )
     return 0 if all(figure.is_met for figure in figures) else 1
 
 

@@ -7,6 +7,7 @@ their network's: what is compared is ours with the bare script under the very sa
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -29,6 +30,8 @@ PAIRS = 5
 STOPS = 10
 _BARE = Path(__file__).with_name("bare_horovod.py")
 _STEPS, _WARM, _BATCH = 300, 40, 32
+# Each node takes all cores of this machine for its own.
+_THREADS = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
 NODES = ("node1", "node2")
 
 
@@ -134,7 +137,7 @@ def _fresh(ready: ReadyCluster) -> Path:
 def _raw(ready: ReadyCluster, **changes: object) -> dict[str, object]:
     there = f"{ready.cluster.data_root}/stopwatch"
     placement = [{"node": node, "processes": 1} for node in NODES]
-    return raw_job(placement=placement, environment={"STOPWATCH": there}, **changes)
+    return raw_job(placement=placement, environment={"STOPWATCH": there, **_THREADS}, **changes)
 
 
 def _finish(ready: ReadyCluster, **changes: object) -> None:
@@ -154,7 +157,10 @@ def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int) -> None:
     python = command[len(mpirun)]
     folders = [str(root / kind / name / "v1" / part) for kind, part in _SOURCES]
     unset = ("RINGMASTER_RUN=", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0", "PYTHONPATH=")
-    argv = ("env", *unset, f"STOPWATCH={root / 'stopwatch'}", *mpirun[:-4], "-x", "STOPWATCH")
+    variables = {"STOPWATCH": str(root / "stopwatch"), **_THREADS}
+    setting = [f"{name}={value}" for name, value in variables.items()]
+    handed_on = [word for name in variables for word in ("-x", name)]
+    argv = ("env", *unset, *setting, *mpirun[:-4], *handed_on)
     script = (python, str(root / "bare.py"), *folders, str(epochs), str(batch))
     ready.cluster["node1"].run((*argv, *mpirun[-4:], *script), limit_s=300).check_returncode()
 

@@ -9,6 +9,7 @@ every byte that is sent. The record must come from a calm machine, or the goal i
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -87,8 +88,9 @@ class Recorded:
         assert isinstance(found, Answer)
         return found
 
-    def read(self, path: str, *given: int) -> bytes:
-        return bytes(self._do("read", path, work=lambda: self._shell.read(path, *given)))
+    def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
+        work = functools.partial(self._shell.read, path, offset, limit_bytes)
+        return bytes(self._do("read", path, work=work))
 
     def listing(self, path: str) -> Any:
         return self._do("listing", path, work=lambda: self._shell.listing(path))
@@ -110,15 +112,16 @@ class Recorded:
 
 
 class Bench:
-    """A data root with eight nodes in it, which are one real node behind eight connections."""
+    """Eight nodes that are one real node behind eight connections.
 
-    def __init__(self, real: Services, entry: NodeEntry, folder: Path) -> None:
+    ``root`` is the data root of the real one: an agent writes only where its node is entered.
+    """
+
+    def __init__(self, real: Services, entry: NodeEntry, root: DataRoot, folder: Path) -> None:
         self._real = real
         self._entry = entry
         self._record = Record()
         self._is_new = True
-        root = DataRoot(folder / "root")
-        root.path.mkdir()
         self._names = [f"gpu{number}" for number in range(1, MANY + 1)]
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
@@ -164,7 +167,7 @@ def measure() -> list[Figure]:
             accept=lambda key: any(line.endswith(f" {key.text}") for line in cluster.known_hosts),
             node_data_root=cluster.data_root,
         )
-        bench = Bench(real, entry, folder)
+        bench = Bench(real, entry, DataRoot(cluster.share), folder)
         load = os.getloadavg()[0]
         first = bench.set_up(1)[0]
         one: list[tuple[float, float]] = []

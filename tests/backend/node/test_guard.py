@@ -20,7 +20,7 @@ from tests.fakes.runs import FAKES, Run, wait_for
 class LoneGuard:
     """The guard of a job of one process, started by a parent that can be killed."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, **variables: str) -> None:
         self.run = run
         parent = "import subprocess, sys; sys.exit(subprocess.Popen(sys.argv[1:]).wait())"
         self.parent = subprocess.Popen(
@@ -29,6 +29,7 @@ class LoneGuard:
                 **os.environ,
                 **run.launch.environment,
                 "PYTHONPATH": f"{CODE_ROOT}:{FAKES}",
+                **variables,
             },
         )
 
@@ -68,6 +69,11 @@ def sleepers(guard: LoneGuard) -> list[int]:
     ]
 
 
+def environment_of_the_rank(run: Run) -> dict[str, str]:
+    raw = Path(f"/proc/{run.find('rank_start.py').pid}/environ").read_bytes().decode()
+    return dict(entry.split("=", 1) for entry in raw.split("\0") if entry)
+
+
 def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     run: Run, guard: LoneGuard
 ) -> None:
@@ -100,12 +106,29 @@ def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
 def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
     run: Run, guard: LoneGuard
 ) -> None:
-    raw = Path(f"/proc/{run.find('rank_start.py').pid}/environ").read_bytes().split(b"\0")
-    variables = dict(entry.split(b"=", 1) for entry in raw if entry)
-    assert variables[b"FAKE_STEPS"] == b"1000000"
-    assert variables[b"CUDA_VISIBLE_DEVICES"] == b""
+    variables = environment_of_the_rank(run)
+    assert variables["FAKE_STEPS"] == "1000000"
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""
     guards = Path(f"/proc/{guard.itself().pid}/environ").read_bytes()
     assert b"FAKE_STEPS" not in guards
+
+
+def test_the_ranks_of_a_node_share_its_cores(run: Run) -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert threads_of_a_rank(run, ranks_here=1) == (str(cores), "PASSIVE")
+    assert threads_of_a_rank(run, ranks_here=2 * cores) == ("1", "PASSIVE")
+
+
+def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
+    guard = LoneGuard(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here))
+    try:
+        wait_for(lambda: len(sleepers(guard)) >= 2)
+        variables = environment_of_the_rank(run)
+        return variables["OMP_NUM_THREADS"], variables["OMP_WAIT_POLICY"]
+    finally:
+        guard.parent.kill()
+        guard.parent.wait()
+        wait_for(lambda: sleepers(guard) == [])
 
 
 def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> None:
