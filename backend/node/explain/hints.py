@@ -83,6 +83,7 @@ HINTS = (
     Hint(
         message(
             r"Expected to have finished reduction in the prior iteration"
+            r"|Expected to mark a variable ready only once"
             r"|parameters that were not used in producing loss"
         ),
         "A part of the model takes no part in the loss: use each parameter in each step." + _ALONE,
@@ -95,8 +96,14 @@ HINTS = (
     Hint(
         message(
             r"[Pp]rocess group (?:has not been|is not) initialized|make sure to call init_proc"
+            r"|environment variable (?:MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected"
         ),
         "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
+        + _ALONE,
+    ),
+    Hint(
+        message(r"context has already been set"),
+        "The way in which processes are started may be chosen once only: leave it to the job."
         + _ALONE,
     ),
     Hint(
