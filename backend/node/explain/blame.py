@@ -36,7 +36,8 @@ _OF_CALL = re.compile(
     r"|takes \d+ positional arguments? but \d+ w|missing \d+ required (?:positional|keyword))"
 )
 _OF_VERSIONS = re.compile(
-    r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name|^SyntaxError"
+    r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name"
+    r"|^SyntaxError"
 )
 _COMPUTING = re.compile(
     r"[/\\](?:torch[/\\](?:nn|functional|autograd|_tensor|tensor|optim|_refs|_prims|ops|amp"

@@ -184,10 +184,12 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
         line = lines[position]
         match = _FRAME.match(line)
         if match is not None:
-            frames.append(Frame(match["file"], int(match["line"]), position, _source(lines, position)))
-        elif line.startswith(_HEADER):
-            break
-        elif not line.startswith((" ", "\t")) and not _is_below_bare_frame(lines, position):
+            frames.append(
+                Frame(match["file"], int(match["line"]), position, _source(lines, position))
+            )
+        elif line.startswith(_HEADER) or not (
+            line.startswith((" ", "\t")) or _is_below_bare_frame(lines, position)
+        ):
             break
         position -= 1
     return tuple(reversed(frames))

@@ -269,8 +269,8 @@ RULES = (
             r"|Timed out waiting \d+ms for \w+ operation to complete"
             r"|failed to pass monitoredBarrier|failed to reach the barrier"
         ),
-        "The ranks waited in vain for one that did not take part in a step; why it did not, its own "
-        "log tells.",
+        "The ranks waited in vain for one that did not take part in a step; why, its own log "
+        "tells.",
         "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
         _ISSUES + "zai-org/GLM-130B/issues/132",
         weight=Weight.VAGUE,

@@ -39,7 +39,10 @@ RULES = (
     ),
     Rule(
         "disk_full",
-        message(r"No space left on device(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]|database or disk is full"),
+        message(
+            r"No space left on device(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
+            r"|database or disk is full"
+        ),
         "The disk that holds {file} is full.",
         "Make room, then resume.",
         _ISSUES + "databrickslabs/dolly/issues/139",
@@ -300,7 +303,8 @@ RULES = (
         message(
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal 9 \(Killed\)"
-            r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)"
+            r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b"
+            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)"
             r"|: line \d+: +\d+ Killed\b"
             r"|^\s*Exit code: +137$"
             r"|\b(?:exit(?:ed with| with)?|returned?) (?:code|exit status):? 137\b"

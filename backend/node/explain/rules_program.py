@@ -179,7 +179,8 @@ RULES = (
         "service_login",
         message(
             r"api_key not configured|wandb\.errors\.(?:errors\.)?(?:UsageError|AuthenticationError)"
-            r"|CommError: [^\n]*(?:401|403|permission denied|not logged)|wandb: ERROR (?:api_key|Abn)"
+            r"|CommError: [^\n]*(?:401|403|permission denied|not logged)"
+            r"|wandb: ERROR (?:api_key|Abn)"
         ),
         "A service that the program reports to did not let it in.",
         "Give its key in the job's environment (WANDB_API_KEY), or switch it off "
@@ -238,7 +239,8 @@ RULES = (
         "write_failed",
         message(
             r"inline_container\.cc[^\n]*(?:unexpected pos|file write failed)"
-            r"|PytorchStreamWriter failed|\d+ requested and \d+ written|disk I/O error|basic_ios::clear: iostream error"
+            r"|PytorchStreamWriter failed|\d+ requested and \d+ written|disk I/O error"
+            r"|basic_ios::clear: iostream error"
         ),
         "A file could not be written whole.",
         "Mostly its disk is full or its share was away: check both on the node, then resume.",

@@ -1,4 +1,4 @@
-"""Which of several findings in lines of logs is the cause, or that none of them can be called so."""
+"""Which of several findings in lines of logs is the cause, or that none can be called so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.node.explain.rule import Rule, Weight
 
 @dataclass(frozen=True)
 class Found:
-    """A rule that fits. ``first`` and ``last`` are indices of lines; no ``part``: of a traceback."""
+    """A rule that fits. ``first`` and ``last`` count lines; without a ``part``, of a traceback."""
 
     rule: Rule
     match: re.Match[str]
@@ -56,9 +56,7 @@ neither brings about the other, nothing decides."""
 
 
 def leads_to(one: str, other: str) -> bool:
-    return any(
-        one.startswith(cause) and other.startswith(led) for cause, led in _LEADS_TO.items()
-    )
+    return any(one.startswith(cause) and other.startswith(led) for cause, led in _LEADS_TO.items())
 
 
 def family(cause: str) -> str:

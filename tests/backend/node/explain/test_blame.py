@@ -96,7 +96,7 @@ def test_of_several_tracebacks_at_the_end_the_first_is_the_cause_and_a_launchers
         + "KeyError: 'tp_map'\n"
         + HEAD
         + '  File "/opt/lib/python3.11/site-packages/torch/distributed/run.py", line 7, in run\n'
-        + "subprocess.CalledProcessError: Command 'python train.py' returned non-zero exit status 1."
+        + "subprocess.CalledProcessError: Command 'python train.py' returned exit status 1."
     )
     found = told(text)
     assert (found.cause, found.evidence[-1].text) == (USER_CODE, "KeyError: 'tp_map'")

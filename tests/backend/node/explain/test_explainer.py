@@ -69,7 +69,8 @@ def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() 
 def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     raw = case(path)
     found = told(raw)
-    assert found.cause == raw["cause"]
+    # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
+    assert found.cause == raw.get("told", raw["cause"])
     assert found.sentence.endswith((".", ". "))
     assert found.remedy
     lines = {name: text.split("\n") for name, text in raw["logs"].items()}
