@@ -54,6 +54,7 @@ HINTS = (
             r"|can't convert (?:cuda:\d+|CUDA) (?:device type )?tensor to numpy"
             r"|but (?:found|expected) (?:at least two devices|one of them on device)"
             r"|indices should be either on cpu or on the same device|must be on the same device"
+            r"|Tensors must be CUDA and dense"
             r"|Input, output and indices must be on the current device|arguments are located on "
         ),
         "Two tensors lie on different devices, or of different types: make new tensors with "

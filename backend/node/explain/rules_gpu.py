@@ -101,7 +101,7 @@ RULES = (
         "gpu_lost",
         message(
             r"NVRM: RmInitAdapter failed|rm_init_adapter failed"
-            r"|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
+            r"|fallen off the bus|GPU is lost|Unable to determine the device handle"
             r"|CUDA error: the GPU is lost|Failed to initialize NVML: Unknown Error"
             r"|GPU lost from the bus|GPU_IS_LOST|Xid \([^)]*\): (?:79|74|119|120)\b"
         ),

@@ -54,11 +54,12 @@ RULES = (
             r"not running - cannot relay: NOT ALIVE|lost communication with a remote daemon"
             r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
         ),
-        "{node} no longer answers: mpirun lost the connection to it.",
+        "mpirun lost its daemon on {node}: the node, its network or the daemon itself is gone.",
         "Check that the node is on and reached over the network, then resume.",
         _ISSUES + "open-mpi/ompi/issues/3498",
         where=_LAUNCH,
-        otherwise="A node no longer answers: mpirun lost the connection to it.",
+        weight=Weight.VAGUE,
+        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon is gone.",
     ),
     Rule(
         "mpi_daemon",
@@ -85,7 +86,7 @@ RULES = (
         "mpi_fabric",
         message(
             r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
-            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no usable transport)"
+            r"|UCX +ERROR[^\n]*(?:Invalid gid|failed to (?:open|create|connect)|no usable trans)"
             r"|No components were able to be opened in the pml framework"
             r"|InfiniBand retry count between two MPI processes has been exceeded"
             r"|error polling [HL]P CQ|Error obtaining unique transport key from ORTE"
@@ -100,7 +101,8 @@ RULES = (
     Rule(
         "mpi_init",
         message(
-            r"MPI_INIT failed for some reason|MPI runtime init failed for some reason"
+            r"MPI_INIT failed for some reason|Fatal error in (?:internal_|P?MPI_)Init"
+            r"|MPI runtime init failed for some reason"
             r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
             r"|appears to have been direct launched using"
         ),
@@ -254,7 +256,7 @@ RULES = (
         "nccl_infiniband",
         message(
             r"NET/IB ?: Got (?:completion|async event)|NCCL WARN Got (?:completion|async event)"
-            r"|NCCL WARN Call to ibv_(?!open_device|get_|query_)\w+ failed"
+            r"|Call to ibv_(?!open_device|get_|query_)\w+ failed"
         ),
         "NCCL's InfiniBand connection between two GPUs broke, or could not be made.",
         "Resume; when it happens again, NCCL_IB_DISABLE=1 in the job's environment goes without "
@@ -314,13 +316,13 @@ RULES = (
     Rule(
         "horovod_not_built",
         message(
-            r"Extension horovod\.\w+ has not been built|No module named '?horovod"
+            r"finding module specification for 'horovod"
+            r"|Extension horovod\.\w+ has not been built|No module named '?horovod"
             r"|Neither MPI nor Gloo support has been built"
         ),
         "Horovod is not on the node, or was installed there without support for PyTorch.",
         "Set the node up again.",
         _ISSUES + "horovod/horovod/issues/3877",
-        where=RANK,
     ),
     Rule(
         "horovod_stall",
@@ -334,6 +336,15 @@ RULES = (
         _ISSUES + "horovod/horovod/issues/403",
         weight=Weight.VAGUE,
         otherwise="Some ranks waited for others that did not take part in a step.",
+    ),
+    Rule(
+        "nccl_usage",
+        message(r"ncclInvalidUsage|NCCL error[^\n]*, invalid usage"),
+        "NCCL was used in a way that it does not allow; mostly two ranks were given one GPU.",
+        "Leave the choice of GPUs to the job. NCCL_DEBUG=WARN in its environment makes NCCL name "
+        "the reason.",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html",
+        weight=Weight.VAGUE,
     ),
     Rule(
         "nccl",
@@ -364,7 +375,7 @@ RULES = (
             r"Horovod has been shut down"
             r"|(?:[Hh]orovod|mpirun|mpiexec|prterun) detected that one or more processes exited"
             r"\s+with\s+non-zero status"
-            r"|multiprocessing\.errors\.ChildFailedError|Primary job +terminated normally, but"
+            r"|^\S*multiprocessing\.errors\.ChildFailedError|Primary job +terminated normally, but"
             r"|MPI communication peer process has unexpectedly disconnected"
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"

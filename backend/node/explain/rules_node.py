@@ -12,7 +12,8 @@ RULES = (
         "shm_full",
         message(
             r"insufficient shared memory \(shm\)|workers are out of shared memory"
-            r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus error"
+            r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus\s+error"
+            r"|check that /dev/shm [^\n]*has more available memory"
             r"|(?:NCCL WARN|Last error:\s)[^\n]*(?:posix_fallocate failed|extend /dev/shm"
             r"|shared memory segment)"
             r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
@@ -32,7 +33,7 @@ RULES = (
     ),
     Rule(
         "disk_quota",
-        message(r"Disk quota exceeded|Errno 122|EDQUOT"),
+        message(r"(?i:disk quota exceeded)|Errno 122|EDQUOT"),
         "The disk quota of this user is used up.",
         "Remove what is no longer needed or have the quota raised, then resume.",
         _ISSUES + "open-mmlab/mmdetection/issues/12069",
@@ -40,7 +41,7 @@ RULES = (
     Rule(
         "disk_full",
         message(
-            r"No space left on device(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
+            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",

@@ -34,7 +34,7 @@ def only_scores(path: Path) -> bool:
 GATHERED_FIRST = sorted(DATA.glob("*.toml"))
 SCORING = [path for path in GATHERED_FIRST if only_scores(path)]
 WRITING = [path for path in GATHERED_FIRST if not only_scores(path)]
-LATER = sorted(DATA.glob("later/*.toml"))
+LATER = sorted((*DATA.glob("later/*.toml"), *DATA.glob("lot-*/*.toml")))
 NOISE = sorted(DATA.glob("noise/*.toml"))
 
 
