@@ -59,10 +59,10 @@ _SURROUNDINGS = re.compile(
 def blame(raised: Raised) -> Blame:
     """Who is at fault, as far as the traceback settles it."""
     last = raised.frames[-1] if raised.frames else None
-    if last is None:
-        return Blame.NOBODY
     if _OF_CALL.search(raised.text):
         return Blame.CALL
+    if last is None:
+        return Blame.NOBODY
     if last.is_of_library and _OF_VERSIONS.search(raised.text):
         return Blame.LIBRARIES
     if not last.is_of_library:

@@ -51,7 +51,7 @@ _REMEDIES = {
     "traceback tells the way there.",
     Blame.CHECK: "Bring what the check asks for: the data, the options of the job, or the code as "
     "a new version.",
-    Blame.CALL: "Mend the call. When what is called belongs to a library, the code was written for "
+    Blame.CALL: "Mend the call. When the function belongs to a library, the code was written for "
     "another version of it.",
     Blame.LIBRARIES: "Set the node up again, or bring versions of both that were made for each "
     "other.",
@@ -61,7 +61,7 @@ _REMEDIES = {
 _SENTENCES = {
     Blame.CODE: "The program's code raised {what}{place}",
     Blame.CHECK: "The program stopped itself by a check of its own: {what}{place}",
-    Blame.CALL: "A call does not fit what is called: {what}{place}",
+    Blame.CALL: "A function was called with arguments that do not fit it: {what}{place}",
     Blame.LIBRARIES: "Two libraries on the node do not fit each other: {what}{place}",
     Blame.NOBODY: "The program ended with {what}{place}",
 }

@@ -21,7 +21,8 @@ _ALONE = " Mend the code, import it as a new version, and clone the job with it.
 HINTS = (
     Hint(
         message(
-            r"mat1 and mat2 shapes|size mismatch, m1: |[Mm]ismatch in (?:shape|dimension)"
+            r"mat1 and mat2 shapes|size mismatch(?:, m1: | \(got input)"
+            r"|[Mm]ismatch in (?:shape|dimension)"
             r"|The size of tensor a \(\d+\) must match|Sizes of tensors must match"
             r"|shape '\[[^\]]*\]' is invalid for input of size|invalid argument \d+: (?:size|Sizes)"
             r"|to have \d+ channels, but got \d+ channels|[Ee]xpected input batch_size \(\d+\) to"
@@ -40,7 +41,7 @@ HINTS = (
             r"|expects a non-empty|Expected reduction dim|not enough values to unpack"
         ),
         "Print the shapes before that line: what goes in must have the shape that the layer or "
-        "the operation expects." + _ALONE,
+        "the operation expects. A sample of another size, or an empty one, does this too." + _ALONE,
     ),
     Hint(
         message(r"stack expects each tensor to be equal size|Trying to resize storage that is not"),

@@ -141,7 +141,8 @@ RULES = (
     Rule(
         "hangup",
         message(
-            r"Signal 1 \(SIGHUP\) received by PID|got signal: 1$|^Hangup$|exited on\s+signal 1 "
+            r"closing signal SIGHUP"
+            r"|Signal 1 \(SIGHUP\) received by PID|got signal: 1$|^Hangup$|exited on\s+signal 1 "
             r"|exitcode\s*: -1 |Received 1 death signal"
         ),
         "The session that the program was started from was closed, which ended it.",

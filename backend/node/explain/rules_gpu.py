@@ -206,16 +206,26 @@ RULES = (
         "driver_old",
         message(
             r"The NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?"
-            r"|CUDA driver version is insufficient for CUDA runtime version"
             r"|the provided PTX was compiled with an unsupported toolchain"
             r"|forward compatibility was attempted on non supported HW"
             r"|API call is not supported in the installed CUDA driver"
         ),
-        "The NVIDIA driver is older than the CUDA of the installed PyTorch (it offers {version}).",
+        "The NVIDIA driver is older than the CUDA of the installed PyTorch; it knows CUDA up to "
+        "{version}.",
         "Have the driver of the node updated, or choose another node.",
         _ISSUES + "RangiLyu/nanodet/issues/216",
         where=RANK,
         otherwise="The NVIDIA driver is older than the CUDA of the installed PyTorch.",
+    ),
+    Rule(
+        "driver_old",
+        message(r"CUDA driver version is insufficient for CUDA runtime version"),
+        "CUDA found no driver that it can use: it is older than the installed PyTorch wants, or "
+        "the node has no NVIDIA GPU at all.",
+        "“nvidia-smi” on the node tells which; have the driver updated, or choose another node.",
+        _CUDART,
+        where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "gpu_mps",

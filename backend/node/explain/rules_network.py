@@ -107,7 +107,8 @@ RULES = (
             r"|appears to have been direct launched using"
         ),
         "MPI could not start in a rank, and says no more than these lines.",
-        "Set the node up again: the MPI library, mpirun and Horovod must be of one installation.",
+        "Mostly the MPI library, mpirun and Horovod are not of one installation: set the node up "
+        "again.",
         _ISSUES + "open-mpi/ompi/issues/3144",
         where=LINES,
         weight=Weight.VAGUE,
@@ -116,6 +117,7 @@ RULES = (
         "mpi_version",
         message(
             r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)"
+            r"|detected a mismatch in versions"
             r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
         ),
         "The nodes do not have the same Open MPI.",
@@ -239,7 +241,7 @@ RULES = (
         "nccl_connect",
         message(
             r"WARN (?:[\w/]+ ?: )?(?:Call to connect|Connect to (?P<address>\S+?)(?:<\d+>)?)"
-            r" (?:failed|returned \d+\((?!Success))"
+            r" (?:failed|timeout :|returned \d+\((?!Success))"
             r"|WARN (?:Bootstrap|NET/Socket) ?: no (?:socket|usable) interface"
             r"|WARN socket(?:Start|Poll|Finalize)\w*: [Cc]onnect\w* (?:to )?\S+ (?:failed|ret)"
             r"|WARN (?:Call to bind|Net : Call to bind) failed|WARN Socket creation failed"
@@ -271,8 +273,7 @@ RULES = (
             r"|Timed out waiting \d+ms for \w+ operation to complete"
             r"|failed to pass monitoredBarrier|failed to reach the barrier"
         ),
-        "The ranks waited in vain for one that did not take part in a step; why, its own log "
-        "tells.",
+        "The ranks waited in vain for one that did not take part in a step. Its own log tells why.",
         "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
         _ISSUES + "zai-org/GLM-130B/issues/132",
         weight=Weight.VAGUE,
@@ -327,12 +328,13 @@ RULES = (
     Rule(
         "horovod_stall",
         message(
-            r"(?:tensors were submitted to be reduced, gathered or broadcasted by subset of ranks"
+            r"(?:subset of ranks and are waiting for remainder of ranks"
             r"(?:(?:.|\n){0,1500}?\[missing ranks: (?P<ranks>[\d, ]+)\])?)|Stalled ops:"
             r"|ranks? [^\n]*(?:is|are) stalled for longer than"
         ),
         "The other ranks waited for rank {ranks}, which did not take part in a step.",
-        "Look at the log of that rank: it hangs, or took another branch in the model.",
+        "Look at the logs of the ranks that were missing: one hangs, or took another branch in the "
+        "model.",
         _ISSUES + "horovod/horovod/issues/403",
         weight=Weight.VAGUE,
         otherwise="Some ranks waited for others that did not take part in a step.",

@@ -244,7 +244,7 @@ RULES = (
     Rule(
         "worker_killed",
         message(
-            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed"
+            r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"
             r"|A worker process managed by the executor was unexpectedly terminated"
         ),
         "A worker process of the loader was killed from outside; the log does not say by whom.",
@@ -257,7 +257,7 @@ RULES = (
     Rule(
         "worker_gone",
         message(
-            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:exited unexpectedly|is killed)"
+            r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?(?:exited unexpectedly|is killed)"
             r"|background workers are no longer alive|BrokenProcessPool"
             r"|Pin memory thread exited unexpectedly"
         ),
@@ -274,6 +274,7 @@ RULES = (
             r"|Illegal instruction)|exited on\s+signal (?:11|6|7|8|4) \((?P<signal2>[^)]+)\)"
             r"|Fatal Python error: (?P<signal4>Segmentation fault|Bus error|Aborted"
             r"|Illegal instruction|Floating point exception)"
+            r"|Program received signal (?P<signal9>SIG(?:SEGV|BUS|FPE|ABRT))\b"
             r"|Signal (?:4|6|7|8|11) \((?P<signal5>SIG\w+)\) received by PID"
             r"|^\s*Exit code: +(?:132|134|135|136|139)$|exitcode\s*: -(?:4|6|7|8|11)\b"
             r"|(?P<signal6>Segmentation fault|Bus error|Illegal instruction|Aborted"

@@ -58,8 +58,8 @@ def told(*texts: str) -> Explanation:
             USER.format("net(x, mask=m)"),
             "TypeError: forward() got an unexpected keyword argument 'mask'",
             "call_mismatch",
-            "A call does not fit what is called: TypeError: forward() got an unexpected keyword "
-            "argument 'mask', at model.py, line 12.",
+            "A function was called with arguments that do not fit it: TypeError: forward() got an "
+            "unexpected keyword argument 'mask', at model.py, line 12.",
         ),
         (
             USER.format("import timm") + OTHER,
