@@ -23,7 +23,7 @@ _JOINT = re.compile(
 _IGNORED = re.compile(r"^.*Exception ignored in\b")
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
-    r"|^<|^$|backend[/\\](?:training|node|records|errors)"
+    r"|\.pyx$|^<|^$|backend[/\\](?:training|node|records|errors)"
 )
 _CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
 _LAST_LINES = 12

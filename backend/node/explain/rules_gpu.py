@@ -129,11 +129,12 @@ RULES = (
             r"an illegal memory access was encountered|misaligned address"
             r"|CUDA_ERROR_(?:ILLEGAL|MISALIGNED)_ADDRESS|cudaError(?:Illegal|Misaligned)Address"
         ),
-        "A computation on the GPU used memory that is not its own.",
+        "A computation on the GPU used memory that is not its own; the log does not say why.",
         "Look for indices out of range and for extensions in compiled code; "
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
         _CUDART,
         where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "gpu_number",

@@ -67,7 +67,8 @@ RULES = (
     Rule(
         "disk_fault",
         message(
-            r"\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)"
+            r"errno = (?:5|121), error message"
+            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)"
             r"(?:: '(?P<file>[^'\n]+)')?"
             r"|\[Errno (?:103|110|112)\] [^\n:']*: '(?P<file2>[^'\n]+)'"
         ),

@@ -42,8 +42,8 @@ RULES = (
     ),
     Rule(
         "file_locked",
-        message(r"unable to lock file|database is locked"),
-        "A file is in use by another process, which has it locked.",
+        message(r"unable to lock file(?![^\n]*errno = (?:5|28|116|121|122)\b)|database is locked"),
+        "A file could not be locked: another process holds it, or its share knows no locks.",
         "Let one rank alone write it. On a share that knows no locks, HDF5 goes without them with "
         "HDF5_USE_FILE_LOCKING=FALSE in the job's environment.",
         _ISSUES + "h5py/h5py/issues/1101",
@@ -216,9 +216,11 @@ RULES = (
         "not_a_number",
         message(
             r"Function '(?P<where>\w+)' returned nan values|contains either `?inf`?, `?nan`? or"
-            r"|Input (?:\w+ )?contains NaN|[Ll]oss is (?:nan|NaN|inf)\b|NaN or Inf found in input"
+            r"|Input (?:\w+ )?contains NaN|[Ll]oss (?:is|was|became) (?:nan|NaN|inf)"
+            r"|NaN or Inf found in input"
             r"|loss scale already at minimum"
-            r"|FloatingPointError: (?:Loss|loss|NaN|Minimum loss scale)"
+            r"|FloatingPointError: (?:Loss|loss|NaN|Minimum loss scale"
+            r"|[^\n]*\bNaN\b)"
             r"|invalid values:\s+tensor\(\[*nan"
         ),
         "The training left the numbers: a value became NaN or infinite.",
