@@ -49,8 +49,8 @@ RAISED = "raised"
 _REMEDIES = {
     Blame.CODE: "Mend the code, import it as a new version, and clone the job with it; the "
     "traceback tells the way there.",
-    Blame.CHECK: "Bring what the check asks for: the data, the options of the job, or the code as "
-    "a new version.",
+    Blame.CHECK: "Bring what the check asks for: the data or the options of the job. Where the "
+    "code is at fault, mend it, import it as a new version, and clone the job with it.",
     Blame.CALL: "Mend the call. When the function belongs to a library, the code was written for "
     "another version of it.",
     Blame.LIBRARIES: "Set the node up again, or bring versions of both that were made for each "

@@ -11,7 +11,8 @@ The logs in ``lot-e``, ``lot-f`` and ``lot-g`` were scored once each, their caus
 before. Right, unknown, vague (true, and less than the thread knew) and wrong were, of 53: 38, 8, 5,
 2; of 47: 31, 10, 2, 4; of 41: 28, 7, 0, 6. That is 72, 66 and 68 in 100 right, and 4, 9 and 15
 wrong, far from what is wanted: 85 and 3. Where the name of the cause fitted and the sentence did
-not, it counts as wrong (three of the last). The explainer from before these lots, judged by names alone,
+not, it counts as wrong (three of the last). The explainer from before these lots, judged by names
+alone,
 was right in 36, 29 and 29 of them; the newer one in 38, 31 and 31. Of ``lot-e`` some ten causes are
 what the log shows, since nobody found more; in ``lot-f`` and ``lot-g`` ``settled`` says whether the
 thread did. Whoever searched for them knew the families of rules, which makes them easier than life.
