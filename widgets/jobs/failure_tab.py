@@ -27,6 +27,7 @@ from widgets.jobs.log_ansi import plain
 _CHANGE_FIRST = frozenset(
     {
         USER_CODE,
+        "call_mismatch",
         "gpu_memory",
         "gpu_fork",
         "gpu_number",
@@ -40,6 +41,7 @@ _CHANGE_FIRST = frozenset(
         "module_missing",
         "mpi_slots",
         "node_memory",
+        "options",
         "pickle",
         "weights_mismatch",
     }

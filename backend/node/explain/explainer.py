@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backend.node.explain import (
+    rules_codes,
     rules_gpu,
     rules_network,
     rules_node,
@@ -19,10 +20,13 @@ from backend.node.explain import (
     rules_ssh,
     rules_start,
 )
+from backend.node.explain.blame import Blame, blame
+from backend.node.explain.ending import Ending
 from backend.node.explain.hints import remedy_for
 from backend.node.explain.log_text import LogPart, tidy
-from backend.node.explain.raised import Raised, last_raised, without_ignored
-from backend.node.explain.rule import Rule, Weight, Where
+from backend.node.explain.raised import Raised, endings, without_ignored
+from backend.node.explain.rule import Weight, Where
+from backend.node.explain.weighing import Found, surest
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence, Explanation
 
 RULES = (
@@ -33,17 +37,40 @@ RULES = (
     *rules_ssh.RULES,
     *rules_network.RULES,
     *rules_node.RULES[1:],
+    *rules_codes.RULES,
 )
 """The first rule that fits wins among those of one weight; /dev/shm comes before any full disk."""
 
 LAST_LINES = 20
 _SHOWN = 5
-_END_LINES = 30
 _WIDTH = 400
-_MEND = (
-    "Mend the code, import it as a new version, and clone the job with it; the traceback tells "
-    "the way there."
+RAISED = "raised"
+"""The cause of which only the exception is known, and at which line of the program it came."""
+_REMEDIES = {
+    Blame.CODE: "Mend the code, import it as a new version, and clone the job with it; the "
+    "traceback tells the way there.",
+    Blame.CHECK: "Bring what the check asks for: the data or the options of the job. Where the "
+    "code is at fault, mend it, import it as a new version, and clone the job with it.",
+    Blame.CALL: "Mend the call. When the function belongs to a library, the code was written for "
+    "another version of it.",
+    Blame.LIBRARIES: "Set the node up again, or bring versions of both that were made for each "
+    "other.",
+    Blame.NOBODY: "The traceback tells the way there, and the lines before it in the log may tell "
+    "why.",
+}
+_SENTENCES = {
+    Blame.CODE: "The program's code raised {what}{place}",
+    Blame.CHECK: "The program stopped itself by a check of its own: {what}{place}",
+    Blame.CALL: "A function was called with arguments that do not fit it: {what}{place}",
+    Blame.LIBRARIES: "Two libraries on the node do not fit each other: {what}{place}",
+    Blame.NOBODY: "The program ended with {what}{place}",
+}
+_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NOBODY: RAISED}
+_LAUNCHERS = re.compile(
+    r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
+    r"|RayTaskError|HorovodInternalError|SystemExit)$"
 )
+"""What only tells that another process has ended."""
 _HARMLESS = re.compile(
     r"^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
     r"|NCCL INFO"
@@ -69,15 +96,6 @@ class Failure:
     """It is known that this rank failed first: what others wrote came of it."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    rule: Rule
-    match: re.Match[str]
-    part: LogPart | None
-    first: int = 0
-    last: int = 0
-
-
 def explain(
     failure: Failure,
     ranks: Mapping[int, Sequence[LogPart]],
@@ -88,46 +106,97 @@ def explain(
     others = tuple(
         part for rank, parts in sorted(ranks.items()) if rank != failure.rank for part in parts
     )
-    parts, chain = _raised(failure, own or (others if failure.rank is None else ()))
-    raised = _in_chain(chain)
-    if raised is not None and raised.rule.weight is Weight.CAUSE:
-        found_out = _told(raised, _lines_of(chain, parts))
-        placed = found_out.sentence.rstrip(".") + _place(chain[-1])
-        return replace(found_out, sentence=placed) if found_out.is_quoted else found_out
-    if raised is None and chain:
-        remedy = next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
-        if remedy or chain[-1].of_user is not None or chain[-1].is_of_code:
-            return _of_user(remedy, chain, parts)
-    places = [(own, Where.RANK), (mpirun, Where.MPIRUN)]
+    parts, ends = _ends(failure, own or (others if failure.rank is None else ()))
+    sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
+    if sure is not None:
+        return sure
+    places = [_in_lines(own, Where.RANK), _in_lines(mpirun, Where.MPIRUN)]
     if not failure.is_first:
-        places.append((others, Where.RANK))
-    best = raised
-    for logs, where in places:
-        found = _in_lines(logs, where)
-        if found is not None and (best is None or _is_before(found, best)):
-            best = found
+        places.append(_in_lines(others, Where.RANK))
+    in_lines = _best(places)
+    if len(in_lines) > 1:
+        return Explanation(UNKNOWN, evidence=_both(in_lines))
+    known = [(found, chain) for chain in ends if (found := _in_chain(chain)) is not None]
+    best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
+    if in_lines and (best is None or _is_before(in_lines[0], best)):
+        best, chain = in_lines[0], ()
+    nameless = _primary(ends)
+    if nameless and (best is None or best.rule.weight is Weight.ECHO):
+        return _raised(Blame.NOBODY, nameless, parts)
     if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
-        told = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
-        return Explanation(UNKNOWN, evidence=told)
-    return _told(best, _lines_of(chain, parts) if best is raised else ())
+        last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
+        return Explanation(UNKNOWN, evidence=last)
+    return _told(best, _lines_of(chain, parts))
 
 
-def _is_before(one: _Found, other: _Found) -> bool:
-    return one.rule.weight.value < other.rule.weight.value
+def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
+    """What an exception proves by itself."""
+    found = _in_chain(chain)
+    if found is not None and found.is_cause:
+        told = _told(found, _lines_of(chain, parts))
+        if not found.rule.is_quoted:
+            return told
+        return replace(told, sentence=told.sentence.rstrip(".") + _place(chain[-1]))
+    if found is not None or _LAUNCHERS.search(chain[-1].kind):
+        return None
+    remedy = next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
+    whose = blame(chain[-1])
+    if remedy and whose is Blame.NOBODY:
+        whose = Blame.CODE
+    return _raised(whose, chain, parts, remedy) if whose is not Blame.NOBODY else None
 
 
 def _raised(
+    whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart], remedy: str = ""
+) -> Explanation:
+    """An exception that no rule knows, in its own words, with its place in the program."""
+    first = " ".join(chain[-1].text.split("\n")[0].split())
+    what = first[:300] + ("…" if len(first) > 300 else "")
+    sentence = _SENTENCES[whose].format(what=what.rstrip("."), place=_place(chain[-1]))
+    return Explanation(
+        _CAUSES.get(whose, USER_CODE),
+        sentence,
+        remedy or _REMEDIES[whose],
+        _lines_of(chain, parts),
+        is_quoted=True,
+    )
+
+
+def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
+    """The first traceback that no rule knows, and that is no launcher's word about another one."""
+    for chain in ends:
+        is_whole = bool(chain[-1].frames)
+        if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _in_chain(chain) is None:
+            return chain
+    return ()
+
+
+def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:
+    """The surest findings of the first place that has any as sure."""
+    best: tuple[Found, ...] = ()
+    for found in places:
+        sure = surest(found)
+        if sure and (not best or _is_before(sure[0], best[0])):
+            best = sure
+    return best
+
+
+def _is_before(one: Found, other: Found) -> bool:
+    return one.rule.weight.value < other.rule.weight.value
+
+
+def _ends(
     failure: Failure, logs: Sequence[LogPart]
-) -> tuple[Sequence[LogPart], tuple[Raised, ...]]:
-    """The exception that ended the rank, and the lines in which its indices count."""
+) -> tuple[Sequence[LogPart], tuple[tuple[Raised, ...], ...]]:
+    """The exceptions that ended the rank, and the lines in which their indices count."""
     if failure.has_record:
         lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
         recorded = LogPart("", lines, 0)
-        return (recorded, *logs), last_raised(lines, must_be_last=False)
+        return (recorded, *logs), endings(lines, must_be_last=False)
     if not logs:
         return (), ()
     last = logs[-1]
-    return (last,), last_raised(without_ignored(_sober(last.lines, keep_raised=True)))
+    return (last,), endings(without_ignored(_sober(last.lines, keep_raised=True)))
 
 
 def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
@@ -137,52 +206,52 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
     return ["" if _HARMLESS.search(line) else line for line in lines]
 
 
-def _in_chain(chain: Sequence[Raised]) -> _Found | None:
-    best: _Found | None = None
+def _in_chain(chain: Sequence[Raised]) -> Found | None:
+    found = []
     for raised in chain:
         for rule in RULES:
-            if Where.RAISED not in rule.where:
-                continue
-            match = rule.pattern.search(raised.text)
-            if match is None:
-                continue
-            found = _Found(rule, match, None, raised.index, raised.end - 1)
-            if best is None or _is_before(found, best):
-                best = found
-    return best
+            match = rule.pattern.search(raised.text) if Where.RAISED in rule.where else None
+            if match is not None:
+                found.append(Found(rule, match, None, raised.index, raised.end - 1))
+    return min(found, key=lambda one: one.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where) -> _Found | None:
-    best: _Found | None = None
+def _in_lines(parts: Sequence[LogPart], where: Where) -> list[Found]:
+    """What rules find in lines that the program did not outlive, in the order of the lines."""
+    found = []
     for part in parts:
         lines = without_ignored(_sober(part.lines))
         text = "\n".join(lines)
-        end = _begin_of_end(lines) if where is Where.RANK else 0
-        for rule in RULES:
-            if where not in rule.where:
-                continue
-            match = rule.pattern.search(text, end if rule.at_end else 0)
+        end = Ending(lines).place(lines) if where is Where.RANK else 0
+        here = []
+        for order, rule in enumerate(RULES):
+            match = rule.pattern.search(text, end) if where in rule.where else None
             if match is None:
                 continue
             first = text.count("\n", 0, match.start())
             last = first + text.count("\n", match.start(), match.end())
-            found = _Found(rule, match, part, first, last)
-            if best is None or _is_before(found, best):
-                best = found
-    return best
+            here.append((first, order, Found(rule, match, part, first, last)))
+        found += _one_for_each_line(one for _, _, one in sorted(here, key=lambda each: each[:2]))
+    return found
 
 
-def _begin_of_end(lines: Sequence[str]) -> int:
-    """The place in the joined lines where the last ones begin."""
-    left = _END_LINES
-    index = len(lines)
-    while index > 0 and left > 0:
-        index -= 1
-        left -= bool(lines[index].strip())
-    return sum(len(line) + 1 for line in lines[:index])
+def _one_for_each_line(found: Iterable[Found]) -> list[Found]:
+    """A line has one meaning: that of the rule which comes first, of those that are as sure."""
+    kept: list[Found] = []
+    for one in found:
+        if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
+            kept.append(one)
+    return kept
 
 
-def _told(found: _Found, lines: tuple[Evidence, ...]) -> Explanation:
+def _both(found: Sequence[Found]) -> tuple[Evidence, ...]:
+    """A line of each of those that contradict each other."""
+    return tuple(
+        line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
+    )
+
+
+def _told(found: Found, lines: tuple[Evidence, ...]) -> Explanation:
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
@@ -191,16 +260,12 @@ def _told(found: _Found, lines: tuple[Evidence, ...]) -> Explanation:
 
 def _place(raised: Raised) -> str:
     frame = raised.of_user
-    return f", at {frame.short}, line {frame.line}." if frame is not None else "."
-
-
-def _of_user(remedy: str, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
-    """A mistake of the program's own: by the place it was raised at, or because a hint is sure."""
-    lines = _lines_of(chain, parts)
-    first = " ".join(chain[-1].text.split("\n")[0].split())
-    told = first[:300] + ("…" if len(first) > 300 else "")
-    sentence = f"The program's code raised {told.rstrip('.')}{_place(chain[-1])}"
-    return Explanation(USER_CODE, sentence, remedy or _MEND, lines, is_quoted=True)
+    if frame is not None:
+        return f", at {frame.short}, line {frame.line}."
+    if raised.frames:
+        last = raised.frames[-1]
+        return f", in {last.short} of a library, line {last.line}."
+    return "."
 
 
 def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Evidence, ...]:

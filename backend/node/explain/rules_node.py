@@ -12,12 +12,12 @@ RULES = (
         "shm_full",
         message(
             r"insufficient shared memory \(shm\)|workers are out of shared memory"
-            r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus error"
+            r"|DataLoader worker \(pid [\d, ]+\) is killed by signal: Bus\s+error"
+            r"|check that /dev/shm [^\n]*has more available memory"
             r"|(?:NCCL WARN|Last error:\s)[^\n]*(?:posix_fallocate failed|extend /dev/shm"
             r"|shared memory segment)"
             r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
             r"(?![^\n]*Cannot allocate)"
-            r"|not enough space for \S+\s+\(the shared-memory backing"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
         ),
         "The shared memory of the node (/dev/shm) is full or too small.",
@@ -25,21 +25,29 @@ RULES = (
         _ISSUES + "NVIDIA/nccl/issues/290",
     ),
     Rule(
+        "shm_full",
+        message(r"not enough space for (?P<file>\S+)\s+\(the shared-memory backing"),
+        "There is no room for {file}, by which the MPI processes of a node share memory.",
+        "Make room there, or have it made larger; TMPDIR on the node names another place.",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
+    ),
+    Rule(
         "disk_quota",
-        message(r"Disk quota exceeded|Errno 122|EDQUOT"),
+        message(r"(?i:disk quota exceeded)|Errno 122|EDQUOT"),
         "The disk quota of this user is used up.",
         "Remove what is no longer needed or have the quota raised, then resume.",
         _ISSUES + "open-mmlab/mmdetection/issues/12069",
-        at_end=True,
     ),
     Rule(
         "disk_full",
-        message(r"No space left on device(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"),
+        message(
+            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
+            r"|database or disk is full"
+        ),
         "The disk that holds {file} is full.",
         "Make room, then resume.",
         _ISSUES + "databrickslabs/dolly/issues/139",
         otherwise="A disk that the run writes to is full.",
-        at_end=True,
     ),
     Rule(
         "read_only",
@@ -48,7 +56,6 @@ RULES = (
         "Check how the share is mounted on the node; a disk with faults turns read-only too.",
         _ISSUES + "d-eniz/jupymd/issues/11",
         otherwise="A file system that the run writes to cannot be written.",
-        at_end=True,
     ),
     Rule(
         "share_stale",
@@ -56,21 +63,20 @@ RULES = (
         "A share was away: files that were open there are gone.",
         "Check that the node sees the share, then resume.",
         _ISSUES + "BrightcoveOS/Diamond/issues/626",
-        at_end=True,
     ),
     Rule(
         "disk_fault",
         message(
-            r"\[Errno (?:5|121|103|110|112)\] (?:Input/output error|Remote I/O error"
-            r"|Software caused connection abort|Connection timed out|Host is down)"
+            r"errno = (?:5|121), error message"
+            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)"
             r"(?:: '(?P<file>[^'\n]+)')?"
+            r"|\[Errno (?:103|110|112)\] [^\n:']*: '(?P<file2>[^'\n]+)'"
         ),
         "A disk or share could not be read or written: {file}.",
         "Check the disk and the share of the node, then resume.",
         "https://man7.org/linux/man-pages/man3/errno.3.html",
         otherwise="A disk or share could not be read or written.",
         where=RANK,
-        at_end=True,
     ),
     Rule(
         "file_denied",
@@ -87,7 +93,6 @@ RULES = (
         "Use fewer loader workers, close files in the loader, or have the node's limit raised "
         "(ulimit -n).",
         _ISSUES + "pytorch/pytorch/issues/11201",
-        at_end=True,
     ),
     Rule(
         "open_files",
@@ -119,25 +124,24 @@ RULES = (
         "The user reached the limit of processes or threads on the node.",
         "Use fewer processes or loader workers, or have the node's limit raised (ulimit -u).",
         "https://man7.org/linux/man-pages/man2/fork.2.html",
-        at_end=True,
     ),
     Rule(
         "node_memory",
         message(
-            r"MemoryError(?:: Unable to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
+            r"(?<!OutOf)MemoryError(?:: Unable to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
             r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
             r"|\[Errno 12\] Cannot allocate memory|std::bad_alloc"
             r"|(?:fork|mmap)\b[^\n]*: Cannot allocate memory|Cannot allocate memory \(12\)"
             r"|not enough memory: you tried to allocate"
             r"|Out of memory: Kill(?:ed)? process|oom[-_]kill(?:er)?\b|Memory cgroup out of memory"
             r"|OOM ?Killed|(?:[Ee]xceeded|exceeds) (?:job |step )?memory limit|TERM_MEMLIMIT"
+            r"|job killed: v?mem \w+ exceeded limit|the node running low on memory"
             r"|Killed process \d+ \([^\n]*total-vm|The node was low on resource: memory"
         ),
         "The memory of the node is full: {wanted} more was wanted.",
         "Choose a smaller batch size, fewer processes on the node or fewer loader workers.",
         _ISSUES + "numpy/numpy/pull/13306",
         otherwise="The memory of the node is full.",
-        at_end=True,
     ),
     Rule(
         "library_mismatch",
@@ -164,12 +168,12 @@ RULES = (
             r"|_ARRAY_API not found|MKL_THREADING_LAYER=INTEL is incompatible with"
             r"|cannot load MPI library|Couldn't load custom C\+\+ ops|OMP: Error #15"
             r"|numpy\.(?:core|_core)\.multiarray failed to import"
-            r"|numpy\.(?:dtype|ndarray|ufunc) size changed"
+            r"|numpy\.(?:dtype|ndarray|ufunc) size changed|RuntimeError: Numpy is not available"
+            r"|Intel MKL FATAL ERROR|libgcc_s\.so\.1 must be installed"
         ),
         "A compiled library does not fit the others that are installed.",
         _SETUP,
         _ISSUES + "horovod/horovod/issues/1301",
-        at_end=True,
     ),
     Rule(
         "module_missing",
@@ -213,7 +217,8 @@ RULES = (
             r"|mmap length is greater than file size|broken PNG file|Parquet magic bytes not found"
             r"|unrecognized data stream contents|corrupt file\b|storage has wrong size: expected"
             r"|No module named '__torch__'|UnpicklingError: (?!Weights)"
-            r"|pandas\.errors\.(?:EmptyData|Parser)Error"
+            r"|pandas\.errors\.(?:EmptyData|Parser)Error|invalid hash value"
+            r"|DataLossError"
         ),
         "A file is damaged or of another kind than expected: {file}.",
         "Verify the dataset and the checkpoint; import the dataset again when files are damaged.",
@@ -227,11 +232,10 @@ RULES = (
         "A network port that the program wants is taken by another one.",
         "Wait a minute, or end what is left of earlier runs on the node, then resume.",
         "https://man7.org/linux/man-pages/man2/bind.2.html",
-        at_end=True,
     ),
     Rule(
         "pickle",
-        message(r"Can't pickle|cannot pickle '|Can't get local (?:attribute|object)"),
+        message(r"[Cc]an't pickle|cannot pickle '|Can't get local (?:attribute|object)"),
         "The loader's workers cannot be started: the loader holds something that cannot be sent "
         "to another process.",
         "Make lambdas and inner functions of the loader module-level functions, or use no workers.",
@@ -241,7 +245,7 @@ RULES = (
     Rule(
         "worker_killed",
         message(
-            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed"
+            r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"
             r"|A worker process managed by the executor was unexpectedly terminated"
         ),
         "A worker process of the loader was killed from outside; the log does not say by whom.",
@@ -254,11 +258,11 @@ RULES = (
     Rule(
         "worker_gone",
         message(
-            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:exited unexpectedly|is killed)"
+            r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?(?:exited unexpectedly|is killed)"
             r"|background workers are no longer alive|BrokenProcessPool"
             r"|Pin memory thread exited unexpectedly"
         ),
-        "A worker process of the loader died.",
+        "A worker process of the loader died; the log does not say of what.",
         "Use no loader workers once: then the fault shows itself in the rank.",
         "https://docs.pytorch.org/docs/stable/data.html",
         where=RANK,
@@ -271,9 +275,9 @@ RULES = (
             r"|Illegal instruction)|exited on\s+signal (?:11|6|7|8|4) \((?P<signal2>[^)]+)\)"
             r"|Fatal Python error: (?P<signal4>Segmentation fault|Bus error|Aborted"
             r"|Illegal instruction|Floating point exception)"
+            r"|Program received signal (?P<signal9>SIG(?:SEGV|BUS|FPE|ABRT))\b"
             r"|Signal (?:4|6|7|8|11) \((?P<signal5>SIG\w+)\) received by PID"
             r"|^\s*Exit code: +(?:132|134|135|136|139)$|exitcode\s*: -(?:4|6|7|8|11)\b"
-            r"|terminate called after throwing an instance of"
             r"|(?P<signal6>Segmentation fault|Bus error|Illegal instruction|Aborted"
             r"|Floating point exception) +\(core dumped\)"
             r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
@@ -281,20 +285,30 @@ RULES = (
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
             r"|stack smashing detected|LLVM ERROR|^(?P<signal8>Segmentation fault|Bus error)\b"
         ),
-        "Compiled code crashed ({signal}).",
+        "Compiled code crashed ({signal}); the log does not say why.",
         "Look for extensions in compiled code in the model and the loader; when there are none, "
         "set the node up again.",
         _ISSUES + "horovod/horovod/issues/107",
         where=ANYWHERE,
         weight=Weight.VAGUE,
-        otherwise="Compiled code crashed.",
+        otherwise="Compiled code crashed; the log does not say why.",
+    ),
+    Rule(
+        "crash",
+        message(r"terminate called after throwing an instance of"),
+        "Compiled code crashed; the log does not say why.",
+        "Look at the logs of the other ranks, and at what was written before this.",
+        _ISSUES + "horovod/horovod/issues/107",
+        weight=Weight.ECHO,
     ),
     Rule(
         "killed",
         message(
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal 9 \(Killed\)"
-            r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|^(?:Killed|已杀死)$"
+            r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b"
+            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)"
+            r"|: line \d+: +\d+ Killed\b"
             r"|^\s*Exit code: +137$"
             r"|\b(?:exit(?:ed with| with)?|returned?) (?:code|exit status):? 137\b"
         ),
@@ -305,6 +319,5 @@ RULES = (
         where=LINES,
         weight=Weight.VAGUE,
         otherwise="A process was killed from outside (signal 9); its log does not say by whom.",
-        at_end=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.node.explain.rule import RANK, Rule, Weight, Where, message
+from backend.node.explain.rule import LINES, RANK, Rule, Weight, Where, message
 
 _ISSUES = "https://github.com/"
 _EXCEPTIONS = "https://docs.python.org/3/library/exceptions.html"
@@ -31,7 +31,10 @@ RULES = (
     ),
     Rule(
         "image_unread",
-        message(r"\(-215:Assertion failed\) !_?src\.empty\(\)|\(-215:Assertion failed\) !ssize\.e"),
+        message(
+            r"\(-215:Assertion failed\) (?:!_?src\.empty\(\)|!ssize\.e|!buf\.empty"
+            r"|size\.width ?> ?0 && size\.height)"
+        ),
         "OpenCV was given an empty picture: mostly its file could not be read, or is not there.",
         "Check the paths that the loader makes, and verify the dataset.",
         _ISSUES + "opencv/opencv-python/issues/376",
@@ -39,8 +42,8 @@ RULES = (
     ),
     Rule(
         "file_locked",
-        message(r"unable to lock file|database is locked"),
-        "A file is in use by another process, which has it locked.",
+        message(r"unable to lock file(?![^\n]*errno = (?:5|28|116|121|122)\b)|database is locked"),
+        "A file could not be locked: another process holds it, or its share knows no locks.",
         "Let one rank alone write it. On a share that knows no locks, HDF5 goes without them with "
         "HDF5_USE_FILE_LOCKING=FALSE in the job's environment.",
         _ISSUES + "h5py/h5py/issues/1101",
@@ -75,7 +78,9 @@ RULES = (
             r"|<urlopen error [^>]*>|urllib\.error\.HTTPError: |HTTPError: (?:HTTP Error )?[45]\d\d"
             r"|We couldn't connect to 'https?://(?P<host2>[^'/]+)|LocalEntryNotFoundError: "
             r"|ConnectionError: Couldn't reach (?P<host3>\S+)|GatedRepoError: "
-            r"|is not a local folder and is not a valid model identifier"
+            r"|is not a local folder and is not a valid model identifier|access a gated repo"
+            r"|Can't load (?:tokenizer for|the (?:configuration|model) (?:of|for)) '"
+            r"|does not appear to have a file named"
         ),
         "The program wanted something from the network, and {host} did not give it.",
         "Bring the file along with the model or in a dataset: nodes often have no way to the "
@@ -88,7 +93,9 @@ RULES = (
         "library_version",
         message(
             r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' "
-            r"\([^\n)]*(?:site|dist)-packages[^\n)]*\)"
+            r"\([^\n)]*(?:(?:site|dist)-packages|lib[/\\]python\d)[^\n)]*\)"
+            r"|Descriptors cannot (?:not )?be created directly"
+            r"|Unable to avoid copy while creating an array"
             r"|AttributeError: (?:partially initialized )?module "
             r"'(?:torch|torchvision|torchaudio|numpy|scipy|PIL\.\w+|PIL|cv2|tensorflow|pandas)[\w.]*'"
             r" has no attribute '"
@@ -100,6 +107,86 @@ RULES = (
         _EXCEPTIONS + "#ImportError",
         where=_RAISED,
         otherwise="The code was written for another version of a library than the one installed.",
+    ),
+    Rule(
+        "library_version",
+        message(
+            r"No module named '?(?!__torch__)(?P<module>\w+)\.(?P<name>[\w.]+)'?"
+            r"(?![^\n]*is not a package)"
+        ),
+        "{module} is there, and has no part {name}: the code was written for another version of "
+        "it, or for another package of this name.",
+        "Adapt the code to the version that the node has, or have the other installed there.",
+        _EXCEPTIONS + "#ModuleNotFoundError",
+        where=_RAISED,
+    ),
+    Rule(
+        "text_encoding",
+        message(r"UnicodeDecodeError: '(?P<codec>[\w-]+)' codec can't decode"),
+        "The program read a text as {codec}, which it is not.",
+        "Name the encoding where the file is opened (encoding=…). When the codec is ascii, set "
+        "LC_ALL=C.UTF-8 in the job's environment.",
+        _EXCEPTIONS + "#UnicodeDecodeError",
+        where=_RAISED,
+    ),
+    Rule(
+        "json_text",
+        message(r"JSONDecodeError: "),
+        "The program read a text as JSON, which it is not: a damaged or an empty file, or the "
+        "answer of a server.",
+        "Look at the text that is read there; of files, verify the dataset.",
+        "https://docs.python.org/3/library/json.html",
+        where=_RAISED,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "config_text",
+        message(
+            r"yaml\.(?:scanner\.Scanner|parser\.Parser)Error: (?P<why>[^\n]*)|TOMLDecodeError: "
+            r"(?P<why2>[^\n]*)|configparser\.\w+Error: (?P<why3>[^\n]*)"
+        ),
+        "A file of settings that the program reads cannot be read: {why}",
+        "Mend the file at the line that is named.",
+        "https://pyyaml.org/wiki/PyYAMLDocumentation",
+        where=_RAISED,
+        otherwise="A file of settings that the program reads cannot be read.",
+    ),
+    Rule(
+        "options",
+        message(
+            r"error: unrecognized arguments: (?P<what>[^\n]+)"
+            r"|error: the following arguments are required: (?P<what2>[^\n]+)"
+            r"|error: argument (?P<what3>\S+): (?:invalid|expected|not allowed)"
+        ),
+        "The program was started with options that it does not take: {what}.",
+        "Compare the job's options with those that the program knows; it lists them above.",
+        "https://docs.python.org/3/library/argparse.html",
+        where=LINES,
+    ),
+    Rule(
+        "display",
+        message(
+            r"no display name and no \$DISPLAY|[Cc]ould not connect to display|cannot open display"
+            r"|[Cc]annot connect to X server"
+        ),
+        "The program wants to open a window, and the node has no screen.",
+        "Write pictures to files: for Matplotlib set MPLBACKEND=Agg in the job's environment, for "
+        "OpenCV leave imshow out.",
+        "https://matplotlib.org/stable/users/explain/figure/backends.html",
+        where=RANK,
+    ),
+    Rule(
+        "service_login",
+        message(
+            r"api_key not configured|wandb\.errors\.(?:errors\.)?(?:UsageError|AuthenticationError)"
+            r"|CommError: [^\n]*(?:401|403|permission denied|not logged)"
+            r"|wandb: ERROR (?:api_key|Abn)"
+        ),
+        "A service that the program reports to did not let it in.",
+        "Give its key in the job's environment (WANDB_API_KEY), or switch it off "
+        "(WANDB_MODE=offline).",
+        "https://docs.wandb.ai/guides/track/environment-variables",
+        where=RANK,
     ),
     Rule(
         "extension_build",
@@ -129,9 +216,11 @@ RULES = (
         "not_a_number",
         message(
             r"Function '(?P<where>\w+)' returned nan values|contains either `?inf`?, `?nan`? or"
-            r"|Input (?:\w+ )?contains NaN|[Ll]oss is (?:nan|NaN|inf)\b|NaN or Inf found in input"
+            r"|Input (?:\w+ )?contains NaN|[Ll]oss (?:is|was|became) (?:nan|NaN|inf)"
+            r"|NaN or Inf found in input"
             r"|loss scale already at minimum"
-            r"|FloatingPointError: (?:Loss|loss|NaN|Minimum loss scale)"
+            r"|FloatingPointError: (?:Loss|loss|NaN|Minimum loss scale"
+            r"|[^\n]*\bNaN\b)"
             r"|invalid values:\s+tensor\(\[*nan"
         ),
         "The training left the numbers: a value became NaN or infinite.",
@@ -152,7 +241,8 @@ RULES = (
         "write_failed",
         message(
             r"inline_container\.cc[^\n]*(?:unexpected pos|file write failed)"
-            r"|PytorchStreamWriter failed|basic_ios::clear: iostream error"
+            r"|PytorchStreamWriter failed|\d+ requested and \d+ written|disk I/O error"
+            r"|basic_ios::clear: iostream error"
         ),
         "A file could not be written whole.",
         "Mostly its disk is full or its share was away: check both on the node, then resume.",

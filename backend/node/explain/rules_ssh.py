@@ -33,6 +33,7 @@ RULES = (
         message(
             r"(?:(?P<host>[\w.@-]+): )?Permission denied \("
             r"(?:publickey|password|gssapi|hostbased|keyboard)[^)]*\)"
+            r"|^[^\n]*Permission denied, please try again"
             r"|[Yy]our (?:password|account) has expired|This account is currently not available"
         ),
         "{host} does not let the cluster's key in.",

@@ -19,7 +19,6 @@ RULES = (
         "Have the node's limit of locked memory raised (ulimit -l unlimited), over SSH, too.",
         "https://www.open-mpi.org/faq/?category=openfabrics#ib-locked-pages",
         where=ANYWHERE,
-        at_end=True,
     ),
     Rule(
         "mpi_hosts",
@@ -82,7 +81,6 @@ RULES = (
         "https://docs.pytorch.org/docs/stable/distributed.html",
         weight=Weight.VAGUE,
         otherwise="The ranks did not find each other over the network.",
-        at_end=True,
     ),
     Rule(
         "mpi_cards",
@@ -136,7 +134,8 @@ RULES = (
     Rule(
         "connection_gone",
         message(
-            r"^(?:ConnectionReset|ConnectionRefused|ConnectionAborted|BrokenPipe)Error\b"
+            r"^(?:\w+\.)*(?:ConnectionReset|ConnectionRefused|ConnectionAborted|BrokenPipe)Error\b"
+            r"|^(?:TimeoutError|OSError): \[Errno (?:103|110|112)\] [^\n:']*$"
             r"|^EOFError$|^RuntimeError: [^\n]*Broken pipe"
         ),
         "Another process that the program talked to was gone.",
