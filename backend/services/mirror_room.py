@@ -26,7 +26,7 @@ KEEP_BYTES = 20_000_000_000
 """Of more than this the longest unwanted is dropped, but nothing of the last hour."""
 _FRESH_S = 3_600.0
 _ABANDONED_S = 86_400.0
-"""What is half fetched or half built has a hidden name; older than this nobody is at it any more."""
+"""What is half fetched or half built has a hidden name; older than this nobody is at it."""
 _DROPPED = ".dropped-"
 
 

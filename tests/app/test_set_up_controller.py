@@ -176,13 +176,13 @@ def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
     assert not plate.isVisible()
 
 
-def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster):
+def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster, qtbot):
     set_ups.key = KEY
     controller.set_up("gpu3")
     dialog = controller._dialog
     dialog._plate.trust.default.click()
     assert not dialog._plate.isVisible()
-    assert dialog._view.step("Reach")._retry.isVisible()
+    qtbot.waitUntil(dialog._view.step("Reach")._retry.isVisible)
     assert cluster.trusted == []
     dialog._view.step("Reach")._retry.click()
     assert dialog._plate.isVisible()

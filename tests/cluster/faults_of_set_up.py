@@ -13,6 +13,7 @@ from tests.cluster.commands import call, wait_for
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten
 
+
 @fault(words.PYTORCH)
 def torch_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{environment(ready, node)}/{SITE}/torch"):

@@ -160,6 +160,9 @@ class KeyPlate(QWidget):
             self.trust.ask(key)
         default = self.changed.default if accepted else self.trust.default
         default.setDefault(True)
+        # A dialog that is fitted to this at once would go by what was seen here before.
+        for part in (self.trust, self.changed, self):
+            part.updateGeometry()
         return f"The key of {key.host} changed" if accepted else f"Is this {key.host}?"
 
 

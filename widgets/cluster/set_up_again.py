@@ -117,9 +117,7 @@ class SetUpAgainDialog(QDialog):
         self._plate.refused.connect(self._show_form)
         self._plate.closed.connect(self.reject)
         self._plate.hide()
-        self.setLayout(
-            col(self._title, self._form, self._plate, gap=S3, margins=(S6, S4, S6, S4))
-        )
+        self.setLayout(col(self._title, self._form, self._plate, gap=S3, margins=(S6, S4, S6, S4)))
         self._make_rows(entries, ticked)
         self.setFocus()
 

@@ -273,9 +273,11 @@ class SetUpDialog(QDialog):
         words, tone = _outcome(chosen)
         if len(self._set_ups) > 1:
             over = sum(_is_ready(each) for each in self._set_ups.values())
-            failed = sum(each.failed is not None for each in self._set_ups.values())
+            asking = sum(_asks(each) for each in self._set_ups.values())
+            failed = sum(each.failed is not None for each in self._set_ups.values()) - asking
             words = f"{formats.of(over, len(self._set_ups))} nodes are ready"
             words += f", {failed} failed" if failed else ""
+            words += f", {asking} to be answered" if asking else ""
             tone = "bad" if failed else "text3"
         self._sentence.setText(f"{words}.")
         self._sentence.set_tone("text3" if tone == "live" else tone)
@@ -311,6 +313,11 @@ def _has_ended(set_up: SetUp) -> bool:
 
 def _is_ready(set_up: SetUp) -> bool:
     return _has_ended(set_up) and set_up.failed is None
+
+
+def _asks(set_up: SetUp) -> bool:
+    """Whether a person can let it go on by a yes."""
+    return set_up.key is not None and not set_up.accepted
 
 
 def _outcome(set_up: SetUp) -> tuple[str, Tone]:

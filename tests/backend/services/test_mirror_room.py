@@ -1,4 +1,4 @@
-"""A mirror drops what nobody wanted for long, or what is too much, and never what is nowhere else."""
+"""A mirror drops what nobody wanted for long or what is too much, never what is nowhere else."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_the_data_root_has_no_more_or_otherwise_stays(
     fetched: tuple[Services, JobFolder, Path], far_place: Place
 ) -> None:
     services, folder, source = fetched
-    first, second = weights(folder)
+    first, _ = weights(folder)
     there = far_place.data.job(folder.job_id).checkpoints
     (there / first).unlink()
     shutil.rmtree(far_place.root / "models" / "tiny" / "v1" / "src")

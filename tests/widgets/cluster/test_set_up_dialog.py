@@ -225,3 +225,4 @@ def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
     dialog.choose("gpu13")
     assert dialog._cancel.isVisible()
     assert not dialog._plate.isVisible()
+    assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 to be answered."
