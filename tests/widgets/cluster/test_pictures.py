@@ -244,4 +244,6 @@ def test_a_host_key_in_another_look(qtbot, take, dressed, accepted):
     dialog.show()
     dialog.show_key(LONG_KEY, accepted)
     take(dialog, f"set-up-choices-key-{'changed' if accepted else 'unknown'}-{dressed}")
+    spare = dialog.height() - dialog.layout().totalHeightForWidth(dialog.width())
+    assert abs(spare) <= 2, "something is cut, or there is a gap"
     assert dialog.height() <= SMALL[1] - 40, "it does not fit a small screen"
