@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,9 +11,10 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from backend.cluster.steps import with_key
 from backend.errors import BackendError
 from backend.progress import Progress
-from backend.records.cluster import NodeEntry, SetUp
+from backend.records.cluster import HostKey, NodeEntry, SetUp
 from backend.records.set_up_choices import (
     SetUpOptions,
     choice_faults,
@@ -65,6 +66,7 @@ class SetUpController(QObject):
         self._wished: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
         self._under_way: dict[str, Progress] = {}
+        self._stopped: dict[str, tuple[str, ...]] = {}
         self._news: deque[SetUp] = deque()
         self._news_timer = QTimer(self)
         self._news_timer.setInterval(_NEWS_INTERVAL_MS)
@@ -127,6 +129,7 @@ class SetUpController(QObject):
             lambda names, chosen: self._begin(names, chosen, known.entries)
         )
         dialog.look_requested.connect(self._look_again)
+        dialog.trusted.connect(self._trust_and_look)
         dialog.finished.connect(self._forget_choosing)
         self._choosing = dialog
         dialog.open()
@@ -143,10 +146,12 @@ class SetUpController(QObject):
             dialog.deleteLater()
 
     @Slot(object)
-    def _look_again(self, names: Sequence[str]) -> None:
+    def _look_again(self, names: Sequence[str], key: HostKey | None = None) -> None:
         dialog = self._choosing
 
         def look() -> tuple[NodeEntry, ...]:
+            if key is not None:
+                self._services.cluster.trust(key)
             for name in names:
                 self._services.cluster.look(name)
             return self._services.cluster.list()
@@ -156,10 +161,20 @@ class SetUpController(QObject):
                 dialog.show_entries(entries)
 
         def refuse(error: BackendError) -> None:
-            if dialog is not None and dialog is self._choosing:
+            if dialog is None or dialog is not self._choosing:
+                return
+            shown = with_key(SetUp(""), error)
+            if shown.key is not None:
+                dialog.show_key(shown.key, shown.accepted)
+            else:
                 dialog.show_trouble(f"{error} {error.remedy}".strip())
 
         self._runner.run("set up choices", look, show, refuse)
+
+    @Slot(object)
+    def _trust_and_look(self, key: HostKey) -> None:
+        if self._choosing is not None:
+            self._look_again(self._choosing.ticked(), key)
 
     # The steps.
 
@@ -183,8 +198,8 @@ class SetUpController(QObject):
             lambda: self._services.set_up.set_up(
                 wanted, self._news.append, lambda name: cancels[name].is_cancelled, options
             ),
-            lambda _outcome: self._is_over(wanted),
-            partial(self._could_not_begin, wanted),
+            lambda _outcome: self._is_over(cancels),
+            partial(self._could_not_begin, cancels),
         )
 
     def _show(self, name: str) -> None:
@@ -199,12 +214,24 @@ class SetUpController(QObject):
             self._dialog.choices_requested.connect(self._choose_anew)
             self._dialog.cancel_requested.connect(self._cancel)
             self._dialog.node_opened.connect(self._page.open_node)
+            self._dialog.trusted.connect(self._trust)
         return self._dialog
 
     @Slot(str, str)
     def _retry(self, name: str, _step: str) -> None:
         # What was done is found again, so the beginning is as good as the step that failed.
         self._begin((name,), self._wished[name])
+
+    @Slot(str, object)
+    def _trust(self, name: str, key: HostKey) -> None:
+        """Somebody accepted the key at which a set-up stopped; it goes on."""
+        names = self._stopped.pop(name, (name,))
+        self._runner.run(
+            "set up choices",
+            partial(self._services.cluster.trust, key),
+            lambda _none: self._begin(names, self._wished[name]),
+            self._tell,
+        )
 
     @Slot(str)
     def _choose_anew(self, name: str) -> None:
@@ -222,26 +249,44 @@ class SetUpController(QObject):
         while self._news:
             news = self._news.popleft()
             newest[news.node] = news
+            if news.failed is not None:
+                # Others of the same set-up may take minutes yet; this one can be tried again now.
+                self._under_way.pop(news.node, None)
         for name, news in newest.items():
             self._page.show_set_up(news)
             self._steps().show_set_up(news, self._addresses.get(name, ""))
 
-    def _is_over(self, names: Sequence[str]) -> None:
-        for name in names:
-            del self._under_way[name]
+    def _is_over(self, began: Mapping[str, Progress]) -> None:
+        for name, progress in began.items():
+            if self._under_way.get(name) is progress:
+                del self._under_way[name]
         self._tell_news()
         if not self._under_way:
             self._news_timer.stop()
         self.ended.emit()
 
-    def _could_not_begin(self, names: Sequence[str], error: BackendError) -> None:
-        for name in names:
+    def _could_not_begin(self, began: Mapping[str, Progress], error: BackendError) -> None:
+        names = tuple(began)
+        shown = _key_of(SetUp(names[0]), error)
+        for name in names[1:] if shown.key is not None else names:
             self._steps().forget(name)
-        self._is_over(names)
-        self._tell(error)
+        self._is_over(began)
+        if shown.key is None:
+            self._tell(error)
+        else:
+            self._stopped[names[0]] = names
+            self._steps().show_set_up(shown)
+            self._show(names[0])
 
     def _tell(self, error: BackendError) -> None:
         self.told.emit(f"{error} {error.remedy}".strip())
+
+
+def _key_of(news: SetUp, error: BackendError) -> SetUp:
+    """With the key that kept a set-up from beginning, or the way to what it needed first."""
+    cause = error.__cause__
+    found = with_key(news, error)
+    return found if found.key or not isinstance(cause, BackendError) else with_key(news, cause)
 
 
 def _who(entry: NodeEntry) -> str:

@@ -24,7 +24,7 @@ ringmaster() {
 }
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 is_known() {
-    ringmaster node list --json | python3 -c '
+    echo "$known" | python3 -c '
 import json, sys
 sys.exit(sys.argv[1] not in [node["name"] for node in json.load(sys.stdin)])' "$1"
 }
@@ -41,6 +41,7 @@ until_it_trains() {
     exit 1
 }
 
+known=$(ringmaster node list --json)
 number=0 everywhere="" first_two="" placement=""
 for host; do
     number=$((number + 1))

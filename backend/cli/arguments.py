@@ -48,6 +48,9 @@ def make_parser() -> argparse.ArgumentParser:
     _demo(words)
     words.leaf("doctor", "what is installed, what is missing, the command that mends it")
     words.leaf("rescan", "build the catalogue anew from the files of the data root")
+    words.branch("mirror", "what this computer keeps of a data root over SSH").leaf(
+        "clear", "drop what was fetched and can be fetched again"
+    )
     for kind, does in (
         ("dataset", "import, list, show, preview and remove datasets"),
         ("model", "import, list, show, check and remove models"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import bundle, compare, nodes, preflight, queue, sweep
+from backend.cli import bundle, compare, mirror, nodes, preflight, queue, sweep
 from backend.cli.arguments import make_parser
 from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import (
@@ -580,6 +580,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("demo", ""): _demo,
     ("doctor", ""): nodes.doctor,
     ("rescan", ""): _rescan,
+    ("mirror", "clear"): mirror.clear,
     **{
         (kind, action): command
         for kind in ("dataset", "model", "loader")

@@ -248,7 +248,9 @@ class _Work:
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
             subnet = keys.subnet_of(self._entry)
-            gate = str(self._folder / "bin/python") if self._plan.limits_key else ""
+            # By the name that it will have: the folder in which it is being made is gone then.
+            python = str(self._place.environments / self._name / "bin/python")
+            gate = python if self._plan.limits_key else ""
             keys.install_key(self.shell, self.home, self._plan.key, subnet, gate)
             told = f"the cluster's key is let in from {subnet}{', for runs only' if gate else ''}"
         self._ssh_config = keys.write_settings(

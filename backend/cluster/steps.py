@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from backend.cluster.shell import Answer, Shell
+from backend.cluster.shell import Answer, HostKeyChanged, HostKeyUnknown, Shell
 from backend.errors import BackendError, Cancelled
 from backend.records.cluster import SetUp, SetUpStep, StepState
 
@@ -15,6 +15,15 @@ _TELL_S = 0.2
 """News of bytes and lines go out this often at most; a change of state goes out at once."""
 _OUTPUT_LIMIT = 200_000
 _FULL = ("No space left on device", "Disk quota exceeded")
+
+
+def with_key(news: SetUp, error: BackendError) -> SetUp:
+    """With the host key that a set-up stopped at, if it was that."""
+    if isinstance(error, HostKeyUnknown):
+        return replace(news, key=error.key)
+    if isinstance(error, HostKeyChanged):
+        return replace(news, key=error.key, accepted=error.accepted)
+    return news
 
 
 class Steps:
@@ -56,6 +65,7 @@ class Steps:
             self._change(state=StepState.CANCELLED, sentence=done)
             raise
         except BackendError as error:
+            self._now = with_key(self._now, error)
             self._change(state=StepState.FAILED, sentence=error.sentence, remedy=error.remedy)
             raise
         except BaseException as error:

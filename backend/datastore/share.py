@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend.datastore import content, shared_folders
+from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import replace_bytes, replace_json
 from backend.records.layout import JobFolder, NodeFolder
 from backend.records.library import FileEntry, Kind
+from backend.records.mirror import MirrorRoom
 
 OnBytes = Callable[[int], None]
 
@@ -91,6 +93,12 @@ class Share(Protocol):
 
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
         """Have the files of a version in ``folder``, with the hashes that are wanted."""
+
+    def room(self) -> MirrorRoom | None:
+        """What of the data root is kept on this computer, None where it is mounted."""
+
+    def clear(self) -> int:
+        """Drop what was fetched and the data root still has; gives the bytes freed."""
 
     # Changing.
 
@@ -193,6 +201,15 @@ class Mounted:
 
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
         pass
+
+    def room(self) -> MirrorRoom | None:
+        return None
+
+    def clear(self) -> int:
+        raise BackendError(
+            "The data root is mounted here; this computer keeps no mirror of it.",
+            "Only of one that is reached over SSH: --data-root ssh://HOST/PATH.",
+        )
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)

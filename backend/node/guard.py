@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.node import linux, sweep
+from backend.node.dead_lines import DeadLines
 from backend.node.identity import process, send_signal
 from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
@@ -111,6 +112,8 @@ class Guard:
             folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
+        self._launcher = os.getppid()
+        self._lines = DeadLines(self._launcher)
         self._log_begin = 0
         self._next_look_at_lock = 0.0
         self._has_begun = False
@@ -134,9 +137,14 @@ class Guard:
         _, phase = self._beat.read()
         if ended_by is EndedBy.STALL:
             self._ask_where()
+        is_cut_off = self._lines.any(time.monotonic())
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         sweep.end(lambda: sweep.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
+        if is_cut_off and os.getppid() == self._launcher:
+            # Left alone it would wait for 15 minutes, and on the head the whole run with it.
+            with suppress(OSError):
+                os.kill(self._launcher, signal.SIGKILL)
         error, secondary = self._error_of_rank()
         dump = self._dump()
         if dump:
@@ -265,6 +273,8 @@ class Guard:
                     with suppress(OSError):
                         os.utime(self._log_fd)
                 told = now
+            if self._lines.any(now):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             limit = self._limit_s(beat[1], stop_seen is not None)
             if now > max(moved, stop_seen or 0.0) + limit:
                 return EndedBy.STALL, limit, stop_seen is not None

@@ -3,7 +3,7 @@
 sshd executes this instead of what the client asked for (``command=`` in authorized_keys), and
 hands that over as text. It is never given to a shell: it is one of the three things that the
 program itself asks for between nodes, with programs and folders that set-up made below
-``~/.ringmaster``, or it is refused:
+``~/.ringmaster`` (or on the data root, where nodes share an environment), or it is refused:
 
 - mpirun's daemon, with the variables that mpirun sets for it;
 - the sweep of what a run left;
@@ -21,6 +21,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,26 +46,26 @@ class Refused(Exception):
     """It is none of the things that the key is for."""
 
 
-def allowed(asked: str, home: Path) -> tuple[dict[str, str], list[str]]:
+def allowed(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], list[str]]:
     """Variables to set, and what to execute, for what a client asked for.
 
-    ``home`` is the program's folder on this node.
+    ``ours`` are the folders of environments and bundles that set-up made.
 
     Raises:
         Refused: It is none of the three.
     """
     try:
-        variables, rest = _settings(asked, home)
+        variables, rest = _settings(asked, ours)
         argv = shlex.split(rest)
     except ValueError as error:
         raise Refused from error
     if argv == ["true"] and not variables:
         return {}, argv
     if argv[:1] == ["env"] and not variables:
-        return _sweep(argv, home)
+        return _sweep(argv, ours)
     if not argv or Path(argv[0]).name not in _DAEMONS:
         raise Refused
-    if not (argv[0] in _DAEMONS or _is_sound(argv[0], home)):
+    if not (argv[0] in _DAEMONS or _is_sound(argv[0], ours)):
         raise Refused
     # No shell sees them; they are what mpirun writes, and no second command's.
     if not all(_PLAIN.fullmatch(word) and not word.endswith(";") for word in argv):
@@ -72,13 +73,13 @@ def allowed(asked: str, home: Path) -> tuple[dict[str, str], list[str]]:
     return variables, argv
 
 
-def _settings(asked: str, home: Path) -> tuple[dict[str, str], str]:
+def _settings(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], str]:
     """What mpirun sets before it names its daemon; what a variable held before stays behind."""
     variables = {}
     while found := _SETTING.match(asked):
         name = found["name"]
         places = [place for place in found["places"].split(":") if place]
-        if not all(_is_sound(place, home) for place in places):
+        if not all(_is_sound(place, ours) for place in places):
             raise Refused
         if found["before"] and os.environ.get(name):
             places.append(os.environ[name])
@@ -87,30 +88,34 @@ def _settings(asked: str, home: Path) -> tuple[dict[str, str], str]:
     return variables, asked
 
 
-def _sweep(argv: list[str], home: Path) -> tuple[dict[str, str], list[str]]:
+def _sweep(argv: list[str], ours: Sequence[Path]) -> tuple[dict[str, str], list[str]]:
     if len(argv) != 6 or argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch(argv[5]):
         raise Refused
     name, _, code = argv[1].partition("=")
-    if name != "PYTHONPATH" or not _is_ours(code, home) or not _is_ours(argv[2], home):
+    if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):
         raise Refused
     return {name: code}, argv[2:]
 
 
-def _is_ours(place: str, home: Path) -> bool:
-    """Whether set-up made it: below ``environments`` or ``bundles``, with no way out of there."""
+def _is_ours(place: str, ours: Sequence[Path]) -> bool:
+    """Whether set-up made it: below one of ours, with no way out of there."""
     normal = os.path.normpath(place)
-    return any(normal.startswith(f"{home / part}/") for part in ("environments", "bundles"))
+    return any(normal.startswith(f"{folder}/") for folder in ours)
 
 
-def _is_sound(place: str, home: Path) -> bool:
+def _is_sound(place: str, ours: Sequence[Path]) -> bool:
     """Whether nobody but set-up or the system's administrator puts programs there."""
-    return _is_ours(place, home) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
+    return _is_ours(place, ours) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
 
 
 def main() -> NoReturn:
     home = Path(os.path.abspath(__file__)).parents[1]
+    ours = [home / "environments", home / "bundles"]
+    if sys.prefix != sys.base_prefix:
+        # The environment that this runs from; one that nodes share lies on the data root.
+        ours.append(Path(sys.prefix).parent)
     try:
-        variables, argv = allowed(os.environ.get("SSH_ORIGINAL_COMMAND", ""), home)
+        variables, argv = allowed(os.environ.get("SSH_ORIGINAL_COMMAND", ""), ours)
     except Refused:
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)

@@ -233,6 +233,10 @@ class SetUp:
 
     node: str
     steps: tuple[SetUpStep, ...] = field(default=())
+    key: HostKey | None = None
+    """What an sshd on the way showed and nobody accepted: without a person it goes no further."""
+    accepted: str = ""
+    """Fingerprint of the key that was accepted before; then nobody can accept this one here."""
 
     @property
     def is_over(self) -> bool:

@@ -13,21 +13,27 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from backend.cluster.far_files import FarFiles
-from backend.cluster.shell import RemoteFile
+from backend.cluster.shell import RemoteFile, Shell
+from backend.datastore import content
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import replace_bytes
 from backend.records.layout import JobFolder
 from backend.records.library import FileEntry
-from backend.services import far_content
+from backend.records.mirror import MirrorRoom
+from backend.services import far_content, mirror_room
 from backend.services.mirror_looks import MirrorLooks, is_same, make_here
+from backend.services.mirror_room import Kept
 
 _FOLDER_MODE = 0o700
+_PRUNED = ".pruned"
+_PRUNE_S = 86_400.0
 
 
 class Mirror(MirrorLooks):
@@ -61,6 +67,7 @@ class Mirror(MirrorLooks):
                 f"{self._root.path}, where this computer keeps what it knows of {label}, cannot "
                 f"be made: {error.strerror}."
             ) from error
+        self._prune_daily()
 
     def _root_there(self, files: FarFiles) -> RemoteFile:
         path = self._far_root.path
@@ -115,22 +122,71 @@ class Mirror(MirrorLooks):
             far_content.compare(shell, what, self._far(folder), wanted, on_bytes)
 
     def holds(self, path: Path) -> bool:
+        mirror_room.is_wanted_now(path)
         return path.exists()
 
     def bring_file(self, path: Path, progress: Progress) -> None:
         make_here(path.parent)
         far = self._look(lambda files: files.status(self._far(path)))
         if is_same(path, far):
+            mirror_room.is_wanted_now(path)
             return
         what = f"Fetching {path.name}"
         with self._line.apart() as shell:
             shell.fetch(far.path, path, lambda done, all_: progress.step(done, all_, what))
-        os.utime(path, (far.mtime_s, far.mtime_s))
+        os.utime(path, (time.time(), far.mtime_s))
+        self._prune()
 
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
         if not folder.exists():
             with self._line.apart() as shell:
                 far_content.bring(shell, self._far(folder), folder, wanted, progress)
+            self._prune()
+
+    # What is kept here, and what of it goes.
+
+    def room(self) -> MirrorRoom:
+        found = mirror_room.kept(self._root)
+        return MirrorRoom(
+            str(self._root.path),
+            str(self._far_root),
+            mirror_room.size(self._root.path),
+            sum(one.bytes for one in found),
+        )
+
+    def clear(self) -> int:
+        return self._drop(mirror_room.kept(self._root))
+
+    def _prune_daily(self) -> None:
+        mark = self._root.path / _PRUNED
+        with contextlib.suppress(OSError):
+            if not mark.exists() or time.time() - mark.stat().st_mtime > _PRUNE_S:
+                mark.touch()
+                self._prune()
+
+    def _prune(self) -> None:
+        # Room is made by the way: whatever keeps it from that keeps nobody from his work.
+        with contextlib.suppress(BackendError, OSError):
+            found = mirror_room.to_drop(mirror_room.kept(self._root), time.time())
+            if found:
+                self._drop(found)
+
+    def _drop(self, found: list[Kept]) -> int:
+        """Only what the data root still has: what is nowhere else stays."""
+        if not found:
+            return 0
+        with self._line.apart() as shell:
+            return mirror_room.drop(found, lambda one: self._is_there(shell, one))
+
+    def _is_there(self, shell: Shell, one: Kept) -> bool:
+        far = self._far(one.path)
+        with contextlib.suppress(FileNotFoundError), shell.files() as files:
+            if not one.path.is_dir():
+                return is_same(one.path, files.status(far))
+            there = far_content.walk(files, far).files
+            here = {name: status.st_size for name, status in content.walk(one.path)}
+            return here == {name: found.bytes for name, found in there.items()}
+        return False
 
     # Changing: there, then here.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import shlex
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,8 @@ class NodeService:
         found = findings(Places(self._root.path, self._catalogue, self._python), smoke)
         if self.trains_here:
             return found
-        return tuple(self._far_root() if one.check == "data root" else one for one in found)
+        far = tuple(self._far_root() if one.check == "data root" else one for one in found)
+        return (*far, *self._mirror())
 
     def _far_root(self) -> Finding:
         """The data root where it is, instead of its mirror."""
@@ -229,6 +231,22 @@ class NodeService:
         except BackendError as error:
             return Finding("data root", False, error.sentence, error.remedy)
         return Finding("data root", True, f"{name} can be written, over SFTP.")
+
+    def _mirror(self) -> Iterator[Finding]:
+        room = self._share.room()
+        if room is None:
+            return
+        told = f"{_size(room.bytes)} of it are kept on this computer, in {room.place}"
+        if room.fetched_bytes:
+            told += (
+                f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
+                f"{_size(room.fetched_bytes)} back, which are fetched again when they are wanted"
+            )
+        yield Finding("mirror", True, f"{told}.")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _state(entry: NodeEntry, news: NodeNews) -> NodeState:

@@ -22,7 +22,7 @@ from typing import Any
 from backend.cluster import keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
-from backend.cluster.shell import Shell, Unreachable
+from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import is_narrower
 from backend.errors import BackendError, Cancelled
 from backend.launch.network import common_subnet
@@ -289,10 +289,16 @@ class Flight:
                     preflight_words.not_its_address(node, part.address, str(facts["why"]))
                 )
             folder = AgentPlace(node, part.site.python, part.site.bundle, facts_of(entry)).folder
+            # Most of a look is the import of torch, which the network need not wait for.
+            meeting = threading.Thread(
+                target=self._meet, args=(part, entry, shell, python), daemon=True
+            )
+            if part.address and part.port:
+                meeting.start()
             told = Told(preflight_node.look(shell, python, self._request(part.site, folder)))
             self._tell(part, told, sees_root)
-            if part.address and part.port:
-                self._meet(part, entry, shell, python)
+            if meeting.ident is not None:
+                meeting.join()
         finally:
             shell.close()
 
@@ -354,7 +360,8 @@ class Flight:
             request["ssh"] = {one.site.node: one.address for one in there}
             assert entry.installation is not None
             request["ssh_config"] = entry.installation.ssh_config
-        with contextlib.suppress(Unreachable):
+        # What keeps it from looking is told by the look, which goes over the same connection.
+        with contextlib.suppress(BackendError):
             part.met = preflight_node.meet(shell, python, request)
 
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from app.set_up_controller import SetUpController
+from backend.cluster.shell import HostKeyChanged, HostKeyUnknown
 from backend.errors import BackendError
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.set_up_choices import SYSTEM_MPI, SetUpOptions
+from tests.widgets.cluster.test_add_node_dialog import KEY
 from tests.widgets.cluster.test_set_up_again import node
 from widgets.cluster.nodes_page import NodesPage
 
@@ -22,6 +24,8 @@ class SetUps:
     def __init__(self):
         self.begun = []
         self.refusal = None
+        self.key = None
+        self.accepted = ""
         self.asked = {}
 
     def brought_mpi(self):
@@ -34,19 +38,30 @@ class SetUps:
         for name in names:
             self.asked[name] = cancelled
             failed = SetUpStep("Look", StepState.FAILED, "It has no Python.")
-            on_change(SetUp(name, (SetUpStep("Reach", StepState.DONE), failed)))
+            steps = (SetUpStep("Reach", StepState.DONE), failed)
+            if self.key is not None:
+                steps = (SetUpStep("Reach", StepState.FAILED, "Its key is unknown."),)
+            on_change(SetUp(name, steps, self.key, self.accepted))
 
 
 class Cluster:
     def __init__(self):
         self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
         self.looked_at = []
+        self.trusted = []
+        self.refusal = None
+
+    def trust(self, key):
+        self.trusted.append(key)
+        self.refusal = None
 
     def list(self):
         return self.entries
 
     def look(self, name):
         self.looked_at.append(name)
+        if self.refusal is not None:
+            raise self.refusal
 
 
 @pytest.fixture
@@ -143,3 +158,92 @@ def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
     cluster.entries = ()
     controller.set_up("gpu3")
     assert told == ["gpu3 is no longer among the nodes."]
+
+
+def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
+    controller, set_ups, cluster
+):
+    set_ups.key = KEY
+    controller.set_up("gpu3")
+    plate = controller._dialog._plate
+    assert plate.trust.fingerprint.isVisible()
+    assert plate.trust.fingerprint.text() == KEY.fingerprint
+    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
+    set_ups.key = None
+    plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions())]
+    assert not plate.isVisible()
+
+
+def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster, qtbot):
+    set_ups.key = KEY
+    controller.set_up("gpu3")
+    dialog = controller._dialog
+    dialog._plate.trust.default.click()
+    assert not dialog._plate.isVisible()
+    qtbot.waitUntil(dialog._view.step("Reach")._retry.isVisible)
+    assert cluster.trusted == []
+    dialog._view.step("Reach")._retry.click()
+    assert dialog._plate.isVisible()
+
+
+def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_ups, cluster):
+    set_ups.key, set_ups.accepted = KEY, "SHA256:old"
+    controller.set_up("gpu3")
+    plate = controller._dialog._plate
+    assert plate.changed.isVisible()
+    assert not plate.trust.isVisible()
+    plate.changed.default.click()
+    assert not controller._dialog.isVisible()
+    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
+
+
+def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, set_ups, cluster):
+    """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""
+    unknown = HostKeyUnknown("gpu1 shows a key.", "Compare it.", KEY)
+    set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
+    set_ups.refusal.__cause__ = unknown
+    told = []
+    controller.told.connect(told.append)
+    controller.set_up("gpu1")
+    dialog = controller._choosing
+    dialog._all.click()
+    dialog._begin.click()
+    assert (told, set_ups.begun) == ([], [])
+    assert controller._dialog.chosen == "gpu1"
+    set_ups.refusal = None
+    controller._dialog._plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions())]
+
+
+def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
+    controller, set_ups, monkeypatch
+):
+    monkeypatch.setattr(controller, "_is_over", lambda began: None)
+    controller._begin(("gpu1", "gpu2"), OWN)
+    assert set(controller._under_way) == {"gpu1", "gpu2"}
+    controller._tell_news()
+    controller._dialog.retry_requested.emit("gpu2", "Look")
+    assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
+
+
+def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
+    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
+    controller.set_up_added("gpu3", OWN)
+    dialog = controller._choosing
+    dialog._look.click()
+    assert dialog._plate.trust.isVisible()
+    dialog._plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert cluster.looked_at == ["gpu3", "gpu3"]
+    assert not dialog._plate.isVisible()
+
+    cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
+    dialog._look.click()
+    assert dialog._plate.changed.isVisible()
+    dialog._plate.changed.default.click()
+    assert controller._choosing is None
+    assert cluster.trusted == [KEY]

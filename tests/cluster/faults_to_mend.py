@@ -15,8 +15,8 @@ from backend.cluster.bundle import PACKAGE, make_bundle
 from backend.datastore.shared_folders import make_folder
 from backend.records.cluster import NodeEntry
 from backend.services import preflight_words as words
-from tests.cluster.faults import as_root, bundle, changed_entry, fault, moved, rewritten
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten
 
 _CHANGE = "# older"
 

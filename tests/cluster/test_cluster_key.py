@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
-from backend.node.key_gate import REFUSAL
 from backend.records.job_view import JobView
 from backend.records.set_up_choices import SetUpOptions
-from backend.records.state import JobState
-from tests.cluster.commands import ip, wait_for
+from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import of_runs
+from tests.cluster.thief import (
+    gets_no_shell_and_no_files,
+    lets_a_run_begin_and_end,
+    limited,
+    with_the_key,
+)
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 ELSEWHERE = "10.78.0.1"
-
-
-def with_the_key(
-    ready: ReadyCluster, *words: str, options: tuple[str, ...] = (), input: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """What OpenSSH gets for who sits on node1 and has the key that goes to node2."""
-    config = f"{ready.home}/ssh/config"
-    command = ["ssh", "-F", config, *options, ready.cluster.address_of("node2"), *words]
-    return ready["node1"].run(command, input=input, limit_s=20)
 
 
 @pytest.fixture
@@ -65,48 +57,10 @@ def test_f62_the_key_is_refused_elsewhere_and_opens_no_terminal_and_no_tunnel(
     )
 
 
-@pytest.fixture
-def limited(stocked: ReadyCluster) -> Iterator[None]:
-    """Nodes that were set up with a key that starts runs and nothing else."""
-    nodes = ("node1", "node2")
-    before = {name: stocked.entry(name).installation for name in nodes}
-    for limits_key in (True, False):
-        outcome = stocked.services.set_up.set_up(
-            nodes, lambda news: None, options=SetUpOptions(limits_key=limits_key)
-        )
-        for name, entry in outcome.items():
-            assert not isinstance(entry, Exception), entry
-            assert entry.installation is not None
-            assert entry.installation.limits_key is limits_key
-            if not limits_key:
-                assert replace(entry.installation, bytes=0) == replace(before[name], bytes=0)
-        if limits_key:
-            yield
-
-
 @pytest.mark.timeout(600)
 def test_f62_a_key_that_was_limited_starts_runs_and_no_shell_no_files_nothing(
-    stocked: ReadyCluster, limited: None, run: Callable[..., JobView]
+    stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    for words in ((), ("id",), ("bash", "-c", "id"), ("cat", "/etc/passwd")):
-        refused = with_the_key(stocked, *words, input="id\n")
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert REFUSAL in refused.stderr
-    target = stocked.cluster.address_of("node2")
-    config = f"{stocked.home}/ssh/config"
-    for program in (["sftp", "-b", "-"], ["scp", "/etc/hostname"]):
-        to = f"{target}:/tmp/copied" if program[0] == "scp" else target
-        done = stocked["node1"].run([program[0], "-F", config, *program[1:], to], input="ls\n")
-        assert done.returncode != 0
-    assert stocked["node2"].run(["test", "-e", "/tmp/copied"]).returncode == 1
-
-    view = run("node1", "node2")
-    assert view.world_size == 2
-    assert any(name == "node2" for name, _ in of_runs(stocked))
-    # With its guard gone, only the sweep over this very key ends what it left.
-    stocked.services.jobs.stop(view.id)
-    view = stocked.services.jobs.wait(view.id)
-    assert view.state is JobState.INTERRUPTED
-    log = stocked.services.data_root.job(view.id).mpirun_log.read_text()
-    assert "could not be swept" not in log
-    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+    with limited(stocked, ("node1", "node2"), SetUpOptions()):
+        gets_no_shell_and_no_files(stocked)
+        lets_a_run_begin_and_end(stocked, run)

@@ -17,7 +17,8 @@ from backend.errors import BackendError, Cancelled
 from backend.records.job import JobConfig, Placement, parse_job
 from backend.records.preflight import Fix, Preflight, PreflightFinding, placement_after
 from backend.services import preflight_words as words
-from tests.cluster.faults import FAULTS, GPUS_FILE, two_gpus
+from tests.cluster.faults import FAULTS
+from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
 from tests.cluster.faults_to_mend import jobs_for_their_owner_alone, ssh_settings_missing
 from tests.cluster.ready import ReadyCluster
 from tests.fakes.nvml.driver import build

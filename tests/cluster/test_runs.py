@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
     grows,
-    names_the_node_that_is_cut_off_for_good,
+    is_one,
     of_runs,
     stops_and_goes_on_elsewhere,
 )
@@ -79,13 +81,6 @@ def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
 
 
 @pytest.mark.timeout(400)
-def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
-    stocked: ReadyCluster, run: Callable[..., JobView]
-) -> None:
-    names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
-
-
-@pytest.mark.timeout(400)
 def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
@@ -101,6 +96,41 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     view = stocked.services.jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     assert list(stocked.services.jobs.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("late", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
+def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
+    stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    jobs = stocked.services.jobs
+    view = jobs.create(raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2")]))
+    look = stocked.services.preflight.insist
+
+    def look_and_lose(*given: Any) -> None:
+        look(*given)
+        stocked["node2"].cut()
+
+    if late:
+        jobs.start(view.id)
+        wait_for(
+            lambda: any(
+                name == "node2" and is_one(p, "backend.node.guard") for name, p in of_runs(stocked)
+            ),
+            "No guard came to node2",
+        )
+        stocked["node2"].cut()
+    else:
+        monkeypatch.setattr(stocked.services.preflight, "insist", look_and_lose)
+        jobs.start(view.id)
+    began = time.monotonic()
+    view = jobs.wait(view.id)
+    assert time.monotonic() - began < 90
+    assert (view.state, view.step) == (JobState.ERROR, 0)
+    assert view.error is not None
+    assert view.error.node == "node2"
+    assert "node2" in view.error.sentence
+    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
 
 
 def test_f10_a_run_whose_head_lost_power_is_recognised_as_ended(

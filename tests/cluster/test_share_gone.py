@@ -13,9 +13,9 @@ from backend.datastore.checkpoint_files import verify
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 from tests.cluster.commands import wait_for
-from tests.cluster.faults import read_only_over
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
+from tests.cluster.seeding import read_only_over
 from tests.integration.conftest import WORKING
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]

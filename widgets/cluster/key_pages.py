@@ -57,6 +57,7 @@ class TrustPage(QWidget):
                 self._words,
                 plate,
                 col(hint, self._command, gap=2),
+                STRETCH,
                 S2,
                 row(STRETCH, self.trust, self.default, gap=S2),
                 gap=S3,
@@ -94,8 +95,9 @@ class ChangedKeyPage(QWidget):
 
     closed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, then: str = "add the node again", parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._then = then
         self._banner = Banner("bad", stacked=True)
         self._known = Label("", "mono", "text2", wrap=True, selectable=True)
         self._shown = Label("", "mono", "bad", wrap=True, selectable=True)
@@ -106,6 +108,7 @@ class ChangedKeyPage(QWidget):
                 self._banner,
                 col(Label("Known until now", "small", "text2"), self._known, gap=2),
                 col(Label("Shown today", "small", "text2"), self._shown, gap=2),
+                STRETCH,
                 S2,
                 row(STRETCH, self.default),
                 gap=S3,
@@ -117,12 +120,50 @@ class ChangedKeyPage(QWidget):
             "bad",
             f"{key.host} shows another key than before",
             "It was installed anew, or somebody stands in between. Nothing was sent to it. Ask "
-            "whoever runs it; if its key did change, take the old one out of known_hosts and add "
-            "the node again.",
+            "whoever runs it; if its key did change, take the old one out of known_hosts and "
+            f"{self._then}.",
             icon="warning-octagon-fill",
         )
         self._known.setText(known_fingerprint)
         self._shown.setText(key.fingerprint)
+
+
+class KeyPlate(QWidget):
+    """Whichever of the two a key calls for, in a dialog that is about more than it.
+
+    Signals:
+        trusted: The `HostKey`.
+        refused: It is not trusted.
+        closed: The dialog is to go.
+    """
+
+    trusted = Signal(object)
+    refused = Signal()
+    closed = Signal()
+
+    def __init__(self, then: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.trust = TrustPage()
+        self.trust.trusted.connect(self.trusted)
+        self.trust.refused.connect(self.refused)
+        self.changed = ChangedKeyPage(then)
+        self.changed.closed.connect(self.closed)
+        self.setLayout(col(self.trust, self.changed, gap=0))
+
+    def show_key(self, key: HostKey, accepted: str = "") -> str:
+        """Ask about a key, or tell that it is another than the ``accepted``; gives the title."""
+        self.trust.setVisible(not accepted)
+        self.changed.setVisible(bool(accepted))
+        if accepted:
+            self.changed.tell(key, accepted)
+        else:
+            self.trust.ask(key)
+        default = self.changed.default if accepted else self.trust.default
+        default.setDefault(True)
+        # A dialog that is fitted to this at once would go by what was seen here before.
+        for part in (self.trust, self.changed, self):
+            part.updateGeometry()
+        return f"The key of {key.host} changed" if accepted else f"Is this {key.host}?"
 
 
 class PassphrasePage(QWidget):

@@ -8,8 +8,9 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QSizePolicy, QWidget
 
-from backend.records.cluster import NodeEntry
+from backend.records.cluster import HostKey, NodeEntry
 from backend.records.set_up_choices import SetUpOptions, choice_faults
+from widgets.cluster.key_pages import KeyPlate
 from widgets.cluster.set_up_choices import SetUpChoices
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
@@ -41,11 +42,13 @@ class SetUpAgainDialog(QDialog):
     Signals:
         set_up_requested: Names of the ticked nodes, a tuple, and the `SetUpOptions`.
         look_requested: These nodes, a tuple of names, are to be looked at anew; answer with
-            `show_entries` or `show_trouble`.
+            `show_entries`, `show_key` or `show_trouble`.
+        trusted: The `HostKey` of `show_key`; look again.
     """
 
     set_up_requested = Signal(object, object)
     look_requested = Signal(object)
+    trusted = Signal(object)
 
     def __init__(
         self,
@@ -97,9 +100,9 @@ class SetUpAgainDialog(QDialog):
         self._begin = Button("Set up", kind="primary")
         self._begin.setDefault(True)
         self._begin.clicked.connect(self._wish)
-        self.setLayout(
+        self._form = QWidget()
+        self._form.setLayout(
             col(
-                self._title,
                 self._nodes,
                 self.choices,
                 self._note,
@@ -107,21 +110,37 @@ class SetUpAgainDialog(QDialog):
                 S2,
                 row(STRETCH, self._look, self._cancel, self._begin, gap=S2),
                 gap=S3,
-                margins=(S6, S4, S6, S4),
             )
         )
+        self._plate = KeyPlate("set the node up again")
+        self._plate.trusted.connect(self._pass_trust)
+        self._plate.refused.connect(self._show_form)
+        self._plate.closed.connect(self.reject)
+        self._plate.hide()
+        self.setLayout(col(self._title, self._form, self._plate, gap=S3, margins=(S6, S4, S6, S4)))
         self._make_rows(entries, ticked)
         self.setFocus()
 
     def show_entries(self, entries: Sequence[NodeEntry]) -> None:
         """What a new look has found."""
+        self._plate.hide()
+        self._form.show()
         self._make_rows(entries, self.ticked())
 
     def show_trouble(self, sentence: str) -> None:
         """The nodes could not be looked at."""
+        self._show_form()
         self._trouble.setText(sentence)
         self._trouble.setVisible(bool(sentence))
         self._look.setEnabled(True)
+        fit_height(self)
+
+    def show_key(self, key: HostKey, accepted: str = "") -> None:
+        """A look met a key that nobody accepted here, or another than the ``accepted`` one."""
+        self._form.hide()
+        self._plate.show()
+        self._title.setText(self._plate.show_key(key, accepted))
+        self.setFocus()
         fit_height(self)
 
     def ticked(self) -> tuple[str, ...]:
@@ -146,6 +165,19 @@ class SetUpAgainDialog(QDialog):
         seen = min(len(self._entries), _ROWS_SEEN)
         self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
         self._trouble.hide()
+        self._check()
+
+    @Slot(object)
+    def _pass_trust(self, key: HostKey) -> None:
+        self._show_form()
+        self._look.setEnabled(False)
+        self.trusted.emit(key)
+
+    @Slot()
+    def _show_form(self) -> None:
+        self._plate.hide()
+        self._form.show()
+        self._begin.setDefault(True)
         self._check()
 
     @Slot()

@@ -8,8 +8,9 @@ from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
-from backend.records.cluster import SetUp, StepState
+from backend.records.cluster import HostKey, SetUp, StepState
 from backend.records.state import JobState
+from widgets.cluster.key_pages import KeyPlate
 from widgets.cluster.node_row import step_line
 from widgets.cluster.set_up_view import SetUpView
 from widgets.common import formats, icons, theme
@@ -23,6 +24,7 @@ from widgets.common.theme import ICON_NAV, R_CONTROL, ROW_H, S2, S3, S4, S6, Ton
 
 _WIDTH, _NODES_W = 660, 208
 _LEAST_H, _MOST_H, _FRAME_H = 420, 600, 144
+_MARKS = {"good": "check-circle-fill", "bad": "x-circle-fill", "warn": "warning-fill"}
 
 
 class _NodeTab(QAbstractButton):
@@ -61,7 +63,7 @@ class _NodeTab(QAbstractButton):
             fill_round(painter, box, theme.current().q(ground), R_CONTROL)
         words, tone = _outcome(self._set_up)
         square = QRectF(S3, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
-        mark = {"good": "check-circle-fill", "bad": "x-circle-fill"}.get(tone)
+        mark = _MARKS.get(tone)
         if mark is not None:
             icons.paint_icon(painter, square, mark, tone)
         else:
@@ -84,12 +86,14 @@ class SetUpDialog(QDialog):
         choices_requested: It failed; it is to be set up in another way.
         cancel_requested: Its set-up is not wanted any more.
         node_opened: It is to be shown by itself.
+        trusted: With the `HostKey` that somebody accepted; the set-up is to go on.
     """
 
     retry_requested = Signal(str, str)
     choices_requested = Signal(str)
     cancel_requested = Signal(str)
     node_opened = Signal(str)
+    trusted = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -101,6 +105,7 @@ class SetUpDialog(QDialog):
         self._set_ups: dict[str, SetUp] = {}
         self._addresses: dict[str, str] = {}
         self._tabs: dict[str, _NodeTab] = {}
+        self._refused: set[str] = set()
         self._shown = ""
         self._title = Label("", "title", elide="right")
         self._address = Label("", "small", "text3")
@@ -111,6 +116,11 @@ class SetUpDialog(QDialog):
         holder = QWidget()
         holder.setLayout(col(self._view, STRETCH, gap=0, margins=(0, 0, S2, 0)))
         self._scroll = Scroll(holder)
+        self._plate = KeyPlate("set the node up again")
+        self._plate.trusted.connect(self._pass_trust)
+        self._plate.refused.connect(self._refuse_key)
+        self._plate.closed.connect(self.hide)
+        self._plate.hide()
         self._nodes = col(gap=2)
         nodes = QWidget()
         nodes.setLayout(col(self._nodes, STRETCH, gap=0))
@@ -130,18 +140,20 @@ class SetUpDialog(QDialog):
         self._close = Button("Go on in the background", kind="primary")
         self._close.setDefault(True)
         self._close.clicked.connect(self.hide)
-        steps = col(row((self._title, 1), self._address), (self._scroll, 1), gap=S3)
+        steps = col(
+            row((self._title, 1), self._address),
+            (self._scroll, 1),
+            (self._plate, 1),
+            gap=S3,
+        )
+        self._foot = QWidget()
+        self._foot.setLayout(
+            row((self._sentence, 1), self._choices, self._cancel, self._open, self._close, gap=S2)
+        )
         self.setLayout(
             col(
                 (row(self._nodes_scroll, (steps, 1), gap=S4), 1),
-                row(
-                    (self._sentence, 1),
-                    self._choices,
-                    self._cancel,
-                    self._open,
-                    self._close,
-                    gap=S2,
-                ),
+                self._foot,
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
@@ -157,6 +169,8 @@ class SetUpDialog(QDialog):
         """
         new = set_up.node not in self._set_ups
         self._set_ups[set_up.node] = set_up
+        if set_up.key is None:
+            self._refused.discard(set_up.node)
         if address:
             self._addresses[set_up.node] = address
         if new:
@@ -213,9 +227,21 @@ class SetUpDialog(QDialog):
 
     def _show_chosen(self) -> None:
         node = self._shown
-        self._title.setText(f"Set up {node}")
+        chosen = self._set_ups[node]
+        self._view.show_set_up(chosen)
+        title = f"Set up {node}"
+        key = None if node in self._refused else chosen.key
+        for part in (self._scroll, self._foot):
+            part.setVisible(key is None)
+        self._plate.setVisible(key is not None)
+        if key is not None:
+            title = self._plate.show_key(key, chosen.accepted)
+            # None of the fields or buttons is chosen before anybody pressed a key.
+            self.setFocus()
+        else:
+            self._close.setDefault(True)
+        self._title.setText(title)
         self._address.setText(self._addresses.get(node, ""))
-        self._view.show_set_up(self._set_ups[node])
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
@@ -247,12 +273,24 @@ class SetUpDialog(QDialog):
         words, tone = _outcome(chosen)
         if len(self._set_ups) > 1:
             over = sum(_is_ready(each) for each in self._set_ups.values())
-            failed = sum(each.failed is not None for each in self._set_ups.values())
+            asking = sum(_asks(each) for each in self._set_ups.values())
+            failed = sum(each.failed is not None for each in self._set_ups.values()) - asking
             words = f"{formats.of(over, len(self._set_ups))} nodes are ready"
             words += f", {failed} failed" if failed else ""
+            words += f", {asking} to be answered" if asking else ""
             tone = "bad" if failed else "text3"
         self._sentence.setText(f"{words}.")
         self._sentence.set_tone("text3" if tone == "live" else tone)
+
+    @Slot(object)
+    def _pass_trust(self, key: HostKey) -> None:
+        self.trusted.emit(self._shown, key)
+
+    @Slot()
+    def _refuse_key(self) -> None:
+        self._refused.add(self._shown)
+        self._show_chosen()
+        self._settle()
 
     @Slot()
     def _wish_cancel(self) -> None:
@@ -277,8 +315,15 @@ def _is_ready(set_up: SetUp) -> bool:
     return _has_ended(set_up) and set_up.failed is None
 
 
+def _asks(set_up: SetUp) -> bool:
+    """Whether a person can let it go on by a yes."""
+    return set_up.key is not None and not set_up.accepted
+
+
 def _outcome(set_up: SetUp) -> tuple[str, Tone]:
     """How a node stands, in a few words."""
+    if set_up.key is not None:
+        return ("Host key changed", "bad") if set_up.accepted else ("Host key unknown", "warn")
     if not set_up.steps:
         return "Not begun", "text3"
     if all(step.state is StepState.WAITING for step in set_up.steps):

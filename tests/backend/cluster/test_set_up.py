@@ -57,6 +57,14 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert sent <= node.shell.sent_bytes < sent + 500_000
 
 
+def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node: Node) -> None:
+    entry = go(node, limits_key=True)
+    assert entry.installation is not None
+    listed = (node.shell.home / ".ssh" / "authorized_keys").read_text()
+    assert f'command="{entry.installation.python} -I ' in listed
+    assert Path(entry.installation.python).exists()
+
+
 def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node) -> None:
     first = go(node)
     agent = (node.home / "state/info.json").read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from backend.node import key_gate
 from backend.node.key_gate import Refused, allowed
 
 HOME = Path("/home/lab/.ringmaster")
+OURS = (HOME / "environments", HOME / "bundles")
 ENV = f"{HOME}/environments/python3.11-9c11"
 # As Open MPI 5.0.11 sent them, one to the next node; the last in the form of 4.1.
 PRTED = (
@@ -33,19 +35,19 @@ SWEEP = (
 
 
 def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
-    variables, argv = allowed(PRTED, HOME)
+    variables, argv = allowed(PRTED, OURS)
     assert argv[0] == f"{ENV}/bin/prted"
     assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
     assert variables["PRTE_PREFIX"] == ENV
     assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
-    variables, argv = allowed(ORTED, HOME)
+    variables, argv = allowed(ORTED, OURS)
     assert argv[:2] == ["/usr/lib/openmpi/bin/orted", "-mca"]
     assert variables["PATH"].startswith("/usr/lib/openmpi/bin:")
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
-    assert allowed(SWEEP, HOME)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
-    assert allowed("true", HOME) == ({}, ["true"])
+    assert allowed(SWEEP, OURS)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed("true", OURS) == ({}, ["true"])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
 )
 def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
     with pytest.raises(Refused):
-        allowed(asked, HOME)
+        allowed(asked, OURS)
 
 
 def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:
@@ -100,3 +102,26 @@ def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:
     refused = ask("id")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"{key_gate.REFUSAL}\n"
+
+
+def test_an_environment_that_nodes_share_need_not_lie_in_the_home(tmp_path: Path) -> None:
+    shared = tmp_path / "data" / "shared" / "environments"
+    venv.create(shared / "python3.11-9c11", with_pip=False)
+    elsewhere = tmp_path / "data" / "environments" / "python3.11-9c11" / "bin"
+    elsewhere.mkdir(parents=True)
+    for folder in (shared / "python3.11-9c11" / "bin", elsewhere):
+        (folder / "prted").write_text("#!/bin/sh\necho started\n")
+        (folder / "prted").chmod(0o755)
+
+    def ask(daemon: Path) -> str:
+        done = subprocess.run(
+            [shared / "python3.11-9c11" / "bin" / "python", "-I", key_gate.__file__],
+            env={"SSH_ORIGINAL_COMMAND": str(daemon), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    assert ask(shared / "python3.11-9c11" / "bin" / "prted") == "started\n"
+    assert ask(elsewhere / "prted") == ""

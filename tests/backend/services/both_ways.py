@@ -4,10 +4,11 @@ counts and can be cut; and a node whose agent beats."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from backend.node import sweep
 from backend.node.mpi import find_mpirun
 from backend.node.probe import Probe
 from backend.node.start import CODE_ROOT
+from backend.records.checkpoint import Checkpoint
 from backend.records.cluster import Interface, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.far_root import FarRoot
 from backend.records.files import replace_json
@@ -34,6 +36,7 @@ from tests.backend.cluster.sshd_rig import USER, Sshd
 from tests.integration.tiny import raw_job, write_sources
 
 NODE = "gpu1"
+PAYLOAD = b"weights" * 1000
 _BEAT_S = 0.25
 
 
@@ -268,3 +271,34 @@ class FarRun:
 
 def on_node(**changes: Any) -> dict[str, Any]:
     return raw_job(1, **{"placement": [{"node": NODE, "processes": 1}], **changes})
+
+
+Beat = Callable[[Place], Heart]
+
+
+def started(place: Place, services: Services) -> tuple[JobView, FarRun]:
+    """A job that was started, and what runs it."""
+    FakeHead().instead_of(services)
+    view = services.jobs.start(services.jobs.create(on_node()).id)
+    return view, FarRun(place, view)
+
+
+def add_checkpoint(run: FarRun, step: int, content: bytes = PAYLOAD) -> str:
+    name = f"epoch-0001-step-{step:06d}"
+    folder = run.folder.checkpoints
+    (folder / f"{name}.pt").write_bytes(content)
+    record = Checkpoint(
+        name=name,
+        run=run.run,
+        epoch=1,
+        step=step,
+        epoch_step=step,
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        config_sha256="",
+        created="2026-11-21T07:30:00Z",
+        metrics={"validation/loss": 1.0 / step},
+    )
+    replace_json(folder / f"{name}.json", record.to_sidecar())
+    replace_json(run.folder.latest, {"name": name})
+    return name

@@ -13,7 +13,7 @@ from backend.cluster.shell import Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
 from backend.datastore import node_files
 from backend.errors import BackendError, Cancelled
-from backend.records.cluster import NodeEntry
+from backend.records.cluster import NodeEntry, PythonFound
 from backend.records.set_up_choices import SetUpOptions
 from backend.services.set_up import SetUpService
 from tests.backend.cluster.set_up_rig import put_house
@@ -70,6 +70,42 @@ def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> Non
     assert last.failed is not None
     assert (last.failed.title, last.failed.remedy) == ("Reach", "Look whether it is on.")
     assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "remedy"),
+    [
+        (
+            {"machine": "aarch64"},
+            "There is no Horovod for Python 3.11 on aarch64 without CUDA, as gpu2 has it; "
+            "built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "Build it on a computer whose processor is aarch64, with ./installers/run doctor, and "
+            "set the node up from there.",
+        ),
+        (
+            {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
+            "There is no Horovod for Python 3.14 on x86_64 without CUDA, as gpu2 has it; "
+            "built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "RINGMASTER_PYTHON=python3.14 ./installers/run doctor builds it here; or install on "
+            "the node a Python that is in that list.",
+        ),
+    ],
+    ids=["machine", "python"],
+)
+def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
+    cluster: Cluster, change: dict[str, object], sentence: str, remedy: str
+) -> None:
+    node = cluster.nodes["gpu2"]
+    node.facts = replace(node.facts, **change)  # type: ignore[arg-type] # fields by their names
+    refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
+    assert isinstance(refused, BackendError)
+    assert (refused.sentence, refused.remedy) == (sentence, remedy)
+    failed = [told for told in cluster.told if told.node == "gpu2"][-1].failed
+    assert failed is not None
+    assert (failed.title, failed.sentence) == ("Python", sentence)
+    assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
+    assert cluster.gathered == 1, "wheels were fetched for it"
+    assert cluster.entry("gpu1").is_ready
 
 
 def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> None:

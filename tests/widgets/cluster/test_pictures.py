@@ -19,7 +19,14 @@ from tests.widgets.cluster import samples
 from tests.widgets.cluster.test_add_node_dialog import KEY
 from tests.widgets.cluster.test_set_up_again import THREE as NODES
 from tests.widgets.cluster.test_set_up_again import node
-from tests.widgets.cluster.test_set_up_dialog import BROKEN, GIVEN_UP, LIVE, READY
+from tests.widgets.cluster.test_set_up_dialog import (
+    BROKEN,
+    CHANGED,
+    GIVEN_UP,
+    LIVE,
+    READY,
+    UNKNOWN,
+)
 from tests.widgets.jobs.test_job_detail import LIVE as JOB
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.nodes_page import NodesPage
@@ -31,6 +38,12 @@ from widgets.main_window import MainWindow
 PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 PUBLISHED = {"nodes-light", "node-detail-dark", "provision-live-light"}
 LARGE, SMALL = (1440, 900), (1000, 640)
+LONG_KEY = replace(
+    KEY,
+    host="node-rack3-row7-machine-003.cluster.example.org",
+    port=2222,
+    fingerprint="SHA256:k3J9wq7Y0sJm9TgR0ePZyVnE2b1sWc8uXo5dLx0Qk3A",
+)
 LONG_NAMES = "node-rack3-row7-machine-{:03d}.cluster.example.org"
 NOON = 1_700_000_000.0
 ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
@@ -206,3 +219,31 @@ def test_set_up(qtbot, take, dressed, state):
         for node, steps in (("gpu14", BROKEN.steps), ("gpu15", READY.steps), ("gpu16", ())):
             dialog.show_set_up(replace(LIVE, node=node, steps=steps))
     take(dialog, f"provision-{state}-{dressed}")
+
+
+@pytest.mark.parametrize("state", ["unknown", "changed"])
+@pytest.mark.parametrize("several", [False, True], ids=["alone", "several"])
+def test_a_host_key_in_a_set_up(qtbot, take, dressed, state, several):
+    dialog = SetUpDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    met = replace(UNKNOWN if state == "unknown" else CHANGED, key=LONG_KEY)
+    dialog.show_set_up(met, "mai@10.0.4.23")
+    if several:
+        dialog.show_set_up(replace(LIVE, node=LONG_NAMES.format(3)))
+        dialog.show_set_up(replace(met, node="gpu14"))
+        dialog.choose("gpu14")
+    take(dialog, f"provision-key-{state}-{'several-' * several}{dressed}")
+    assert dialog.height() <= SMALL[1] - 40, "it does not fit a small screen"
+
+
+@pytest.mark.parametrize("accepted", ["", "SHA256:9fX0aa7Y0sJm9TgR0ePZyVnE2b1sWc8uXo5dLx0Q111"])
+def test_a_host_key_in_another_look(qtbot, take, dressed, accepted):
+    dialog = SetUpAgainDialog(*HOW_TO_SET_UP["misfit"], "5.0.11")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    dialog.show_key(LONG_KEY, accepted)
+    take(dialog, f"set-up-choices-key-{'changed' if accepted else 'unknown'}-{dressed}")
+    spare = dialog.height() - dialog.layout().totalHeightForWidth(dialog.width())
+    assert abs(spare) <= 2, "something is cut, or there is a gap"
+    assert dialog.height() <= SMALL[1] - 40, "it does not fit a small screen"

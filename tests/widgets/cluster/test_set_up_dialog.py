@@ -1,12 +1,15 @@
 """Setting up nodes: each step in a line, the live one with its last words, several side by side."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPushButton
 
 from backend.records.cluster import SetUp, SetUpStep, StepState
+from tests.widgets.cluster.test_add_node_dialog import KEY, default
 from widgets.cluster.set_up_dialog import SetUpDialog
 from widgets.cluster.set_up_view import STEPS, last_lines, step_time
 
@@ -178,3 +181,48 @@ def test_last_lines_are_those_that_say_something():
 )
 def test_times_of_steps(seconds, text):
     assert step_time(seconds).replace("\xa0", " ") == text
+
+
+UNKNOWN = replace(set_up(at=0, state=FAILED, sentence="Its key is unknown."), key=KEY)
+CHANGED = replace(UNKNOWN, accepted="SHA256:old")
+
+
+def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
+    dialog.show_set_up(UNKNOWN)
+    assert dialog._title.text() == "Is this gpu13?"
+    assert not dialog._scroll.isVisible()
+    assert default(dialog).text() == "Do not trust"
+    dialog._plate.trust.fingerprint.setFocus()
+    assert default(dialog).text() == "Do not trust"
+    with qtbot.assertNotEmitted(dialog.trusted):
+        qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    assert dialog._title.text() == "Set up gpu13"
+    assert default(dialog).text() == "Close"
+
+
+def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
+    dialog.show_set_up(UNKNOWN)
+    with qtbot.waitSignal(dialog.trusted) as given:
+        qtbot.mouseClick(dialog._plate.trust.trust, Qt.MouseButton.LeftButton)
+    assert given.args == ["gpu13", KEY]
+
+
+def test_f55_of_a_changed_key_there_is_nothing_but_close(dialog):
+    dialog.show_set_up(CHANGED)
+    assert dialog._title.text() == "The key of gpu13 changed"
+    seen = [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
+    assert seen == ["Close"]
+    assert default(dialog).text() == "Close"
+
+
+def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(replace(UNKNOWN, node="gpu14"))
+    assert dialog._scroll.isVisible()
+    dialog.choose("gpu14")
+    assert not dialog._scroll.isVisible()
+    assert "Host key unknown" in dialog._tabs["gpu14"].accessibleName()
+    dialog.choose("gpu13")
+    assert dialog._cancel.isVisible()
+    assert not dialog._plate.isVisible()
+    assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 to be answered."

@@ -1,0 +1,61 @@
+"""Whether what a process sends over TCP is still taken by the other side, as the kernel knows it.
+
+mpirun and its daemons notice by keepalive that one of them was lost, within a minute. But the
+kernel sends no keepalive while something that was sent is not acknowledged: it sends that again, at
+ever longer intervals, for 15 minutes (tcp(7), ``tcp_retries2``). That is how it is when a node is
+lost while daemons talk to each other, as they do when ranks begin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+LIMIT_S = 60.0
+"""As long as keepalive takes; after a cut of 15 s the next try may come 15 s late."""
+_LOOK_S = 5.0
+_RETRANSMITTING = "01"
+_SOCKET = "socket:["
+
+
+class DeadLines:
+    """Watches the TCP connections of the process ``pid`` of this user."""
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        self._folder = proc / str(pid)
+        self._next_look = 0.0
+        self._since: dict[str, float] = {}
+
+    def any(self, now: float) -> bool:
+        """Whether one of them has sent the same again and again for `LIMIT_S`, in vain.
+
+        ``now`` is a time as of `time.monotonic`; the kernel is asked every few seconds.
+        """
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_S
+            waiting: set[str] = set()
+            # One that has just ended has no connections.
+            with suppress(OSError):
+                waiting = set(self._unanswered())
+            self._since = {one: self._since.get(one, now) for one in waiting}
+        return any(now >= since + LIMIT_S for since in self._since.values())
+
+    def _unanswered(self) -> Iterator[str]:
+        own = set(self._sockets())
+        for name in ("tcp", "tcp6"):
+            with suppress(FileNotFoundError), (self._folder / "net" / name).open() as file:
+                for line in file:
+                    # proc_net_tcp.txt: tr:tm->when, retrnsmt, uid, timeout, inode
+                    _, _, _, _, _, timer, tries, _, _, inode, *_ = line.split()
+                    if inode in own and timer[:2] == _RETRANSMITTING and int(tries, 16) > 0:
+                        yield inode
+
+    def _sockets(self) -> Iterator[str]:
+        with os.scandir(self._folder / "fd") as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    target = os.readlink(entry.path)
+                    if target.startswith(_SOCKET):
+                        yield target[len(_SOCKET) : -1]

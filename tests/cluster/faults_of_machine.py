@@ -1,0 +1,137 @@
+"""What can be wrong with a node as a machine, and with the data root that it sees."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from backend.services import preflight_words as words
+from tests.cluster.commands import call
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.seeding import SITE, as_root, environment, fault, read_only_over, rewritten
+
+GPUS_FILE = "/run/gpus"
+
+# The machine.
+
+
+@fault(words.HOME)
+def home_disk_full(ready: ReadyCluster, node: str) -> Iterator[None]:
+    ready[node].fill_disk()
+    yield
+    ready[node].free_disk()
+
+
+@fault(words.HOME)
+def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
+    as_root(
+        ready,
+        node,
+        "mount --bind /home/lab /home/lab; mount -o remount,bind,noexec /home/lab",
+    )
+    yield
+    as_root(ready, node, "umount -l /home/lab")
+
+
+@fault(words.SHARED_MEMORY)
+def shared_memory_tiny(ready: ReadyCluster, node: str) -> Iterator[None]:
+    as_root(ready, node, "mount -o remount,size=1m /dev/shm")
+    yield
+    as_root(ready, node, "mount -o remount,size=50% /dev/shm")
+
+
+@fault(words.OPEN_FILES)
+def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
+    as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
+    yield
+    # A limit that was lowered can be raised again by nobody, so another sshd takes over.
+    ready[node].stop_sshd()
+    ready[node].start_sshd()
+
+
+@fault(words.CLOCK)
+def clock_ahead(ready: ReadyCluster, node: str) -> Iterator[None]:
+    ready[node].set_clock(600)
+    yield
+    ready[node].set_clock(0)
+
+
+@fault(words.GPUS)
+def gpu_not_there(ready: ReadyCluster, node: str) -> Iterator[None]:
+    describe_gpus(ready, node, "gpus 1")
+    yield
+    describe_gpus(ready, node)
+
+
+@fault(words.GPUS)
+def gpu_busy(ready: ReadyCluster, node: str) -> Iterator[None]:
+    describe_gpus(ready, node, "gpus 2", "process 1 1 18432")
+    yield
+    describe_gpus(ready, node)
+
+
+@fault(words.GPUS)
+def gpu_lost(ready: ReadyCluster, node: str) -> Iterator[None]:
+    describe_gpus(ready, node, "gpus 2", "lost 1")
+    yield
+    describe_gpus(ready, node)
+
+
+def describe_gpus(ready: ReadyCluster, node: str, *lines: str) -> None:
+    """See `tests/fakes/nvml/nvml.c`; without a line the node has two GPUs in good order."""
+    text = "".join(f"{line}\n" for line in lines or ("gpus 2",))
+    as_root(ready, node, f"printf '{text}' >{GPUS_FILE}")
+
+
+@contextmanager
+def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
+    """A driver with two GPUs, and a PyTorch that says it could use them."""
+    place = f"nvml-{node}"
+    shutil.copy(library, ready.cluster.share / place)
+    into = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    as_root(ready, node, f"cp {ready.cluster.data_root}/{place} {into}")
+    describe_gpus(ready, node)
+    path = f"{environment(ready, node)}/{SITE}/torch/version.py"
+    try:
+        with rewritten(ready, node, path, "cat; echo 'cuda = \"12.8\"'"):
+            yield
+    finally:
+        as_root(ready, node, f"rm {into} {GPUS_FILE}")
+
+
+# The data root.
+
+
+@fault(words.DATA_ROOT)
+def data_root_unmounted(ready: ReadyCluster, node: str) -> Iterator[None]:
+    ready[node].unmount_share()
+    yield
+    ready[node].mount_share()
+
+
+@fault(words.DATA_ROOT)
+def data_root_read_only(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with read_only_over(ready, node, ready.cluster.data_root):
+        yield
+
+
+@fault(words.DATA_ROOT)
+def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
+    root = ready.cluster.data_root
+    as_root(ready, node, f"mount -t tmpfs tmpfs {root}; mkdir {root}/jobs; chmod 777 {root}")
+    yield
+    as_root(ready, node, f"umount -l {root}")
+
+
+@fault(words.DISK, shared=True)
+def data_root_full(ready: ReadyCluster, node: str) -> Iterator[None]:
+    full = ready.cluster.share / "full"
+    room = os.statvfs(ready.cluster.share)
+    size, path = room.f_bavail * room.f_frsize, shlex.quote(str(full))
+    call("sh", "-c", f"{{ fallocate -l {size} {path}; cat /dev/zero >>{path}; }} 2>&1; true")
+    yield
+    full.unlink()

@@ -1,0 +1,118 @@
+"""What set-up left on a node, and what befell it since."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from backend.datastore.shared_folders import make_folder
+from backend.records.layout import DataRoot
+from backend.services import preflight_words as words
+from tests.cluster.commands import call, wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten
+
+
+@fault(words.PYTORCH)
+def torch_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, f"{environment(ready, node)}/{SITE}/torch"):
+        yield
+
+
+@fault(words.HOROVOD)
+def horovod_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, f"{environment(ready, node)}/{SITE}/horovod"):
+        yield
+
+
+@fault(words.PYTORCH)
+def another_torch(ready: ReadyCluster, node: str) -> Iterator[None]:
+    path = f"{environment(ready, node)}/{SITE}/torch/version.py"
+    with rewritten(ready, node, path, "sed \"s/^__version__ = .*/__version__ = '2.9.0'/\""):
+        yield
+
+
+@fault(words.OPEN_MPI)
+def mpirun_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, f"{environment(ready, node)}/bin/mpirun"):
+        yield
+
+
+@fault(words.OPEN_MPI)
+def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
+    path = f"{environment(ready, node)}/bin/mpirun"
+    as_root(ready, node, f"chmod -x {path}")
+    yield
+    as_root(ready, node, f"chmod +x {path}")
+
+
+@fault(words.OPEN_MPI)
+def prted_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, f"{environment(ready, node)}/bin/prted"):
+        yield
+
+
+@fault(words.OPEN_MPI)
+def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
+    path = f"{environment(ready, node)}/bin/mpirun"
+    with moved(ready, node, path):
+        said = "#!/bin/sh\\necho 'mpirun (Open MPI) 4.1.4'\\n"
+        as_root(ready, node, f'printf "{said}" >{path}; chmod +x {path}')
+        yield
+        # What a fix has put there stays.
+        as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
+
+
+@fault(words.PROGRAM)
+def program_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
+    path = f"{bundle(ready, node)}/backend/node/guard.py"
+    with rewritten(ready, node, path, "cat; echo '# changed'"):
+        yield
+
+
+@fault(words.PROGRAM)
+def program_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, bundle(ready, node)):
+        yield
+
+
+@fault(words.PYTHON)
+def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
+    folder = f"{ready.home}/environments"
+    as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
+    yield
+    # A fix has set it aside; 230 MB that nobody needs.
+    as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
+
+
+@fault(words.PYTHON)
+def python_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
+    with moved(ready, node, "/usr/bin/python3.11"):
+        yield
+
+
+@fault(words.AGENT)
+def agent_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
+    ready.stop_agent(node)
+    yield
+    ready.revive()
+
+
+@fault(words.LEFTOVERS)
+def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
+    jobs = DataRoot(ready.cluster.share).jobs
+    make_folder(jobs, exist_ok=True)
+    run = jobs / f"20200101-{node}" / "attempts" / "1"
+    run.mkdir(parents=True)
+    (run / "exit.json").write_text("{}")
+    tag = f"RINGMASTER_RUN=20200101-{node}/1"
+    ready[node].run(["sh", "-c", f"{tag} setsid sleep 3600 >/dev/null 2>&1 </dev/null &"])
+    asleep = ("sleep", "3600")
+    wait_for(lambda: any(p.argv == asleep for p in ready[node].processes()), "No process came")
+    yield
+    for process in ready[node].processes():
+        if process.argv == asleep:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.host_pid, 9)
+    call("rm", "-rf", run.parents[1])

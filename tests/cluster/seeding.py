@@ -1,0 +1,134 @@
+"""How a fault of a node is made, and unmade, and called; `tests.cluster.faults` has them all.
+
+`expected` are the checks that must report it, with the nodes that they must name; nothing else may
+be reported. ``{node}`` is filled in, as most faults can be anybody's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from backend.datastore import node_files
+from backend.records.cluster import NodeEntry
+from backend.records.layout import DataRoot
+from tests.cluster.commands import ClusterError
+from tests.cluster.ready import ReadyCluster
+
+Spoil = Callable[[ReadyCluster, str], Iterator[None]]
+SITE = "lib/python3.11/site-packages"
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    checks: tuple[str, ...]
+    spoil: Spoil
+    is_shared: bool = False
+    """It is nobody's: the findings name no node."""
+
+    def expected(self, node: str) -> set[tuple[str, tuple[str, ...]]]:
+        return {(check, () if self.is_shared else (node,)) for check in self.checks}
+
+    @contextmanager
+    def made(self, ready: ReadyCluster, node: str) -> Iterator[None]:
+        spoiling = self.spoil(ready, node)
+        next(spoiling)
+        try:
+            yield
+        finally:
+            # Not thrown in there: a test that fails must not leave the fault to the next one.
+            next(spoiling, None)
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(*checks: str, shared: bool = False) -> Callable[[Spoil], Spoil]:
+    def keep(spoil: Spoil) -> Spoil:
+        name = spoil.__name__.strip("_")
+        FAULTS[name] = Fault(name, checks, spoil, shared)
+        return spoil
+
+    return keep
+
+
+def as_root(ready: ReadyCluster, node: str, command: str) -> None:
+    done = ready[node].run(["sh", "-ec", command], user="root")
+    if done.returncode:
+        raise ClusterError(f"{command} on {node}: {done.stderr}")
+
+
+@contextmanager
+def read_only_over(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
+    """What is opened under ``path`` from now on cannot be written; files that are open can.
+
+    It is made read-only where nobody writes: the kernel refuses that while a file is being opened.
+    """
+    aside = "/mnt/read-only"
+    make = f"mkdir -p {aside}; mount --bind {path} {aside}; mount -o remount,bind,ro {aside}"
+    as_root(ready, node, f"{make}; mount --bind {aside} {path}; umount {aside}")
+    yield
+    as_root(ready, node, f"umount -l {path}")
+
+
+def environment(ready: ReadyCluster, node: str) -> str:
+    installation = ready.entry(node).installation
+    assert installation is not None
+    return installation.python.rpartition("/bin/")[0]
+
+
+def bundle(ready: ReadyCluster, node: str) -> str:
+    installation = ready.entry(node).installation
+    assert installation is not None
+    return installation.bundle
+
+
+@contextmanager
+def moved(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
+    """A file or folder that is not there; what a fix has put in its place stays."""
+    quoted = shlex.quote(path)
+    as_root(ready, node, f"mv {quoted} {quoted}.away")
+    try:
+        yield
+    finally:
+        # A fix may have made the folder above anew, without what was moved in the old one.
+        as_root(
+            ready,
+            node,
+            f"if [ -e {quoted} ]; then rm -rf {quoted}.away;"
+            f" elif [ -e {quoted}.away ]; then mv {quoted}.away {quoted}; fi",
+        )
+
+
+@contextmanager
+def rewritten(ready: ReadyCluster, node: str, path: str, edit: str) -> Iterator[None]:
+    """A file changed by a command that reads it and prints what it shall be; put back after."""
+    quoted = shlex.quote(path)
+    as_root(
+        ready,
+        node,
+        f"cp -p {quoted} {quoted}.away; {{ {edit}; }} <{quoted}.away >{quoted}",
+    )
+    try:
+        yield
+    finally:
+        as_root(ready, node, f"if [ -e {quoted}.away ]; then mv {quoted}.away {quoted}; fi")
+
+
+@contextmanager
+def changed_entry(
+    ready: ReadyCluster, node: str, change: Callable[[NodeEntry], NodeEntry]
+) -> Iterator[None]:
+    """Another ``node.json``; put back unless a fix has written it anew."""
+    root = DataRoot(ready.cluster.share)
+    before = ready.entry(node)
+    spoiled = change(before)
+    node_files.write_entry(root, spoiled)
+    try:
+        yield
+    finally:
+        if ready.entry(node) == spoiled:
+            node_files.write_entry(root, before)

@@ -1,0 +1,73 @@
+"""One environment on the data root for nodes alike, with the real torch and Horovod in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import pytest
+
+from backend.records.cluster import NodeEntry
+from backend.records.files import read_json
+from backend.records.job_view import JobView
+from backend.records.layout import NodeHome
+from backend.records.set_up_choices import SetUpOptions
+from backend.records.state import JobState
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import of_runs
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+NODES = ("node1", "node2", "node3")
+
+
+@pytest.fixture
+def shared(stocked: ReadyCluster) -> Iterator[PurePosixPath]:
+    """The environment that all nodes use; afterwards they have their own, as before.
+
+    The key that goes between them starts runs only, and so has to know that environment.
+    """
+    before = {name: stocked.entry(name) for name in NODES}
+    place = NodeHome.shared_in(PurePosixPath(stocked.cluster.data_root))
+    yield place.environments / set_up(stocked, SetUpOptions(shared=True, limits_key=True))
+    set_up(stocked, SetUpOptions())
+    for name, entry in before.items():
+        now = stocked.entry(name).installation
+        assert now is not None
+        assert entry.installation is not None
+        assert replace(now, bytes=0) == replace(entry.installation, bytes=0)
+    shutil.rmtree(stocked.cluster.share / place.path.name)
+
+
+def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:
+    """The name of the environment that all nodes have then."""
+    done = ready.services.set_up.set_up(NODES, lambda _: None, options=options)
+    names = set()
+    for entry in done.values():
+        assert isinstance(entry, NodeEntry), entry
+        assert entry.installation is not None
+        assert entry.shares_environment is options.shared
+        names.add(entry.installation.environment)
+    (name,) = names
+    return name
+
+
+@pytest.mark.timeout(600)
+def test_nodes_that_share_an_environment_train_from_it(
+    stocked: ReadyCluster, shared: PurePosixPath, run: Callable[..., JobView]
+) -> None:
+    pythons = {one.installation.python for one in map(stocked.entry, NODES) if one.installation}
+    assert pythons == {f"{shared}/bin/python"}
+    there = stocked.cluster.share / shared.relative_to(stocked.cluster.data_root)
+    assert [path.name for path in there.parent.iterdir()] == [shared.name], "one, and made once"
+
+    view = run(*NODES)
+    assert (view.state, view.world_size, view.error) == (JobState.TRAINING, 3, None)
+    launched = read_json(stocked.services.data_root.job(view.id).launch)
+    assert launched["argv"][0] == f"{shared}/bin/mpirun"
+    ranks = {name for name, one in of_runs(stocked) if one.argv[:1] == (f"{shared}/bin/python",)}
+    assert ranks == set(NODES)
+    stocked.services.jobs.stop(view.id)
+    assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED

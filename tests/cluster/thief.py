@@ -1,0 +1,80 @@
+"""Who sits on node1 and has the key that goes from there to node2: what it opens, and what not."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from backend.node.key_gate import REFUSAL
+from backend.records.cluster import NodeEntry
+from backend.records.job_view import JobView
+from backend.records.set_up_choices import SetUpOptions
+from backend.records.state import JobState
+from tests.cluster.commands import wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import of_runs
+
+
+def with_the_key(
+    ready: ReadyCluster, *words: str, options: tuple[str, ...] = (), input: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """What OpenSSH gets."""
+    config = f"{ready.home}/ssh/config"
+    command = ["ssh", "-F", config, *options, ready.cluster.address_of("node2"), *words]
+    return ready["node1"].run(command, input=input, limit_s=20)
+
+
+@contextmanager
+def limited(ready: ReadyCluster, nodes: Sequence[str], options: SetUpOptions) -> Iterator[None]:
+    """Nodes that are set up with a key that starts runs and nothing else, otherwise as before."""
+    before = {name: ready.entry(name).installation for name in nodes}
+    _set_up(ready, nodes, replace(options, limits_key=True))
+    try:
+        yield
+    finally:
+        for name, entry in _set_up(ready, nodes, options).items():
+            there, was = entry.installation, before[name]
+            assert there is not None
+            assert was is not None
+            assert replace(there, bytes=0) == replace(was, bytes=0)
+
+
+def _set_up(
+    ready: ReadyCluster, nodes: Sequence[str], options: SetUpOptions
+) -> dict[str, NodeEntry]:
+    done = {}
+    for name, entry in ready.services.set_up.set_up(nodes, lambda _: None, options=options).items():
+        assert isinstance(entry, NodeEntry), entry
+        assert entry.installation is not None
+        assert entry.installation.limits_key is options.limits_key
+        done[name] = entry
+    return done
+
+
+def gets_no_shell_and_no_files(ready: ReadyCluster) -> None:
+    for words in ((), ("id",), ("bash", "-c", "id"), ("cat", "/etc/passwd")):
+        refused = with_the_key(ready, *words, input="id\n")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert REFUSAL in refused.stderr
+    target = ready.cluster.address_of("node2")
+    config = f"{ready.home}/ssh/config"
+    for program in (["sftp", "-b", "-"], ["scp", "/etc/hostname"]):
+        to = f"{target}:/tmp/copied" if program[0] == "scp" else target
+        done = ready["node1"].run([program[0], "-F", config, *program[1:], to], input="ls\n")
+        assert done.returncode != 0
+    assert ready["node2"].run(["test", "-e", "/tmp/copied"]).returncode == 1
+
+
+def lets_a_run_begin_and_end(ready: ReadyCluster, run: Callable[..., JobView]) -> None:
+    view = run("node1", "node2")
+    assert (view.state, view.world_size) == (JobState.TRAINING, 2)
+    assert any(name == "node2" for name, _ in of_runs(ready))
+    ready.services.jobs.stop(view.id)
+    view = ready.services.jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    # The sweep goes over this very key, too.
+    log = ready.services.data_root.job(view.id).mpirun_log.read_text()
+    assert "could not be swept" not in log
+    wait_for(lambda: not of_runs(ready), "Something is left on a node", 10)
