@@ -46,6 +46,7 @@ EXEMPT: Mapping[str, str] = {}
 
 _LOOK_S = 0.005
 _SUSPECT_S = 0.01
+_HERE = f"{ROOT}{os.sep}"
 _TESTS = f"{ROOT / 'tests'}{os.sep}"
 _LOOPS = f"{os.sep}pytestqt{os.sep}"
 _BEGIN = dis.opmap["RESUME"]
@@ -55,6 +56,11 @@ _Callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 def elsewhere(work: Callable[[], T]) -> T:
     """Do at once what in the window a worker thread does."""
     return work()
+
+
+def run_loop(app: QCoreApplication) -> int:
+    """The event loop of a program that is watched."""
+    return app.exec()
 
 
 @dataclass
@@ -193,24 +199,26 @@ class StallWatch:
         if frame is not None and frame.f_code.co_code[frame.f_lasti] == _BEGIN:
             # Nothing of it was done yet: the time went to who called it.
             frame = frame.f_back
-        innermost, outermost = "", None
+        innermost = ""
+        outermost = border = None
         while frame is not None:
             code = frame.f_code
             file = code.co_filename
-            if file.startswith(self._product):
-                outermost = frame
-                if self._exempt and _name(frame) in self._exempt:
-                    return None
-            elif code is elsewhere.__code__:
+            if code is elsewhere.__code__:
                 return None
-            elif file.startswith(_TESTS) or _LOOPS in file:
-                break
-            if not innermost and file.startswith(str(ROOT)):
-                innermost = f"{_name(frame)}, line {frame.f_lineno}"
+            if border is None:
+                if file.startswith(self._product):
+                    outermost = frame
+                    if self._exempt and _name(frame) in self._exempt:
+                        return None
+                elif file.startswith(_TESTS) or _LOOPS in file:
+                    border = frame
+                if not innermost and (outermost is frame or file.startswith(_HERE)):
+                    innermost = f"{_name(frame)}, line {frame.f_lineno}"
             frame = frame.f_back
         if outermost is not None:
             return outermost, _name(outermost), innermost
-        if frame is not None and _is_loop(frame):
+        if border is not None and _is_loop(border):
             return None, "Qt", "what it does in an event loop"
         return None
 
@@ -248,9 +256,11 @@ def _in_loop(frame: FrameType) -> bool:
 
 
 def _is_loop(frame: FrameType) -> bool:
+    if frame.f_code is run_loop.__code__:
+        return True
     return _LOOPS in frame.f_code.co_filename and frame.f_code.co_name == "exec"
 
 
 def _name(frame: FrameType) -> str:
-    file = frame.f_code.co_filename.removeprefix(f"{ROOT}{os.sep}")
+    file = frame.f_code.co_filename.removeprefix(_HERE)
     return f"{file}:{frame.f_code.co_qualname}"

@@ -30,6 +30,7 @@ WARM_SHARE = 1 / 6
 """Of the soak, five of thirty minutes: until then caches fill and each page is seen once."""
 NODES, JOBS = 64, 20
 LIFE_S = 600.0
+_STALLS_SHOWN = 20
 ROOT = Path(__file__).parents[2]
 
 _IDLE = """
@@ -186,9 +187,12 @@ def _most(values: Sequence[float], which: int) -> float:
 
 
 def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
-    lines = [f"all {told['all']}\nown {told['own']}\nstalls were seen in:"]
-    lines += [f"  {count:4d}  {where}" for where, count in told["where"]]
-    lines.append(f"stood ready without a processor: {told['waited_s']:.1f} s")
+    lines = [f"all {told['all']}\nown {told['own']}\n{len(told['stalls'])} calls held the GUI thread up:"]
+    lines += told["stalls"][:_STALLS_SHOWN]
+    lines.append(
+        f"the GUI thread computed {told['computed_s']:.1f} s, "
+        f"and stood ready without a processor {told['waited_s']:.1f} s"
+    )
     every = max(1, len(told["memory"]) // 12)
     lines += [
         f"  minute {at / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, {threads:.0f} threads"

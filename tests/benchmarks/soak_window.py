@@ -9,15 +9,12 @@ that is counted here grows with time, or it would be found as a leak of the wind
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import random
 import sys
-import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,16 +24,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.bootstrap import Program
+from tests.gui_stalls import StallWatch, run_loop
 
 PRESS_S = 0.005
 LONG_S = 0.05
-_LOOK_S = 0.035
-"""A stall is looked at while it lasts."""
 _BIN_S = 0.0001
 _BINS = 50_000
 _ACT_MS = 700
 _SAMPLE_MS = 5000
-_HERE = Path(__file__).resolve().parents[2]
 
 
 class Late:
@@ -98,34 +93,6 @@ class Presses(QObject):
         self.all.take(late_s)
         self.own.take(max(0.0, late_s - (ready_s - self._ready_s)))
         self.last, self._ready_s = now, ready_s
-
-
-class Witness:
-    """Says where the GUI thread is while a press is late: the innermost lines of ours."""
-
-    def __init__(self, presses: Presses) -> None:
-        self.seen: Counter[str] = Counter()
-        self._presses = presses
-        self._thread = threading.get_ident()
-        self._ends = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def close(self) -> None:
-        self._ends.set()
-
-    def _watch(self) -> None:
-        told = 0.0
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-            while not self._ends.wait(PRESS_S * 2):
-                last = self._presses.last
-                if time.perf_counter() - last < _LOOK_S + PRESS_S or last == told:
-                    continue
-                told = last
-                file.seek(0)
-                file.truncate()
-                faulthandler.dump_traceback(file, all_threads=True)
-                file.seek(0)
-                self.seen[_ours(file.read(), self._thread)] += 1
 
 
 class Person(QObject):
@@ -238,19 +205,6 @@ def _press(widget: QWidget, at: QPoint | None = None) -> None:
     )
 
 
-def _ours(dump: str, thread: int) -> str:
-    """The lines of the program in what the fault handler says of a thread, innermost first."""
-    of_thread = dump.partition(f"0x{thread:016x}")[2].partition("\n\n")[0].splitlines()[1:]
-    found = []
-    for line in of_thread:
-        if "Garbage" in line:
-            found.append("collecting garbage")
-        if "/app/" in line or "/widgets/" in line or "soak_window" in line:
-            path, _, rest = line.strip().removeprefix('File "').partition('", line ')
-            found.append(f"{path.removeprefix(f'{_HERE}/')}:{rest.replace(' in ', ' ')}")
-    return " < ".join(found[:6]) or "Qt itself"
-
-
 def main() -> None:
     root, catalogue, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
     app = QApplication(sys.argv[:1])
@@ -258,30 +212,40 @@ def main() -> None:
     program.window.resize(1440, 900)
     program.show()
     presses, memory = Presses(), Memory(seconds + 60)
-    witness = Witness(presses)
-    waited = 0.0
+    watch = StallWatch()
+    waited = computed = 0.0
     person: list[Person] = []
+    import cProfile
+    pr = cProfile.Profile()
 
     def begin() -> None:
-        nonlocal waited
+        nonlocal waited, computed
         if program.is_built and program._services is not None and program.jobs.total:
             ready.stop()
-            waited = presses.ready_s()
+            waited, computed = presses.ready_s(), time.thread_time()
             person.append(Person(program))
             presses.begin()
+            watch.begin()
+            if os.environ.get("SOAK_PROFILE"):
+                pr.enable()
             QTimer.singleShot(int(seconds * 1000), app.quit)
 
     ready = QTimer()
     ready.timeout.connect(begin)
     ready.start(100)
-    app.exec()
+    run_loop(app)
+    if os.environ.get("SOAK_PROFILE"):
+        pr.disable()
+        pr.dump_stats(os.environ["SOAK_PROFILE"])
     waited = presses.ready_s() - waited
-    witness.close()
+    stalls = watch.end()
+    watch.close()
     told = {
         "all": presses.all.told(),
         "own": presses.own.told(),
-        "where": witness.seen.most_common(40),
+        "stalls": [str(stall) for stall in sorted(stalls, key=lambda one: -one.seconds)],
         "waited_s": waited,
+        "computed_s": time.thread_time() - computed,
         "acts": person[0].acts,
         "rounds": person[0].rounds,
         "jobs": program.jobs.total,

@@ -48,6 +48,8 @@ INTERVAL_S = 2.0
 STEP_S = 0.1
 EPOCHS = 12
 KEPT_CHECKPOINTS = 4
+UNWELL_EVERY = 16
+_WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
 _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
 
 
@@ -205,6 +207,8 @@ class BusyCluster:
         if is_silent:
             return
         lines = [f"gpus {GPUS}"]
+        if number % UNWELL_EVERY:
+            lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _WELL]
         for training, nodes in zip(self._trainings, self._placed, strict=True):
             if self._names[number] in nodes:
                 for gpu in range(GPUS):
