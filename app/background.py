@@ -29,7 +29,7 @@ Report = Callable[[float | None, str], None]
 """Share done (None: unknown) and what is being done."""
 
 _REPORT_INTERVAL_S = 0.05
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0001
 _TURN_S = 0.008
 """Half a frame for what comes home; then painting and keys have their turn."""
 

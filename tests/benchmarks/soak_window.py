@@ -213,16 +213,17 @@ def main() -> None:
     program.show()
     presses, memory = Presses(), Memory(seconds + 60)
     watch = StallWatch()
-    waited = computed = 0.0
+    waited = computed = worked = 0.0
     person: list[Person] = []
     import cProfile
     pr = cProfile.Profile()
 
     def begin() -> None:
-        nonlocal waited, computed
+        nonlocal waited, computed, worked
         if program.is_built and program._services is not None and program.jobs.total:
             ready.stop()
             waited, computed = presses.ready_s(), time.thread_time()
+            worked = time.process_time() - computed
             person.append(Person(program))
             presses.begin()
             watch.begin()
@@ -246,6 +247,7 @@ def main() -> None:
         "stalls": [str(stall) for stall in sorted(stalls, key=lambda one: -one.seconds)],
         "waited_s": waited,
         "computed_s": time.thread_time() - computed,
+        "workers_s": time.process_time() - time.thread_time() - worked,
         "acts": person[0].acts,
         "rounds": person[0].rounds,
         "jobs": program.jobs.total,
