@@ -215,8 +215,6 @@ def main() -> None:
     watch = StallWatch()
     waited = computed = worked = 0.0
     person: list[Person] = []
-    import cProfile
-    pr = cProfile.Profile()
 
     def begin() -> None:
         nonlocal waited, computed, worked
@@ -227,17 +225,12 @@ def main() -> None:
             person.append(Person(program))
             presses.begin()
             watch.begin()
-            if os.environ.get("SOAK_PROFILE"):
-                pr.enable()
             QTimer.singleShot(int(seconds * 1000), app.quit)
 
     ready = QTimer()
     ready.timeout.connect(begin)
     ready.start(100)
     run_loop(app)
-    if os.environ.get("SOAK_PROFILE"):
-        pr.disable()
-        pr.dump_stats(os.environ["SOAK_PROFILE"])
     waited = presses.ready_s() - waited
     stalls = watch.end()
     watch.close()
