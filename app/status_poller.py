@@ -25,7 +25,7 @@ from backend.records.job_view import JobView, RunUpdate
 _LOOKS_A_LIST = 8
 """The list is read once in so many looks."""
 _MOST_AT_ONCE = 2
-"""Each thread that computes is one more in front of the GUI thread when that wants Python's lock."""
+"""Each thread that computes is one more before the GUI thread when that wants Python's lock."""
 _LONG_S = 1.0
 """A look that takes longer waits for a share, and keeps no other from being made."""
 

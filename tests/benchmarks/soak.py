@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,7 @@ def soak(
 
 
 @contextlib.contextmanager
-def _busy_cluster(
-    folder: Path, root: Path, nodes: int, jobs: int, life_s: float
-) -> Iterator[None]:
+def _busy_cluster(folder: Path, root: Path, nodes: int, jobs: int, life_s: float) -> Iterator[None]:
     driver = FakeDriver(build(folder / "nvml"), folder / "nvml-state")
     # These are other machines, and take nothing from the window.
     command = ["nice", "-n", "10", sys.executable, "-m", "tests.fakes.busy_cluster", str(root)]
@@ -174,7 +173,7 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     steep = sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
     rest = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
     power = sum(one * one for one in rest)
-    likeness = sum(a * b for a, b in zip(rest, rest[1:], strict=False)) / power if power else 0.0
+    likeness = sum(a * b for a, b in pairwise(rest)) / power if power else 0.0
     likeness = min(max(likeness, 0.0), 0.99)
     widened = (1 + likeness) / (1 - likeness)
     error = math.sqrt(power / (count - 2) / spread * widened)
@@ -188,11 +187,13 @@ def _most(values: Sequence[float], which: int) -> float:
 
 
 def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
-    lines = [f"all {told['all']}\nown {told['own']}\n{len(told['stalls'])} calls held the GUI thread up:"]
+    lines = [
+        f"all {told['all']}\nown {told['own']}\n{len(told['stalls'])} calls held the GUI thread up:"
+    ]
     lines += told["stalls"][:_STALLS_SHOWN]
     lines.append(
-        f"the GUI thread computed {told['computed_s']:.1f} s, its workers {told['workers_s']:.1f} s, "
-        f"and stood ready without a processor {told['waited_s']:.1f} s"
+        f"the GUI thread computed {told['computed_s']:.1f} s, "
+        f"its workers {told['workers_s']:.1f} s, and it stood ready without a processor {told['waited_s']:.1f} s"
     )
     every = max(1, len(told["memory"]) // 12)
     lines += [

@@ -68,9 +68,8 @@ class Presses(QObject):
         super().__init__()
         self.last = time.perf_counter()
         self._ready_s = 0.0
-        self._schedule = open(
-            f"/proc/self/task/{threading.get_native_id()}/schedstat", encoding="ascii"
-        )
+        path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+        self._schedule = os.open(path, os.O_RDONLY)
         self.begin()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -84,8 +83,7 @@ class Presses(QObject):
 
     def ready_s(self) -> float:
         """For how long the thread stood ready with no processor free, so far."""
-        self._schedule.seek(0)
-        return int(self._schedule.read().split()[1]) / 1e9
+        return int(os.pread(self._schedule, 100, 0).split()[1]) / 1e9
 
     def _press(self) -> None:
         now, ready_s = time.perf_counter(), self.ready_s()

@@ -170,9 +170,7 @@ class BusyCluster:
         for name in self._names:
             root.node(name).path.mkdir(parents=True)
             node_files.write_entry(root, self._entry(name))
-        self._agents = [
-            Agent(name, root.node(name), root, INTERVAL_S) for name in self._names
-        ]
+        self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
         self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
         self._trainings = [self._begin(number) for number in range(jobs)]
         for number, training in enumerate(self._trainings):
@@ -264,9 +262,7 @@ def main() -> None:
     parser.add_argument("--life", type=float, default=600.0, help="seconds that a job trains")
     options = parser.parse_args()
     driver = FakeDriver(Path(), Path(os.environ["FAKE_NVML_STATE"]))
-    cluster = BusyCluster(
-        DataRoot(options.root), driver, options.nodes, options.jobs, options.life
-    )
+    cluster = BusyCluster(DataRoot(options.root), driver, options.nodes, options.jobs, options.life)
     ends = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
     sys.stdout.write("there\n")

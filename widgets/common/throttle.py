@@ -1,4 +1,7 @@
-"""Holds back what comes too often, or is not seen: beats of 64 nodes, but a repaint twice a second."""
+"""Holds back what comes too often: beats of 64 nodes, but a repaint twice a second.
+
+And what nobody sees.
+"""
 
 from __future__ import annotations
 

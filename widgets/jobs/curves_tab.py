@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -172,11 +173,15 @@ class CurvesTab(QWidget):
             self._ever_kept = {
                 step: name for step, name in self._ever_kept.items() if step < history.drop_from
             }
-        for name in self._curves.append(history):
-            self._show_curve(name)
+        with ExitStack() as once:
+            for panel in self._panels():
+                once.enter_context(panel.drawn_once())
+            for name in self._curves.append(history):
+                self._show_curve(name)
+            self._mark()
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
-        self._refresh()
+        self._show_values()
 
     def show_view(self, view: JobView) -> None:
         """Where it ended, what it warned of, and how fast each rank is."""
@@ -274,6 +279,9 @@ class CurvesTab(QWidget):
         self._mark()
         for panel in self._panels():
             panel.refresh()
+        self._show_values()
+
+    def _show_values(self) -> None:
         for base, plot in self._small.items():
             for name in (f"{VALIDATION}{base}", base):
                 data = self._curves.get(name)
