@@ -193,7 +193,8 @@ def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
     lines += told["stalls"][:_STALLS_SHOWN]
     lines.append(
         f"the GUI thread computed {told['computed_s']:.1f} s, "
-        f"its workers {told['workers_s']:.1f} s, and it stood ready without a processor {told['waited_s']:.1f} s"
+        f"its workers {told['workers_s']:.1f} s, "
+        f"and it stood ready without a processor {told['waited_s']:.1f} s"
     )
     every = max(1, len(told["memory"]) // 12)
     lines += [
