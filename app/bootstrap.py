@@ -31,6 +31,7 @@ from app.offers import Things, offer_acts, offer_things
 from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
+from app.turns import Turns
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
@@ -38,6 +39,7 @@ from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
+from widgets.common.throttle import Throttle
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
+LIVE_INTERVAL_MS = 250
+"""Between two looks of side bar and tray; of twenty jobs there are news forty times a second."""
 _HEARTBEAT_MS = 200
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
@@ -115,6 +119,8 @@ class Program(QObject):
         preferences = self._settings.preferences
         self._background = Background(parent=self)
         self._garbage = Garbage(self)
+        self._turns = Turns(self)
+        self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._sets_aside = False
         self._unknown_key: HostKey | None = None
         self._locked_key = ""
@@ -185,6 +191,7 @@ class Program(QObject):
     @Slot()
     def close(self) -> None:
         """The window is gone. Jobs go on; nothing of theirs hangs on this process."""
+        self._turns.stop()
         if self._services is not None:
             self._poller.stop()
             self._node_controller.stop()
@@ -488,13 +495,13 @@ class Program(QObject):
         self.window.side_bar.show_trouble("")
         self.frame.see_jobs(views)
         self._node_controller.show_jobs(views)
-        self._show_live()
+        self._live_shown.ask()
 
     @Slot(RunUpdate)
     def _updated(self, update: RunUpdate) -> None:
         self.frame.see_jobs((update.view,))
         self.jobs.show_update(update)
-        self._show_live()
+        self._live_shown.ask()
 
     def _show_live(self) -> None:
         live = sorted(self._poller.live(), key=lambda view: (view.started, view.id))
@@ -518,15 +525,21 @@ class Program(QObject):
     @Slot(object)
     def _show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._node_names = tuple(state.name for state in states)
-        self.window.side_bar.show_nodes(states)
-        self.window.side_bar.set_count("nodes", len(states))
-        self._job_controller.show_nodes(states)
-        self.frame.notices.see_nodes(states)
+        here = states[0].reading
+        self._turns.put(
+            (
+                partial(self.window.side_bar.show_nodes, states),
+                partial(self.window.side_bar.set_count, "nodes", len(states)),
+                partial(self._job_controller.show_nodes, states),
+                partial(self.frame.notices.see_nodes, states),
+                self._show_pasts,
+                *(() if here is None else (partial(self.jobs.first_start.show_reading, here),)),
+            )
+        )
+
+    def _show_pasts(self) -> None:
         self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
         self._node_controller.watch(self.jobs.detail.job_nodes)
-        here = states[0].reading
-        if here is not None:
-            self.jobs.first_start.show_reading(here)
 
     # Bugs.
 

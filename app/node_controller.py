@@ -6,6 +6,7 @@ is the passphrase), and begins anew with the answer.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,7 +69,8 @@ class NodeController(QObject):
         self._here: NodeReading | None = None
         self._far: tuple[NodeState, ...] = ()
         self._since: dict[str, float] = {}
-        self._looking: set[str] = set()
+        self._looking: dict[str, float] = {}
+        """Lanes in which a look has not ended, and when it began."""
         self._woken: dict[str, float] = {}
         self._health: dict[str, Health] = {}
         self._past_read: dict[str, float] = {}
@@ -113,17 +115,21 @@ class NodeController(QObject):
     def _look_in(self, lane: str, work: Callable[[], T], take: Callable[[T], None]) -> None:
         if lane in self._looking:
             return
-        self._looking.add(lane)
+        self._looking[lane] = time.monotonic()
 
         def taken(outcome: T) -> None:
-            self._looking.discard(lane)
+            self._looking.pop(lane, None)
             take(outcome)
 
-        self._runner.run(lane, work, taken, lambda _error: self._looking.discard(lane))
+        self._runner.run(lane, work, taken, lambda _error: self._looking.pop(lane, None))
 
     def _take_here(self, reading: NodeReading) -> None:
         self._here = reading
-        self._show()
+        # The others come in a moment, and to show 64 nodes is work; but nobody waits for a share
+        # that hangs.
+        far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
+        if not self._far or 1000 * far_s > self._timer.interval() / 2:
+            self._show()
 
     def _take_far(self, states: tuple[NodeState, ...]) -> None:
         self._far = states

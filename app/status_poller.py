@@ -10,6 +10,7 @@ because another desktop may have started one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,10 @@ from backend.records.job_view import JobView, RunUpdate
 
 _LOOKS_A_LIST = 8
 """The list is read once in so many looks."""
+_MOST_AT_ONCE = 2
+"""Each thread that computes is one more before the GUI thread when that wants Python's lock."""
+_LONG_S = 1.0
+"""A look that takes longer waits for a share, and keeps no other from being made."""
 
 
 class StatusPoller(QObject):
@@ -57,7 +62,9 @@ class StatusPoller(QObject):
         self._runner = runner
         self._live: dict[str, JobView] = {}
         self._cursors: dict[str, object] = {}
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, float] = {}
+        """Looks that have not ended, and when they began."""
+        self._waiting: dict[str, None] = {}
         self._listing = False
         self._looks = 0
         self._timer = QTimer(self)
@@ -92,6 +99,7 @@ class StatusPoller(QObject):
         self._looks += 1
         for job_id in list(self._live):
             self._look_at(job_id)
+        self._begin_some()
         if self._looks % _LOOKS_A_LIST == 0:
             self.look_at_list()
 
@@ -103,9 +111,20 @@ class StatusPoller(QObject):
         self._runner.run("list", self._list_jobs, self._take_list, self._miss_list)
 
     def _look_at(self, job_id: str) -> None:
-        if job_id in self._under_way:
-            return
-        self._under_way.add(job_id)
+        if job_id not in self._under_way:
+            self._waiting[job_id] = None
+            self._begin_some()
+
+    def _begin_some(self) -> None:
+        """Those that wait longest first."""
+        since = time.monotonic() - _LONG_S
+        room = _MOST_AT_ONCE - sum(began > since for began in self._under_way.values())
+        for job_id in list(self._waiting)[: max(0, room)]:
+            del self._waiting[job_id]
+            self._begin(job_id)
+
+    def _begin(self, job_id: str) -> None:
+        self._under_way[job_id] = time.monotonic()
         cursor = self._cursors.get(job_id)
         self._runner.run(
             f"look {job_id}",
@@ -116,7 +135,8 @@ class StatusPoller(QObject):
 
     def _take(self, asked_with: object, update: RunUpdate) -> None:
         job_id = update.view.id
-        self._under_way.discard(job_id)
+        self._under_way.pop(job_id, None)
+        self._begin_some()
         if asked_with is not self._cursors.get(job_id):
             # It was opened anew meanwhile: these points belong to the earlier look.
             self._look_at(job_id)
@@ -143,7 +163,8 @@ class StatusPoller(QObject):
         self.listed.emit(views)
 
     def _miss(self, job_id: str, error: BackendError) -> None:
-        self._under_way.discard(job_id)
+        self._under_way.pop(job_id, None)
+        self._begin_some()
         self.unreadable.emit(job_id, str(error))
 
     def _miss_list(self, error: BackendError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from app.garbage import collect_due
 from backend.errors import BackendError
 from backend.progress import Progress
+from tests.gui_stalls import StallWatch, elsewhere
 
 if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -35,6 +36,36 @@ def pytest_runtest_logfinish() -> None:
     collect_due()
 
 
+_watch: StallWatch | None = None
+
+
+def _watched(item: pytest.Item) -> Generator[None, object, object]:
+    """A test with a window fails when it holds the GUI thread up; `tests.gui_stalls` tells how."""
+    global _watch
+    if "qapp" not in getattr(item, "fixturenames", ()):
+        return (yield)
+    if _watch is None:
+        _watch = StallWatch()
+    _watch.begin()
+    try:
+        result = yield
+    finally:
+        stalls = _watch.end()
+    if stalls:
+        pytest.fail("\n".join(str(stall) for stall in stalls), pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _watched(item))
+
+
 class Immediately:
     """Stands in for `Background`: same promises, no threads, so tests need not wait."""
 
@@ -46,7 +77,7 @@ class Immediately:
         otherwise: Callable[[BackendError], None],
     ) -> None:
         try:
-            value = work()
+            value = elsewhere(work)
         except BackendError as error:
             otherwise(error)
         else:

@@ -1,8 +1,10 @@
 """The one module that starts threads keeps its promises to those who use it."""
 
 import threading
+import time
 
 import pytest
+from PySide6.QtCore import QTimer
 
 from app.background import Background
 from backend.errors import BackendError
@@ -125,3 +127,24 @@ def test_closing_cancels_what_reports_progress(qapp):
     assert started.wait(5)
     background.close()
     assert len(ended) == 1
+
+
+def test_what_comes_home_together_leaves_keys_their_turn(qtbot, background):
+    """Twenty looks end at once; each is quick, all of them in one turn would be a stall."""
+    gate, order = threading.Event(), []
+
+    def take(number):
+        time.sleep(0.003)  # the work of one answer
+        order.append(number)
+
+    for number in range(20):
+        background.run(f"look {number}", lambda number=number: number, take, pytest.fail)
+    key = QTimer()
+    key.timeout.connect(lambda: order.append("key"))
+    # Nothing is handed back before the loop turns: until then all have ended.
+    background._pool.submit(gate.set)
+    assert gate.wait(5)
+    key.start(0)
+    qtbot.waitUntil(lambda: 19 in order)
+    assert [one for one in order if one != "key"] == list(range(20))
+    assert order.index("key") < order.index(19)

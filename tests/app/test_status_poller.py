@@ -1,5 +1,6 @@
 """The poller tells what is new, forgets nothing, and never asks twice at once."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -146,3 +147,56 @@ def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, po
     with qtbot.waitSignal(poller.listed) as listed:
         poller.look_at_list()
     assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
+
+
+class Slow:
+    """A runner whose work ends when the test says so."""
+
+    def __init__(self):
+        self.begun = []
+
+    def run(self, lane, work, then, otherwise):
+        self.begun.append((lane, lambda: then(work())))
+
+    def end(self, number):
+        self.begun[number][1]()
+
+
+def views(count):
+    return tuple(replace(LIVE, id=f"job{number:02d}") for number in range(count))
+
+
+@pytest.fixture
+def slow(qapp):
+    """A poller of six live jobs, and the runner that it asks."""
+    runner = Slow()
+    listing = JobListing(views(6), total=6)
+    by_id = {view.id: view for view in listing.views}
+
+    def look(job_id, _cursor):
+        return RunUpdate(by_id[job_id], HistoryUpdate(), 0)
+
+    poller = StatusPoller(look, lambda: listing, runner, NEVER)
+    poller.look_at_list()
+    runner.end(0)
+    runner.begun.clear()
+    return poller, runner
+
+
+def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
+    poller, runner = slow
+    poller.look()
+    assert [lane for lane, _ in runner.begun] == ["look job00", "look job01"]
+    for number in range(6):
+        assert len(runner.begun) == min(number + 2, 6)
+        runner.end(number)
+    assert [lane for lane, _ in runner.begun] == [f"look job{number:02d}" for number in range(6)]
+
+
+def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeypatch):
+    poller, runner = slow
+    poller.look()
+    begun = time.monotonic()
+    monkeypatch.setattr("app.status_poller.time.monotonic", lambda: begun + 5.0)
+    poller.look()
+    assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]

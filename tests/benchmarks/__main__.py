@@ -18,6 +18,9 @@ from pathlib import Path
 
 from tests.benchmarks.figures import Figure
 
+ON_REQUEST = ("soak",)
+"""Half an hour by itself: measured when it is named."""
+
 
 def main() -> int:
     folder = Path(__file__).parent
@@ -30,15 +33,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--json", type=Path, default=Path("benchmarks.json"))
+    parser.add_argument("--minutes", type=float, help="how long the soak goes on")
     given = parser.parse_args()
     for name in given.names:
         if name not in known:
             parser.error(f"{name} is no benchmark; there are {', '.join(known)}")
     machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     figures: list[Figure] = []
-    for name in given.names or known:
+    for name in given.names or [name for name in known if name not in ON_REQUEST]:
         sys.stderr.write(f"{name} …\n")
-        figures += importlib.import_module(f"tests.benchmarks.{name}").measure()
+        minutes = {"minutes": given.minutes} if name == "soak" and given.minutes else {}
+        figures += importlib.import_module(f"tests.benchmarks.{name}").measure(**minutes)
         # After each: what was measured stays, whatever becomes of the next.
         given.json.write_text(
             json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1)

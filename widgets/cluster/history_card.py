@@ -233,23 +233,24 @@ class HistoryCard(Card):
             gpus = self._gpus()
             curves = [(uuid, self._name(uuid, index), uuid in unwell) for uuid, index in gpus]
         lone = len(curves) == 1
-        # The unwell last, so that no peer covers them.
-        for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
-            data = CurveData()
-            data.extend(times, self._history.series(uuid, quantity.key), None, times)
-            self._data[uuid] = data
-            lifted = lone or is_unwell
-            colour: int | str = "warn_fill" if is_unwell and uuid != NODE else 0
-            self._plot.set_curve(
-                uuid or "node",
-                name,
-                data,
-                colour if lifted else "line_strong",
-                with_raw=False,
-                named=lifted,
-                width=2.2 if lifted else 1.2,
-            )
-        self._settle()
+        with self._plot.drawn_once():
+            # The unwell last, so that no peer covers them.
+            for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
+                data = CurveData()
+                data.extend(times, self._history.series(uuid, quantity.key), None, times)
+                self._data[uuid] = data
+                lifted = lone or is_unwell
+                colour: int | str = "warn_fill" if is_unwell and uuid != NODE else 0
+                self._plot.set_curve(
+                    uuid or "node",
+                    name,
+                    data,
+                    colour if lifted else "line_strong",
+                    with_raw=False,
+                    named=lifted,
+                    width=2.2 if lifted else 1.2,
+                )
+            self._settle()
 
     def _settle(self) -> None:
         times = self._history.times()

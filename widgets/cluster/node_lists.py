@@ -45,8 +45,9 @@ class FindingsCard(Card):
 
     def forget(self) -> None:
         """Another node: nobody has looked at that one yet."""
-        self._health, self._found = (), ()
-        self._fill()
+        if self._health or self._found:
+            self._health, self._found = (), ()
+            self._fill()
 
     def _fill(self) -> None:
         self.setVisible(bool(self._health or self._found))

@@ -24,7 +24,7 @@ from widgets.cluster.node_row import (
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Banner, EmptyState, Facts, PageHeader, Scroll
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 
@@ -325,8 +325,13 @@ class NodePage(QWidget):
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
         if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
-            clear(self._gpu_grid)
-            self._gpu_cards = {gpu.uuid: GpuCard() for gpu in gpus}
+            # Nodes are mostly alike: the cards of the one before serve for this one, too.
+            cards = list(self._gpu_cards.values())
+            for spare in cards[len(gpus) :]:
+                self._gpu_grid.removeWidget(spare)
+                spare.deleteLater()
+            cards += [GpuCard() for _ in gpus[len(cards) :]]
+            self._gpu_cards = {gpu.uuid: card for gpu, card in zip(gpus, cards, strict=False)}
             self._placed = None
             self._place()
         for gpu in gpus:

@@ -180,7 +180,7 @@ def node_row(
         None if cpu is None else cpu / 100,
         reading.memory_used_bytes / total if total else None,
         reading.network_bytes_per_s,
-        _beat(beat_age_s),
+        beat_words(beat_age_s),
     )
 
 
@@ -193,6 +193,8 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
         count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
         use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
         return tuple(GpuCell(index, use) for index in range(count))
+    if not state.health:
+        return tuple(gpu_cell(gpu, jobs) for gpu in reading.gpus)
     return tuple(gpu_cell(gpu, jobs, _reason(state, gpu)) for gpu in reading.gpus)
 
 
@@ -245,7 +247,7 @@ def step_line(set_up: SetUp) -> tuple[str, Tone] | None:
     return None
 
 
-def _beat(age_s: float | None) -> str:
+def beat_words(age_s: float | None) -> str:
     """ "now" while the beat is fresh: a figure that jumps between 0 and 2 is no news."""
     if age_s is None:
         return formats.NONE

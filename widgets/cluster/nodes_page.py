@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QRect, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp
@@ -15,7 +15,7 @@ from backend.records.node import Finding, NodeState, Presence, bad_gpus, words_b
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NodeHistory, Past
 from widgets.cluster.node_page import NodePage
-from widgets.cluster.node_row import NodeRow, counts_sentence, node_row
+from widgets.cluster.node_row import NodeRow, beat_words, counts_sentence, node_row
 from widgets.cluster.rack import Rack, RackHead
 from widgets.cluster.rack_legend import RackLegend
 from widgets.common import formats
@@ -25,6 +25,7 @@ from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, col
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
+from widgets.common.throttle import is_unseen
 
 _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
 
@@ -74,6 +75,7 @@ class NodesPage(QWidget):
         self._histories: dict[str, NodeHistory] = {}
         self._rows: tuple[NodeRow, ...] = ()
         self._open = ""
+        self._is_stale = False
         self.rack = Rack()
         self.rack.opened.connect(self.open_node)
         self.rack.shown_row.connect(self._follow)
@@ -182,12 +184,22 @@ class NodesPage(QWidget):
 
     def beats(self) -> Mapping[str, str]:
         """How long ago each node was heard of, in words, by its name."""
-        return {row.name: row.beat for row in self._rows}
+        now = self._clock()
+        silent = (Presence.OFFLINE, Presence.NEW)
+        return {
+            name: "" if state.presence in silent else beat_words(self._beat_age(name, now))
+            for name, state in self._states.items()
+        }
 
     @property
     def open_name(self) -> str:
         """The node that is shown by itself, "" when the rack is."""
         return self._open
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._is_stale:
+            self._settle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -238,6 +250,10 @@ class NodesPage(QWidget):
 
     def _settle(self) -> None:
         """Show what is known; rows that are as before are not painted again."""
+        # Nobody sees it while another page of the window does, and 64 nodes are work.
+        self._is_stale = is_unseen(self)
+        if self._is_stale:
+            return
         names = {view.id: view.name for view in self._jobs}
         now = self._clock()
         self._rows = tuple(

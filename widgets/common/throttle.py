@@ -1,10 +1,19 @@
-"""Holds back what comes too often: beats of 64 nodes, but a repaint twice a second."""
+"""Holds back what comes too often: beats of 64 nodes, but a repaint twice a second.
+
+And what nobody sees.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtWidgets import QWidget
+
+
+def is_unseen(widget: QWidget) -> bool:
+    """Whether its window shows something else: news can wait until it is shown."""
+    return widget.window().isVisible() and not widget.isVisible()
 
 
 class Throttle(QObject):

@@ -221,18 +221,18 @@ class ComparePlots(QWidget):
 
     def _draw(self, plot: _Plot) -> None:
         panel = plot.panel
-        for key in tuple(plot.drawn):
-            if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:
-                panel.remove_curve(key)
-                plot.drawn.pop(key, None)
-        smooth = not is_measured_now_and_then(plot.shows)
-        for run in self._runs.values():
-            data = run.curves.get(plot.shows)
-            wanted = (run.name, run.colour, data)
-            if data is not None and plot.drawn.get(run.key) != wanted:
-                plot.drawn[run.key] = wanted
-                panel.set_curve(run.key, run.name, data, run.colour, smooth=smooth)
-        panel.refresh()
+        with panel.drawn_once():
+            for key in tuple(plot.drawn):
+                if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:
+                    panel.remove_curve(key)
+                    plot.drawn.pop(key, None)
+            smooth = not is_measured_now_and_then(plot.shows)
+            for run in self._runs.values():
+                data = run.curves.get(plot.shows)
+                wanted = (run.name, run.colour, data)
+                if data is not None and plot.drawn.get(run.key) != wanted:
+                    plot.drawn[run.key] = wanted
+                    panel.set_curve(run.key, run.name, data, run.colour, smooth=smooth)
 
     def _add(self) -> _Plot:
         plot = _Plot(self._link)

@@ -9,7 +9,8 @@ transparent widget, because they are laid out in pixels: names must not cover ea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPointF, Signal, Slot
@@ -101,6 +102,7 @@ class CurvePanel(PlotSurface):
         self._smoothing = 0.0
         self._fitted = True
         self._lifted = ""
+        self._held = 0
         self._curves: dict[str, DrawnCurve] = {}
         self._marks = PlotMarks()
         self._fixed_x: tuple[float, float] | None = None
@@ -267,8 +269,21 @@ class CurvePanel(PlotSurface):
         self._fixed_x = (x0, x1)
         self.refresh()
 
+    @contextmanager
+    def drawn_once(self) -> Iterator[None]:
+        """Whatever changes within is drawn once, at the end: a drawing looks at every curve."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        if not self._held:
+            self.refresh()
+
     def refresh(self) -> None:
         """Draw what the curves hold now. Cheap when nothing changed."""
+        if self._held:
+            return
         if self._fitted:
             whole = self._whole_range()
             if whole is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from widgets.common import formats
 from widgets.common.buttons import IconButton, SegmentedControl, Switch
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4
 from widgets.curves.axis_marks import AxisMark, MarkKind
@@ -35,6 +36,7 @@ from widgets.jobs.ranks_tab import RankStrip
 _SMALL_LEAST_W = 210
 _NARROW_BELOW_W = 600
 _LARGE_H, _SMALL_H = 260, 150
+_SPARE_MOST = 12
 
 
 class _LargePlot(CurvePanel):
@@ -58,6 +60,13 @@ class _SmallPlot(Card):
         self.pictures = PictureButton(self.panel)
         head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
         super().__init__(head, self.panel, gap=S2)
+
+    def clear(self) -> None:
+        """Another job, with this metric or without."""
+        self.panel.clear()
+        self.show_spans(())
+        self.show_value(None)
+        self.panel.fit()
 
     def show_spans(self, spans: tuple[Span, ...]) -> None:
         if spans != self._spans:
@@ -85,6 +94,8 @@ class CurvesTab(QWidget):
         self._link = HoverLink(self)
         self._curves = RunCurves()
         self._small: dict[str, _SmallPlot] = {}
+        # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
+        self._spare: dict[str, _SmallPlot] = {}
         self._axis = XAxis.STEP
         self._columns = 0
         self._checkpoints: tuple[Checkpoint, ...] = ()
@@ -147,8 +158,12 @@ class CurvesTab(QWidget):
         self._end, self._alarms, self._unwell = None, (), ()
         self._loss.clear()
         self._loss.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
+        for plot in self._small.values():
+            plot.hide()
+            plot.clear()
+        self._spare |= self._small
         self._small.clear()
-        clear(self._grid)
+        self._columns = 0
         self._problem.hide()
         self._loss.fit()
 
@@ -158,11 +173,15 @@ class CurvesTab(QWidget):
             self._ever_kept = {
                 step: name for step, name in self._ever_kept.items() if step < history.drop_from
             }
-        for name in self._curves.append(history):
-            self._show_curve(name)
+        with ExitStack() as once:
+            for panel in self._panels():
+                once.enter_context(panel.drawn_once())
+            for name in self._curves.append(history):
+                self._show_curve(name)
+            self._mark()
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
-        self._refresh()
+        self._show_values()
 
     def show_view(self, view: JobView) -> None:
         """Where it ended, what it warned of, and how fast each rank is."""
@@ -213,11 +232,11 @@ class CurvesTab(QWidget):
             base = name.removeprefix(VALIDATION)
             plot = self._small.get(base)
             if plot is None:
-                plot = _SmallPlot(metric_title(base), self._link)
+                plot = self._spare.pop(base, None) or self._make_plot(base)
                 plot.panel.set_axis(self._axis)
                 plot.panel.set_smoothing(self._smoothing.share())
-                plot.pictures.saved.connect(self._save)
                 self._small[base] = plot
+                plot.show()
                 self._lay_out()
             validation = name.startswith(VALIDATION)
             plot.panel.set_curve(
@@ -229,6 +248,15 @@ class CurvesTab(QWidget):
                 with_raw=not validation and name != "learning_rate",
                 fill=name == "learning_rate",
             )
+
+    def _make_plot(self, base: str) -> _SmallPlot:
+        while len(self._spare) >= _SPARE_MOST:
+            oldest = self._spare.pop(next(iter(self._spare)))
+            self._grid.removeWidget(oldest)
+            oldest.deleteLater()
+        plot = _SmallPlot(metric_title(base), self._link)
+        plot.pictures.saved.connect(self._save)
+        return plot
 
     def _lay_out(self) -> None:
         """What the user measured comes before what is measured always."""
@@ -251,6 +279,9 @@ class CurvesTab(QWidget):
         self._mark()
         for panel in self._panels():
             panel.refresh()
+        self._show_values()
+
+    def _show_values(self) -> None:
         for base, plot in self._small.items():
             for name in (f"{VALIDATION}{base}", base):
                 data = self._curves.get(name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.node import NodeState, Presence, words_by_gpu, worst
@@ -21,12 +21,14 @@ from widgets.common.legend import legend_key
 from widgets.common.paint import text_width
 from widgets.common.text import Label
 from widgets.common.theme import S1, S2, S3, Role, Tone
+from widgets.common.throttle import is_unseen
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why_away
 
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
 _MANY_NODES, _ROWS_MOST_H = 16, 360
+_ROWS_A_TURN = 3
 
 
 class _Name(Label):
@@ -167,6 +169,9 @@ class PlacementPicker(QWidget):
         self._without = ""
         self._rows_most_h = rows_most_h
         self._name_w = 0
+        self._news: tuple[NodeState, ...] | None = None
+        self._making = QTimer(self)
+        self._making.timeout.connect(self._make_some)
         self._column = col(gap=S2)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
@@ -201,6 +206,27 @@ class PlacementPicker(QWidget):
         What was chosen on a node that went away stays chosen: the check says that it is away, and
         a job never becomes smaller by itself.
         """
+        self._news = states
+        if is_unseen(self):
+            # Of 64 nodes each look would be a stall, and opening the form one of its own.
+            self._making.start()
+        else:
+            self._catch_up()
+
+    @Slot()
+    def _make_some(self) -> None:
+        """A few of the rows that will be needed."""
+        missing = [state for state in self._news or () if state.name not in self._rows]
+        for state in missing[:_ROWS_A_TURN]:
+            self._add(state)
+        if len(missing) <= _ROWS_A_TURN:
+            self._making.stop()
+
+    def _catch_up(self) -> None:
+        states, self._news = self._news, None
+        if states is None:
+            return
+        self._making.stop()
         if set(self._rows) - {state.name for state in states}:
             self._strangers = self.value()
             clear(self._column)
@@ -209,29 +235,27 @@ class PlacementPicker(QWidget):
             if state.name in self._rows:
                 self._rows[state.name].show_state(state)
                 continue
-            made = _NodeRow(state)
-            made.changed.connect(self._changed)
-            made.cells.step_wished.connect(self._step)
-            self._rows[state.name] = made
-            self._column.addWidget(made)
-            found = next((p for p in self._strangers if p.get("node") == state.name), None)
-            if found is not None:
-                self._strangers.remove(found)
-                made.put(found)
-            self._name_w = 0
+            self._add(state)
         self._settle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._catch_up()
 
     def value(self) -> list[Mapping[str, Any]]:
         """The job file's ``placement``, nodes that are not known here included."""
+        self._catch_up()
         chosen = [row.value() for row in self._rows.values()]
         return [*(placement for placement in chosen if placement), *self._strangers]
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
+        self._catch_up()
         self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
         self._put(placements)
 
     def want(self, count: int, without: str = "") -> None:
         """How many GPUs it is for, and the node from which the program takes none by itself."""
+        self._catch_up()
         self._wanted, self._without = count, without
         self._settle()
 
@@ -252,6 +276,18 @@ class PlacementPicker(QWidget):
         if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
             self._fit()
         return bool(super().eventFilter(watched, event))
+
+    def _add(self, state: NodeState) -> None:
+        made = _NodeRow(state)
+        made.changed.connect(self._changed)
+        made.cells.step_wished.connect(self._step)
+        self._rows[state.name] = made
+        self._column.addWidget(made)
+        found = next((p for p in self._strangers if p.get("node") == state.name), None)
+        if found is not None:
+            self._strangers.remove(found)
+            made.put(found)
+        self._name_w = 0
 
     def _put(self, placements: Sequence[Mapping[str, Any]]) -> None:
         by_node = {str(p.get("node")): p for p in placements if isinstance(p, Mapping)}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.job import THIS_COMPUTER
@@ -322,3 +323,19 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
     assert page.detail._history_card.isVisible()
     assert page.detail._history_card.plot.keys() == ("node",)
+
+
+def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    page = NodesPage(clock)
+    stack.addWidget(QWidget())
+    stack.addWidget(page)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    page.show_nodes(samples.cluster(12))
+    assert page.rack.model().rowCount() == 0
+    assert len(page.histories) == 12, "what was not seen is lost"
+    assert len(page.beats()) == 12
+    stack.setCurrentWidget(page)
+    assert page.rack.model().rowCount() == 12

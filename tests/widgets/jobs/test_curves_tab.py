@@ -104,3 +104,32 @@ def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
     with qtbot.waitSignal(detail.csv_requested) as wished:
         detail.curves.csv_requested.emit()
     assert wished.args == ["a"]
+
+
+def accuracy(value):
+    return HistoryUpdate(
+        [1], [1], [1.0], {"accuracy": [value]}, (RunStart(1, 1),), 0, (), 1.7e9, [0.1]
+    )
+
+
+def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points(tab):
+    tab.append(accuracy(0.5))
+    plot = tab._small["accuracy"]
+    tab.clear("other")
+    assert not plot.isVisibleTo(tab)
+    tab.append(accuracy(0.9))
+    assert tab._small["accuracy"] is plot
+    assert plot.isVisibleTo(tab)
+    assert list(tab.curve("accuracy").raw) == [0.9]
+    assert plot._value.text() == "0.9000"
+
+
+def test_many_changes_are_drawn_once(tab, qtbot):
+    drawn = []
+    tab._loss.redrawn.connect(lambda: drawn.append(1))
+    with tab._loss.drawn_once():
+        tab._loss.set_marks(thresholds=())
+        tab._loss.fit()
+        tab._loss.refresh()
+        assert drawn == []
+    assert drawn == [1]

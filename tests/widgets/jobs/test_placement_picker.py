@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.health import Health
 from backend.records.node import NodeState, Presence
@@ -215,3 +216,38 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
     picker.put([{"node": "gpu01", "processes": 2}])
     assert row(picker, "gpu01").stepper.isVisibleTo(picker)
     assert picker.value() == [{"node": "gpu01", "processes": 2}]
+
+
+def test_while_nobody_sees_it_news_wait_and_rows_are_made_a_few_at_a_time(qtbot):
+    nodes = samples.cluster(12)
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    seen, picker = QWidget(), PlacementPicker()
+    stack.addWidget(seen)
+    stack.addWidget(picker)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    picker.show_nodes(nodes)
+    assert len(picker._rows) < len(nodes)
+    qtbot.waitUntil(lambda: len(picker._rows) == len(nodes))
+    gone = (*nodes[:-1], samples.gone(nodes[-1]))
+    picker.show_nodes(gone)
+    assert row(picker, nodes[-1].name).state is nodes[-1]
+    stack.setCurrentWidget(picker)
+    assert row(picker, nodes[-1].name).state is gone[-1]
+
+
+def test_a_draft_that_comes_while_nobody_sees_it_finds_its_nodes(qtbot):
+    nodes = samples.cluster(12)
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    picker = PlacementPicker()
+    stack.addWidget(QWidget())
+    stack.addWidget(picker)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    picker.show_nodes(nodes)
+    wanted = [{"node": nodes[-1].name, "processes": 2}]
+    picker.put(wanted)
+    assert picker.value() == wanted
+    assert len(picker._rows) == len(nodes)

@@ -1,0 +1,219 @@
+"""P9: half an hour of the window with 64 nodes of 8 GPUs and 20 live jobs, one node black-holed.
+
+``python -m tests.benchmarks.soak [--minutes 30]``. What is on the data root is written by the real
+agent, reporter and records in a process of its own (`tests.fakes.busy_cluster`), and somebody uses
+the window all the time (`soak_window`). The other side is a process that only ticks: what it is
+late by is the machine's doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.figures import Figure
+from tests.fakes.nvml.driver import FakeDriver, build
+
+MINUTES = 30.0
+WARM_SHARE = 1 / 6
+"""Of the soak, five of thirty minutes: until then caches fill and each page is seen once."""
+NODES, JOBS = 64, 20
+LIFE_S = 600.0
+_STALLS_SHOWN = 20
+ROOT = Path(__file__).parents[2]
+
+_IDLE = """
+import sys, time
+counts, last = [], time.perf_counter()
+end = last + float(sys.argv[1])
+while last < end:
+    time.sleep(0.005)
+    now = time.perf_counter()
+    counts.append(now - last - 0.005)
+    last = now
+counts.sort()
+print(1000 * counts[int(0.999 * len(counts))], 1000 * counts[-1])
+"""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Of a line through samples: how steep, and the half width of its 95 % interval."""
+
+    per_hour: float
+    error: float
+
+    @property
+    def is_zero(self) -> bool:
+        return abs(self.per_hour) <= self.error
+
+
+def measure(minutes: float = MINUTES) -> list[Figure]:
+    told = soak(60 * minutes)
+    warm_s = 60 * minutes * WARM_SHARE
+    after = [sample for sample in told["memory"] if sample[0] >= warm_s]
+    slope = slope_of([one[0] for one in after], [one[1] for one in after])
+    sys.stderr.write(_words(told, slope, minutes))
+    late = told["all"]
+    context = (
+        f"{minutes:g} min, {told['nodes'] - 1} nodes, {told['acts']} acts of a person, "
+        f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, worst {late['worst']:.0f} ms, "
+        f"{late['long']} over 50 ms; idle p99.9 {told['idle'][0]:.1f}, "
+        f"worst {told['idle'][1]:.0f} ms"
+    )
+    files = [one[2] for one in after]
+    threads = [one[3] for one in after]
+    return [
+        Figure("P9", "a press is late by, p99.9", (late["p99.9"],), 50, "ms", context=context),
+        Figure(
+            "P9",
+            "memory slope beyond its error",
+            (max(0.0, abs(slope.per_hour) - slope.error),),
+            0.0,
+            "MB/h",
+            context=f"{slope.per_hour:+.1f} ± {slope.error:.1f} MB/h, "
+            f"{after[0][1]:.0f} MB then {after[-1][1]:.0f} MB",
+        ),
+        Figure(
+            "P9",
+            "open files, most at the end − at the beginning",
+            (_most(files, -1) - _most(files, 0),),
+            5,
+            context=f"threads {min(threads):.0f} to {max(threads):.0f}",
+        ),
+    ]
+
+
+def soak(
+    seconds: float, nodes: int = NODES, jobs: int = JOBS, life_s: float = LIFE_S
+) -> dict[str, Any]:
+    """What the window told of itself, and "idle": p99.9 and worst of the process that ticks."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        root = folder / "root"
+        stack.enter_context(_busy_cluster(folder, root, nodes, jobs, life_s))
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            **{
+                f"XDG_{kind}_HOME": str(folder / kind.lower())
+                for kind in ("CONFIG", "DATA", "CACHE", "STATE")
+            },
+        }
+        environment.setdefault("QT_QPA_PLATFORM", "offscreen")
+        window = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.soak_window",
+             str(root), str(folder / "catalogue.sqlite"), str(seconds)],
+            env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        idle = subprocess.Popen(
+            [sys.executable, "-I", "-c", _IDLE, str(seconds)], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            told = window.communicate(timeout=seconds + 120)[0]
+            if window.returncode != 0:
+                raise RuntimeError(f"the window ended with {window.returncode}")
+            found: dict[str, Any] = json.loads(told.splitlines()[-1])
+            found["idle"] = [float(word) for word in idle.communicate(timeout=60)[0].split()]
+        finally:
+            for process in (window, idle):
+                process.kill()
+                process.wait()
+        return found
+
+
+@contextlib.contextmanager
+def _busy_cluster(folder: Path, root: Path, nodes: int, jobs: int, life_s: float) -> Iterator[None]:
+    driver = FakeDriver(build(folder / "nvml"), folder / "nvml-state")
+    # These are other machines, and take nothing from the window.
+    command = ["nice", "-n", "10", sys.executable, "-m", "tests.fakes.busy_cluster", str(root)]
+    command += ["--nodes", str(nodes), "--jobs", str(jobs), "--life", str(life_s)]
+    process = subprocess.Popen(
+        command,
+        env={**driver.environment, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "there\n":
+            raise RuntimeError("the cluster did not begin")
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"the cluster ended with {process.returncode}")
+    finally:
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+    """Least squares. What follows each other is alike, which widens the interval.
+
+    Memory goes in steps: where residuals are correlated by r from one sample to the next, n samples
+    are worth n (1 − r) / (1 + r).
+    """
+    count = len(values)
+    mean_x, mean_y = statistics.fmean(seconds), statistics.fmean(values)
+    spread = sum((x - mean_x) ** 2 for x in seconds)
+    steep = sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
+    rest = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
+    power = sum(one * one for one in rest)
+    likeness = sum(a * b for a, b in pairwise(rest)) / power if power else 0.0
+    likeness = min(max(likeness, 0.0), 0.99)
+    widened = (1 + likeness) / (1 - likeness)
+    error = math.sqrt(power / (count - 2) / spread * widened)
+    return Slope(3600 * steep, 3600 * 1.96 * error)
+
+
+def _most(values: Sequence[float], which: int) -> float:
+    """The most in the first or the last tenth."""
+    tenth = max(1, len(values) // 10)
+    return max(values[:tenth] if which == 0 else values[-tenth:])
+
+
+def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
+    lines = [
+        f"all {told['all']}\nown {told['own']}\n{len(told['stalls'])} calls held the GUI thread up:"
+    ]
+    lines += told["stalls"][:_STALLS_SHOWN]
+    lines.append(
+        f"the GUI thread computed {told['computed_s']:.1f} s, "
+        f"its workers {told['workers_s']:.1f} s, "
+        f"and it stood ready without a processor {told['waited_s']:.1f} s"
+    )
+    every = max(1, len(told["memory"]) // 12)
+    lines += [
+        f"  minute {at / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, {threads:.0f} threads"
+        for at, mb, files, threads in told["memory"][::every]
+    ]
+    lines.append(f"memory {slope.per_hour:+.2f} ± {slope.error:.2f} MB/h over {minutes:g} min")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    from tests.benchmarks.__main__ import table
+
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak")
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    figures = measure(parser.parse_args().minutes)
+    sys.stdout.write(table(figures) + "\n")
+    return 0 if all(figure.is_met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

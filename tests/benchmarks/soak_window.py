@@ -1,0 +1,253 @@
+"""The window of a soak: the real program on a data root where others write, used as by a person.
+
+``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS`` prints one line of JSON.
+
+How late a press of a key would be is asked every 5 ms, whether or not the GUI thread answers: a
+stall of 200 ms is forty presses that waited 200, 195, 190 … ms, and not one late tick. Nothing
+that is counted here grows with time, or it would be found as a leak of the window.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import QObject, QPoint, Qt, QTimer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.bootstrap import Program
+from tests.gui_stalls import StallWatch, run_loop
+
+PRESS_S = 0.005
+LONG_S = 0.05
+_BIN_S = 0.0001
+_BINS = 50_000
+_ACT_MS = 700
+_SAMPLE_MS = 5000
+
+
+class Late:
+    """How long presses had to wait, as a histogram of fixed size."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(_BINS, np.int64)
+        self.worst_s = 0.0
+        self.long = 0
+
+    def take(self, late_s: float) -> None:
+        """One stall, and all presses that fell into it."""
+        self.worst_s = max(self.worst_s, late_s)
+        self.long += late_s > LONG_S
+        while late_s >= 0:
+            self.counts[min(int(late_s / _BIN_S), _BINS - 1)] += 1
+            late_s -= PRESS_S
+
+    def told(self) -> dict[str, float]:
+        """Milliseconds, and how many stalls were long."""
+        total, sums = int(self.counts.sum()), np.cumsum(self.counts)
+        shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+        found = {
+            name: 1000 * _BIN_S * int(np.searchsorted(sums, share * total))
+            for name, share in shares.items()
+        }
+        return {**found, "worst": 1000 * self.worst_s, "long": self.long}
+
+
+class Presses(QObject):
+    """A press every 5 ms; ``own`` leaves out what the thread stood ready with no processor free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = time.perf_counter()
+        self._ready_s = 0.0
+        path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+        self._schedule = os.open(path, os.O_RDONLY)
+        self.begin()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._press)
+        self._timer.start(int(PRESS_S * 1000))
+
+    def begin(self) -> None:
+        """Forget what was: the window is built, and its user begins."""
+        self.all, self.own = Late(), Late()
+        self.last, self._ready_s = time.perf_counter(), self.ready_s()
+
+    def ready_s(self) -> float:
+        """For how long the thread stood ready with no processor free, so far."""
+        return int(os.pread(self._schedule, 100, 0).split()[1]) / 1e9
+
+    def _press(self) -> None:
+        now, ready_s = time.perf_counter(), self.ready_s()
+        late_s = max(0.0, now - self.last - PRESS_S)
+        self.all.take(late_s)
+        self.own.take(max(0.0, late_s - (ready_s - self._ready_s)))
+        self.last, self._ready_s = now, ready_s
+
+
+class Person(QObject):
+    """Goes through the places, opens jobs and nodes, types and compares; one act each 0.7 s."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._program = program
+        self._random = random.Random(1)
+        self.acts = 0
+        self.rounds = 0
+        self._turn = self._forever()
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._act)
+        self._timer.start(_ACT_MS)
+
+    def _act(self) -> None:
+        self.acts += 1
+        next(self._turn)()
+
+    def _forever(self) -> Iterator[Callable[[], object]]:
+        while True:
+            yield from self._round()
+            self.rounds += 1
+
+    def _round(self) -> Iterator[Callable[[], object]]:
+        program, window = self._program, self._program.window
+        jobs, nodes = program.jobs, program.nodes
+        yield lambda: self._press_place("jobs")
+        yield self._open_some_job
+        for _ in range(6):
+            yield lambda: jobs.detail.step_tab(1)
+        yield self._open_some_job
+        yield jobs.detail.toggle_log_y
+        yield jobs.detail.toggle_log_y
+        yield lambda: QTest.keyClicks(jobs.list.search, "unet")
+        yield jobs.list.clear
+        yield jobs.show_table
+        yield lambda: QTest.keyClicks(jobs.table.search, "vit")
+        yield jobs.table.clear
+        yield jobs.show_list
+        yield lambda: self._press_place("nodes")
+        yield lambda: nodes.open_node(self._random.choice(program._node_names))
+        yield lambda: None
+        yield nodes.show_rack
+        yield lambda: self._press_place("compare")
+        yield lambda: program._compare_controller.compare(self._some_jobs(4))
+        yield lambda: None
+        for place in ("datasets", "models", "loaders"):
+            yield lambda place=place: self._press_place(place)
+        for place in ("new-job", "settings", "help"):
+            yield lambda place=place: window.go(place)
+        yield lambda: window.resize(1000, 640)
+        yield lambda: window.resize(1440, 900)
+
+    def _press_place(self, key: str) -> None:
+        _press(self._program.window.side_bar._buttons[key])
+
+    def _open_some_job(self) -> None:
+        view = self._program.jobs.list.view
+        shown = [
+            view.visualRect(view.model().index(row, 0)) for row in range(view.model().rowCount())
+        ]
+        inside = [one for one in shown if view.viewport().rect().contains(one)]
+        if inside:
+            _press(view.viewport(), self._random.choice(inside).center())
+
+    def _some_jobs(self, count: int) -> tuple[str, ...]:
+        live = [view.id for view in self._program._poller.live()]
+        return tuple(self._random.sample(live, min(count, len(live))))
+
+
+class Memory(QObject):
+    """What the process holds, every 5 s: seconds since the beginning, MB, files, threads."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        # Made at once: it is not to grow in what it measures.
+        self._samples = np.zeros((int(seconds / _SAMPLE_MS * 1000) + 10, 4))
+        self._count = 0
+        self._began = time.monotonic()
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._sample)
+        self._timer.start(_SAMPLE_MS)
+
+    def samples(self) -> list[list[float]]:
+        return self._samples[: self._count].tolist()
+
+    def _sample(self) -> None:
+        if self._count < len(self._samples):
+            self._samples[self._count] = (
+                time.monotonic() - self._began,
+                resident_mb(),
+                len(os.listdir("/proc/self/fd")),
+                len(os.listdir("/proc/self/task")),
+            )
+            self._count += 1
+
+
+def resident_mb() -> float:
+    """Memory of this process that is its own."""
+    text = Path("/proc/self/status").read_text(encoding="utf-8")
+    kib = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("RssAnon"))
+    return kib / 1024
+
+
+def _press(widget: QWidget, at: QPoint | None = None) -> None:
+    QTest.mouseClick(
+        widget, Qt.MouseButton.LeftButton, pos=widget.rect().center() if at is None else at
+    )
+
+
+def main() -> None:
+    root, catalogue, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    app = QApplication(sys.argv[:1])
+    program = Program(app, root, catalogue, None)
+    program.window.resize(1440, 900)
+    program.show()
+    presses, memory = Presses(), Memory(seconds + 60)
+    watch = StallWatch()
+    waited = computed = worked = 0.0
+    person: list[Person] = []
+
+    def begin() -> None:
+        nonlocal waited, computed, worked
+        if program.is_built and program._services is not None and program.jobs.total:
+            ready.stop()
+            waited, computed = presses.ready_s(), time.thread_time()
+            worked = time.process_time() - computed
+            person.append(Person(program))
+            presses.begin()
+            watch.begin()
+            QTimer.singleShot(int(seconds * 1000), app.quit)
+
+    ready = QTimer()
+    ready.timeout.connect(begin)
+    ready.start(100)
+    run_loop(app)
+    waited = presses.ready_s() - waited
+    stalls = watch.end()
+    watch.close()
+    told = {
+        "all": presses.all.told(),
+        "own": presses.own.told(),
+        "stalls": [str(stall) for stall in sorted(stalls, key=lambda one: -one.seconds)],
+        "waited_s": waited,
+        "computed_s": time.thread_time() - computed,
+        "workers_s": time.process_time() - time.thread_time() - worked,
+        "acts": person[0].acts,
+        "rounds": person[0].rounds,
+        "jobs": program.jobs.total,
+        "nodes": len(program._node_names),
+        "memory": memory.samples(),
+    }
+    program.close()
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

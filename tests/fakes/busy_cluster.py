@@ -1,0 +1,277 @@
+"""Many nodes and jobs that train, as files: what agents, rank 0 and the guards write, they write.
+
+``python -m tests.fakes.busy_cluster ROOT --nodes 64 --jobs 20``, in the environment of a
+`FakeDriver`; it prints a line when everything is there and ends when its standard input does.
+Readings come from the real `Agent` over the real NVML binding, status and history from the real
+`Reporter`; only the steps themselves are made up. A job that ends is followed by another, so that
+the world is as large after an hour as it was after a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from backend.datastore import node_files
+from backend.datastore.job_files import create_job
+from backend.node import identity
+from backend.node.agent import Agent
+from backend.records.checkpoint import Checkpoint
+from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.files import read_json, replace_json
+from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.layout import (
+    CHECKPOINT_SUFFIX,
+    SIDECAR_SUFFIX,
+    DataRoot,
+    JobFolder,
+    checkpoint_name,
+    run_tag,
+)
+from backend.records.library import Pin
+from backend.records.state import JobState
+from backend.records.status import RunExit, RunStatus
+from backend.training.reporter import Reporter, Step
+from tests.fakes.nvml.driver import FakeDriver
+
+GPUS = 8
+INTERVAL_S = 2.0
+STEP_S = 0.1
+EPOCHS = 12
+KEPT_CHECKPOINTS = 4
+UNWELL_EVERY = 16
+_WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
+_NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
+
+
+@dataclass
+class Training:
+    """One job under way, as its rank 0 and its guards would write it."""
+
+    folder: JobFolder
+    config: JobConfig
+    steps: int
+    reporter: Reporter = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        attempt = self.folder.attempt(1)
+        attempt.path.mkdir(parents=True)
+        replace_json(attempt.supervisor, identity.own().to_dict())
+        tag = run_tag(self.folder.job_id, 1)
+        # What the driver says of the job's GPUs is told apart by this process's environment.
+        self.process = subprocess.Popen(
+            ["sleep", "infinity"], env={"PATH": os.environ["PATH"], "RINGMASTER_RUN": tag}
+        )
+        size = self.config.world_size
+        self.reporter = Reporter(
+            self.folder,
+            run=1,
+            epochs=EPOCHS,
+            world_size=size,
+            global_batch=self.config.global_batch_size,
+        )
+        self.reporter.plan(
+            step=0, epoch=1, total_steps=self.steps, steps_per_epoch=self.steps_per_epoch
+        )
+        self.reporter.state(JobState.TRAINING)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.steps // EPOCHS
+
+    @property
+    def is_over(self) -> bool:
+        return self.step >= self.steps
+
+    def make_step(self) -> None:
+        self.step += 1
+        epoch, epoch_step = divmod(self.step - 1, self.steps_per_epoch)
+        noise = random.random()
+        metrics = {
+            "loss": 2 * math.exp(-self.step / self.steps * 3) + 0.1 * noise,
+            "accuracy": 1 - math.exp(-self.step / self.steps * 3) * (0.8 + 0.2 * noise),
+            "lr": 0.1 * (1 - self.step / self.steps),
+        }
+        ends_epoch = epoch_step + 1 == self.steps_per_epoch
+        if ends_epoch:
+            metrics["validation/loss"] = metrics["loss"] * 1.1
+            metrics["validation/accuracy"] = metrics["accuracy"] * 0.97
+        times = [95.0 + 10 * random.random() for _ in range(self.config.world_size)]
+        self.reporter.step(Step(self.step, epoch + 1, epoch_step + 1, metrics, STEP_S, times))
+        if ends_epoch:
+            self._save(epoch + 1, metrics)
+
+    def write_logs(self) -> None:
+        for rank in range(self.config.world_size):
+            with self.folder.rank_log(rank).open("a", encoding="utf-8") as log:
+                log.write(f"rank {rank} epoch {self.step // self.steps_per_epoch + 1} "
+                          f"step {self.step} loss {random.random():.4f}\n")  # fmt: skip
+
+    def end(self) -> None:
+        """As the supervisor does it."""
+        self.close()
+        status = RunStatus.from_dict(read_json(self.folder.status))
+        replace_json(
+            self.folder.attempt(1).exit, RunExit(1, JobState.FINISHED, "Finished.").to_dict()
+        )
+        replace_json(self.folder.status, replace(status, state=JobState.FINISHED).to_dict())
+
+    def close(self) -> None:
+        self.reporter.close()
+        self.process.kill()
+        self.process.wait()
+
+    def _save(self, epoch: int, metrics: dict[str, float]) -> None:
+        name = checkpoint_name(epoch, self.step)
+        path = self.folder.checkpoints / f"{name}{CHECKPOINT_SUFFIX}"
+        path.write_bytes(bytes(1000))
+        record = Checkpoint(
+            name, 1, epoch, self.step, 0, 1000, "0" * 64, "0" * 64, "2026-11-21T07:00:00Z", metrics
+        )
+        replace_json(path.with_suffix(SIDECAR_SUFFIX), record.to_sidecar())
+        replace_json(self.folder.latest, {"name": name})
+        for old in sorted(self.folder.checkpoints.glob(f"*{CHECKPOINT_SUFFIX}"))[
+            :-KEPT_CHECKPOINTS
+        ]:
+            old.unlink()
+            old.with_suffix(SIDECAR_SUFFIX).unlink()
+
+
+class BusyCluster:
+    """The whole of it. The last node is one that swallows what is sent to it.
+
+    Args:
+        life_s: How long a job trains. When the cluster begins its jobs are of all ages, so that
+            they end one by one.
+    """
+
+    def __init__(
+        self, root: DataRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float
+    ) -> None:
+        self._root = root
+        self._driver = driver
+        self._names = [f"gpu{number:02d}" for number in range(1, nodes + 1)]
+        self._life_s = life_s
+        self._made = 0
+        # It is connected to, and never answers.
+        self._hole = socket.create_server(("127.0.0.1", 0))
+        root.path.mkdir(parents=True, exist_ok=True)
+        for name in self._names:
+            root.node(name).path.mkdir(parents=True)
+            node_files.write_entry(root, self._entry(name))
+        self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
+        self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
+        self._trainings = [self._begin(number) for number in range(jobs)]
+        for number, training in enumerate(self._trainings):
+            for _ in range(int(training.steps * number / jobs)):
+                training.make_step()
+
+    def work(self, ends: threading.Event) -> None:
+        """Until ``ends``; a step of each job every tenth of a second, a beat of each node in 2."""
+        turns = int(INTERVAL_S / STEP_S)
+        next_turn = time.monotonic()
+        turn = 0
+        while not ends.is_set():
+            for number, training in enumerate(self._trainings):
+                training.make_step()
+                if training.is_over:
+                    training.end()
+                    self._trainings[number] = self._begin(number)
+                elif turn % turns == number % turns:
+                    training.write_logs()
+            for number in range(turn % turns, len(self._agents), turns):
+                self._beat(number, is_silent=number == len(self._agents) - 1 and turn > turns)
+            turn += 1
+            next_turn += STEP_S
+            time.sleep(max(0.0, next_turn - time.monotonic()))
+
+    def close(self) -> None:
+        for training in self._trainings:
+            training.close()
+        self._hole.close()
+
+    def _beat(self, number: int, *, is_silent: bool) -> None:
+        if is_silent:
+            return
+        lines = [f"gpus {GPUS}"]
+        if number % UNWELL_EVERY:
+            lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _WELL]
+        for training, nodes in zip(self._trainings, self._placed, strict=True):
+            if self._names[number] in nodes:
+                for gpu in range(GPUS):
+                    lines += [
+                        f"use {gpu} {random.randrange(80, 100)}",
+                        f"temperature {gpu} {random.randrange(55, 80)}",
+                        f"memory {gpu} {random.randrange(20_000, 60_000)}",
+                        f"process {gpu} {training.process.pid} 20000",
+                    ]
+        self._driver.describe(*lines)
+        self._agents[number].beat()
+
+    def _nodes_of(self, number: int, jobs: int) -> list[str]:
+        return self._names[number::jobs]
+
+    def _begin(self, number: int) -> Training:
+        self._made += 1
+        config = JobConfig(
+            name=f"{_NAMES[number % len(_NAMES)]} {self._made}",
+            model="mlp",
+            dataset="digits",
+            loader="digits",
+            epochs=EPOCHS,
+            batch_size=32,
+            optimizer=Optimizer("sgd", 0.1),
+            placement=tuple(
+                Placement(name, gpus=tuple(f"GPU-{name}-{gpu}" for gpu in range(GPUS)))
+                for name in self._placed[number]
+            ),
+            checkpoint=CheckpointPolicy(best_metric="validation/accuracy", best_mode="max"),
+        )
+        pins = {kind: Pin("digits", 1, "0" * 64) for kind in ("model", "dataset", "loader")}
+        folder = self._root.job(create_job(self._root, config, pins).id)
+        return Training(folder, config, int(self._life_s / STEP_S) // EPOCHS * EPOCHS)
+
+    def _entry(self, name: str) -> NodeEntry:
+        host, port = self._hole.getsockname()
+        facts = NodeFacts(
+            name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster",
+            data_root=str(self._root.path), data_root_writable=True, gpus=("H100",) * GPUS,
+        )  # fmt: skip
+        there = NodeInstallation(
+            "/e/bin/python", "/e/bin/mpirun", "5.0.11", "e1", "/b", "/c", bytes=10**9
+        )
+        return NodeEntry(name, NodeAddress(host, port, "nobody"), facts, there)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.busy_cluster")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--life", type=float, default=600.0, help="seconds that a job trains")
+    options = parser.parse_args()
+    driver = FakeDriver(Path(), Path(os.environ["FAKE_NVML_STATE"]))
+    cluster = BusyCluster(DataRoot(options.root), driver, options.nodes, options.jobs, options.life)
+    ends = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
+    sys.stdout.write("there\n")
+    sys.stdout.flush()
+    try:
+        cluster.work(ends)
+    finally:
+        cluster.close()
+
+
+if __name__ == "__main__":
+    main()
