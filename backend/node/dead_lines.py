@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-LIMIT_S = 60.0
-"""As long as keepalive takes; after a cut of 15 s the next try may come 15 s late."""
+LIMIT_S = 50.0
+"""So that all is over within 90 s; after a cut of 15 s the next try may come 15 s late."""
 _LOOK_S = 5.0
 _RETRANSMITTING = "01"
 _SOCKET = "socket:["

@@ -35,7 +35,8 @@ _SETTING = re.compile(
     r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
 )
 _SYSTEMS_OWN = ("/usr/", "/opt/")
-_PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]-]*")
+# 4.1 names the nodes by an expression of its own, such as [2:10].77.0.3@0(2).
+_PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
 _SWEEP = "backend.node.far_sweep"
 _TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")

@@ -132,7 +132,7 @@ def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
     names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_f62_a_key_that_was_limited_starts_debians_daemon_and_nothing_else(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:

@@ -15,7 +15,7 @@ from backend.node.key_gate import Refused, allowed
 HOME = Path("/home/lab/.ringmaster")
 OURS = (HOME / "environments", HOME / "bundles")
 ENV = f"{HOME}/environments/python3.11-9c11"
-# As Open MPI 5.0.11 sent them, one to the next node; the last in the form of 4.1.
+# As Open MPI 5.0.11 and 4.1.4 sent them, one node to the next.
 PRTED = (
     f"PRTE_PREFIX={ENV};export PRTE_PREFIX;PMIX_PREFIX={ENV};export PMIX_PREFIX;"
     f"LD_LIBRARY_PATH={ENV}/lib:{ENV}/lib:$LD_LIBRARY_PATH;export LD_LIBRARY_PATH;"
@@ -25,9 +25,16 @@ PRTED = (
     f' --prtemca plm_ssh_args "-F {HOME}/ssh/config" --prtemca plm "ssh" --tree-spawn'
 )
 ORTED = (
-    "PATH=/usr/lib/openmpi/bin:$PATH ; export PATH ; "
-    "LD_LIBRARY_PATH=/usr/lib/openmpi/lib:${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
-    '/usr/lib/openmpi/bin/orted -mca ess "env" -mca orte_hnp_uri "1.0;tcp://10.77.0.2:41:24"'
+    "      PATH=/usr/bin:$PATH ; export PATH ; "
+    "LD_LIBRARY_PATH=/usr/lib:${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    "DYLD_LIBRARY_PATH=/usr/lib:${DYLD_LIBRARY_PATH:-} ; export DYLD_LIBRARY_PATH ;   "
+    '/usr/bin/orted -mca ess "env" -mca ess_base_jobid "1722482688" -mca ess_base_vpid 1 '
+    '-mca ess_base_num_procs "2" -mca orte_node_regex "node[1:1],[2:10].77.0.3@0(2)" '
+    '-mca orte_hnp_uri "1722482688.0;tcp://10.77.0.2:52963;tcp6://[fd00::2]:35007" '
+    '--mca btl "^openib" --mca btl_tcp_if_include "10.77.0.0/24" '
+    '--mca oob_tcp_keepalive_time "20" -mca plm "rsh" --tree-spawn -mca routed "radix" '
+    f'-mca plm_rsh_args "-F {HOME}/ssh/config" -mca hwloc_base_binding_policy "none" '
+    '-mca rmaps_base_mapping_policy "slot" -mca pmix "^s1,s2,cray,isolated"'
 )
 SWEEP = (
     f"env PYTHONPATH={HOME}/bundles/ab12 {ENV}/bin/python -m backend.node.far_sweep 20261121-abc/2"
@@ -41,8 +48,9 @@ def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
     assert variables["PRTE_PREFIX"] == ENV
     assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
     variables, argv = allowed(ORTED, OURS)
-    assert argv[:2] == ["/usr/lib/openmpi/bin/orted", "-mca"]
-    assert variables["PATH"].startswith("/usr/lib/openmpi/bin:")
+    assert argv[:2] == ["/usr/bin/orted", "-mca"]
+    assert argv[argv.index("orte_node_regex") + 1] == "node[1:1],[2:10].77.0.3@0(2)"
+    assert variables["PATH"].startswith("/usr/bin:")
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
@@ -70,6 +78,8 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         PRTED.replace(f"LD_LIBRARY_PATH={ENV}/lib", "LD_LIBRARY_PATH=/tmp"),
         PRTED.replace("$LD_LIBRARY_PATH", "$(id)"),
         PRTED.replace('plm "ssh"', 'plm_rsh_agent "sh -c id | sh"'),
+        ORTED + " '$(id)'",
+        ORTED.replace('plm "rsh"', 'plm_rsh_agent "sh -c id | sh"'),
         PRTED + ' "unfinished',
         SWEEP.replace("far_sweep", "supervise"),
         SWEEP.replace(f"{ENV}/bin/python", "/usr/bin/python3"),
