@@ -35,10 +35,12 @@ from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presen
 from backend.records.node_past import PastReading
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
+from backend.services.training_python import lack_here
 
 PAST_S = 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
+_OF_TRAINING = ("pytorch", "horovod", "mpirun")
 
 
 class NodeService:
@@ -214,7 +216,14 @@ class NodeService:
         )
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
-        found = findings(Places(self._root.path, self._catalogue, self._python), smoke)
+        lack = lack_here()
+        found = findings(
+            Places(self._root.path, self._catalogue, self._python), smoke and lack is None
+        )
+        if lack is not None:
+            # One cause, one finding.
+            found = tuple(one for one in found if one.check not in _OF_TRAINING)
+            found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
         if self.trains_here:
             return found
         return tuple(self._far_root() if one.check == "data root" else one for one in found)
