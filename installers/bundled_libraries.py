@@ -30,8 +30,8 @@ _ELF = b"\x7fELF"
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 _FOUND = re.compile(r"^\s*(\S+) => (/\S.*) \(0x", re.MULTILINE)
 
-# What the window imports, and the plugins that it loads by name.
-_QT_MODULES = ("QtCore", "QtGui", "QtSvg", "QtWidgets")
+# What the window imports (the two of OpenGL are pyqtgraph's), and the plugins loaded by name.
+_QT_MODULES = ("QtCore", "QtGui", "QtOpenGL", "QtOpenGLWidgets", "QtSvg", "QtWidgets")
 _QT_PLUGINS = (
     "iconengines/libqsvgicon.so",
     "imageformats/libqgif.so",
@@ -98,7 +98,7 @@ def least_glibc(files: Iterable[Path]) -> str:
 
 
 def trim_qt(packages: Path, elf: Elf) -> None:
-    """Leave of PySide6 what the window needs: 60 MB of 230."""
+    """Leave of PySide6 what the window needs: 100 MB of 230."""
     qt = packages / "PySide6"
     kept = [qt / name for name in _QT_FILES] + sorted(qt.glob("libpyside6.*"))
     kept += [qt / f"{name}.abi3.so" for name in _QT_MODULES]

@@ -55,7 +55,9 @@ def copy_interpreter(target: Path) -> Path:
 def packages_of(python: Path) -> Path:
     """Where a Python looks for packages by itself: Debian's has a name of its own for it."""
     code = "import site; print(site.getsitepackages()[-1])"
-    answer = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    # -B: what is compiled must not hold the path of where it was made.
+    command = [python, "-I", "-B", "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return Path(answer.stdout.strip())
 
 
@@ -105,7 +107,7 @@ def compile_sources(
     """
     run_logged(
         [
-            *(sys.executable, "-m", "compileall", "-q", "-j", "0"),
+            *(sys.executable, "-m", "compileall", "-q", "-f", "-j", "0"),
             *("--invalidation-mode", "unchecked-hash", "-s", str(folder.parent), str(folder)),
         ],
         log=log,
