@@ -56,7 +56,7 @@ def packages_of(python: Path) -> Path:
     """Where a Python looks for packages by itself: Debian's has a name of its own for it."""
     code = "import site; print(site.getsitepackages()[-1])"
     # -B: what is compiled must not hold the path of where it was made.
-    command = [python, "-I", "-B", "-c", code]
+    command = [str(python), "-I", "-B", "-c", code]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return Path(answer.stdout.strip())
 

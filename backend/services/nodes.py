@@ -40,7 +40,6 @@ from backend.services.training_python import lack_here
 PAST_S = 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
-_OF_TRAINING = ("pytorch", "horovod", "mpirun")
 
 
 class NodeService:
@@ -217,12 +216,9 @@ class NodeService:
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
         lack = lack_here()
-        found = findings(
-            Places(self._root.path, self._catalogue, self._python), smoke and lack is None
-        )
+        places = Places(self._root.path, self._catalogue, self._python, trains=lack is None)
+        found = findings(places, smoke)
         if lack is not None:
-            # One cause, one finding.
-            found = tuple(one for one in found if one.check not in _OF_TRAINING)
             found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
         if self.trains_here:
             return found

@@ -20,26 +20,26 @@ BUNDLE_FILE = CODE_ROOT / "bundle.json"
 """In a bundle alone: ``requirements``, what an environment that trains was made of."""
 
 
-def training_python(bundle_file: Path = BUNDLE_FILE) -> str:
+def training_python() -> str:
     """The path of a Python. In a bundle it is looked for each time: it may come while it runs."""
-    return _found(bundle_file) or sys.executable
+    return _found() or sys.executable
 
 
-def lack_here(bundle_file: Path = BUNDLE_FILE) -> BackendError | None:
+def lack_here() -> BackendError | None:
     """Why this computer cannot train whatever it is asked for, and the way out; None if it can."""
-    if not bundle_file.exists() or _found(bundle_file):
+    if not BUNDLE_FILE.exists() or _found():
         return None
-    set_up = shlex.quote(str(bundle_file.parent / "installers" / "run"))
+    set_up = shlex.quote(str(BUNDLE_FILE.parent / "installers" / "run"))
     return BackendError(
         "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself.",
         f"{set_up} doctor sets it up, once; other nodes train without it.",
     )
 
 
-def _found(bundle_file: Path) -> str:
+def _found() -> str:
     """Of several environments the newest; empty where there is none, or no need of one."""
     try:
-        wanted = set(json.loads(bundle_file.read_text("utf-8"))["requirements"])
+        wanted = set(json.loads(BUNDLE_FILE.read_text("utf-8"))["requirements"])
     except FileNotFoundError:
         return ""
     import platformdirs

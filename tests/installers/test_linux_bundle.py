@@ -41,7 +41,7 @@ WINDOW = """
 import json, sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from app.bootstrap import Program
 
 app = QApplication(sys.argv[:1])
@@ -49,7 +49,8 @@ program = Program(app, Path(sys.argv[1]), None, None)
 program.show()
 
 def look():
-    if program.window.isVisible() and program._node_names:
+    labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
+    if any("PyTorch" in label.text() and label.isVisible() for label in labels):
         looking.stop()
         program.window.grab().save(sys.argv[2])
         program.window.close()
@@ -61,7 +62,7 @@ code = app.exec()
 program.close()
 home = Path(sys.executable).parents[2]
 names = [getattr(module, "__file__", None) for module in sys.modules.values()]
-files = [Path(name) for name in names if name]
+files = [Path(name) for name in names if name and Path(name).is_absolute()]
 print(json.dumps({
     "code": code,
     "torch": "torch" in sys.modules,
@@ -73,8 +74,9 @@ EVERY_MODULE = """
 import importlib, pkgutil
 for room in ("app", "widgets", "backend"):
     for found in pkgutil.walk_packages([room], f"{room}."):
-        # Not those of who trains, nor one that is executed by path.
-        if not found.name.startswith(("backend.training.", "backend.node.rank_start")):
+        # Not those of who trains, nor what others execute: a rank by path, Alembic by itself.
+        others = ("backend.training.", "backend.node.rank_start", "backend.catalogue.env")
+        if not found.name.startswith(others):
             importlib.import_module(found.name)
 """
 
@@ -206,6 +208,8 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
 ) -> None:
     picture = tmp_path / "window.png"
     told = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
+    if kept := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
+        shutil.copy(picture, kept)
     assert told == {"code": 0, "torch": False, "foreign": []}
     image = QImage(str(picture))
     assert (image.width(), image.height()) >= (1000, 640)
@@ -215,8 +219,6 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
         for y in range(0, image.height(), 3)
     }
     assert len(colours) > 50, "text and icons are drawn, not only areas"
-    if kept := os.environ.get("RINGMASTER_PICTURES"):
-        shutil.copy(picture, Path(kept) / "bundle.png" if Path(kept).is_dir() else tmp_path)
 
 
 def test_the_window_that_somebody_starts_ends_when_it_is_told_to(unpacked: Unpacked) -> None:
@@ -239,7 +241,8 @@ def test_the_window_that_somebody_starts_ends_when_it_is_told_to(unpacked: Unpac
     finally:
         window.kill()
         window.communicate()
-    assert (window.returncode, complaints.replace("\n", "")) == (0, "")
+    said = set(complaints.splitlines()) - {"This plugin does not support propagateSizeHints()"}
+    assert (window.returncode, said) == (0, set())
 
 
 def test_every_module_finds_what_it_imports(unpacked: Unpacked) -> None:
@@ -340,15 +343,14 @@ def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unp
     assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
 
 
-def test_an_environment_that_was_set_up_trains_and_looks_at_users_code(
+def test_users_code_is_looked_at_in_an_environment_that_was_set_up(
     unpacked: Unpacked, tmp_path: Path
 ) -> None:
     wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
-    environments = tmp_path / "cache/ringmaster/environments"
-    for name, requirements in (("older", wanted[1:]), ("whole", wanted)):
-        (environments / name).mkdir(parents=True)
-        told = {"python": sys.executable, "requirements": requirements}
-        (environments / name / "ringmaster.json").write_text(json.dumps(told))
+    environment = tmp_path / "cache/ringmaster/environments/one"
+    environment.mkdir(parents=True)
+    told = {"python": sys.executable, "requirements": wanted}
+    (environment / "ringmaster.json").write_text(json.dumps(told))
 
     def ringmaster(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -362,13 +364,9 @@ def test_an_environment_that_was_set_up_trains_and_looks_at_users_code(
     for kind in ("dataset", "loader"):
         made = ringmaster(kind, "import", str(EXAMPLE / kind), "--name", "digits")
         assert made.returncode == 0, made.stderr
-    look = ("dataset", "preview", "digits", "--loader", "digits")
-    seen = ringmaster(*look)
+    seen = ringmaster("dataset", "preview", "digits", "--loader", "digits", "--json")
     assert seen.returncode == 0, seen.stderr
-    assert doctor(ringmaster("doctor", "--json"))["horovod"]["ok"]
-    shutil.rmtree(environments / "whole")
-    refused = ringmaster(*look)
-    assert refused.stderr.startswith("This copy of Ringmaster brings no PyTorch")
+    assert json.loads(seen.stdout)["samples"]
 
 
 def test_the_menu_starts_the_program_of_the_folder(unpacked: Unpacked, tmp_path: Path) -> None:
