@@ -5,6 +5,7 @@
 # The same layout as installers/bundle makes for Linux: a relocatable Python
 # (python-build-standalone, which uv fetches), the desktop's packages by the lock file, and the
 # project's files beside them. It trains on nodes over SSH; on the Mac itself nothing trains.
+# Known to be in the way: readings of this computer come from /proc, which a Mac has not.
 # Without a developer's signature macOS asks before the first start (right click, Open).
 set -eu
 

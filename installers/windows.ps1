@@ -4,6 +4,9 @@
 # The same layout as installers/bundle makes for Linux: a relocatable Python
 # (python-build-standalone, which uv fetches), the desktop's packages by the lock file, and the
 # project's files beside them. It trains on nodes over SSH; on this computer nothing trains.
+#
+# Known to be in the way before it can: modules that the services import at once need fcntl, which
+# Windows lacks (git grep "import fcntl" backend), and readings of this computer come from /proc.
 param([string]$Target = "")
 $ErrorActionPreference = "Stop"
 
