@@ -127,7 +127,7 @@ class Preparation:
         python = folder / "bin/python"
         # A build needs 2 GB of temporary space, more than a /tmp in memory often has.
         with scratch(self._environments / f"{folder.name}.tmp") as temporary:
-            environment = _environment(temporary)
+            environment = clean_environment(temporary)
             if not ((folder / _PACKAGES_STAMP).exists() and os.access(python, os.X_OK)):
                 if folder.exists():
                     self._progress.note("An earlier set-up ended half-way; starting it afresh.")
@@ -250,14 +250,14 @@ def _pip(python: Path) -> list[Argument]:
     return [python, "-m", "pip", "install", "--no-input", "--no-warn-script-location"]
 
 
-def _environment(temporary: Path) -> dict[str, str]:
+def clean_environment(temporary: Path) -> dict[str, str]:
     """Variables for the programs of a set-up: what a user set for other work stays outside."""
     environment = {name: value for name, value in os.environ.items() if not _FOREIGN.match(name)}
     environment |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C.UTF-8"}
     return environment | {"TMPDIR": str(temporary)}
 
 
-def _ended(signal_number: int, frame: FrameType | None) -> NoReturn:
+def ended(signal_number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ready", type=Path, required=True)
     parser.add_argument("purpose", choices=sorted(_EXTRAS))
     given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGTERM, ended)
     progress = Progress()
     try:
         python = Preparation(_PROJECT, given.cache, given.purpose, progress).python()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from backend import VERSION
 from backend.cli.compare import add_arguments as add_compare
 from backend.cli.sweep import add_arguments as add_sweep
 from backend.records.checkpoint import EXPORT_FORMATS
@@ -44,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
         parents=[common],
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"Ringmaster {VERSION}")
     words = _Words(parser, common, "command", required=False)
     _demo(words)
     words.leaf("doctor", "what is installed, what is missing, the command that mends it")

@@ -48,11 +48,15 @@ _SMOKE = (
 
 @dataclass(frozen=True)
 class Places:
-    """What is looked at. ``catalogue`` is the SQLite file, or None where there is none."""
+    """What is looked at. ``catalogue`` is the SQLite file, or None where there is none.
+
+    ``trains``: look for what training takes, too.
+    """
 
     data_root: Path
     catalogue: Path | None = None
     python: str = sys.executable
+    trains: bool = True
 
 
 def findings(places: Places, smoke: bool = False) -> tuple[Finding, ...]:
@@ -60,19 +64,20 @@ def findings(places: Places, smoke: bool = False) -> tuple[Finding, ...]:
 
     ``smoke`` also lets two ranks add up a number, which takes some seconds.
     """
-    checks: list[Callable[[], Finding]] = [
-        lambda: _python(places.python),
-        lambda: _import(places.python, "PyTorch", _TORCH, f"{places.python} -m pip install torch"),
-        lambda: _import(places.python, "Horovod", _HOROVOD, _INSTALL),
-        lambda: _mpirun(places.python),
-        lambda: _data_root(places.data_root),
-        _gpus,
-    ]
+    python = places.python
+    checks: list[Callable[[], Finding]] = [lambda: _python(python)]
+    if places.trains:
+        checks += [
+            lambda: _import(python, "PyTorch", _TORCH, f"{python} -m pip install torch"),
+            lambda: _import(python, "Horovod", _HOROVOD, _INSTALL),
+            lambda: _mpirun(python),
+        ]
+    checks += [lambda: _data_root(places.data_root), _gpus]
     if places.catalogue is not None:
         catalogue = places.catalogue
         checks.append(lambda: _catalogue(catalogue))
-    if smoke:
-        checks.append(lambda: _two_ranks(places.python))
+    if smoke and places.trains:
+        checks.append(lambda: _two_ranks(python))
     with ThreadPoolExecutor(len(checks)) as pool:
         return tuple(pool.map(lambda check: check(), checks))
 

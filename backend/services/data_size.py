@@ -17,6 +17,7 @@ from backend.records.library import Kind, Pin
 from backend.records.preview import DataSize
 from backend.services import tool_process
 from backend.services.library import LibraryService
+from backend.services.training_python import lack_here
 
 _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
 
@@ -35,7 +36,7 @@ class DataSizes:
         return None
 
     def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
-        """The size, counted if need be; None where the files are not on this computer.
+        """The size, counted if need be; None where this computer cannot.
 
         Raises:
             BackendError: The loader cannot be used, or did not come to an end.
@@ -50,6 +51,8 @@ class DataSizes:
             if key in pins
         ):
             # The ranks will count it: nobody waits for a dataset to be fetched for a number.
+            return None
+        if lack_here() is not None:
             return None
 
         def content(key: str, kind: Kind) -> Path | None:

@@ -36,6 +36,7 @@ from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presen
 from backend.records.node_past import PastReading
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
+from backend.services.training_python import lack_here
 
 PAST_S = 86_400.0
 _SETTLE_S = 0.2
@@ -215,7 +216,11 @@ class NodeService:
         )
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
-        found = findings(Places(self._root.path, self._catalogue, self._python), smoke)
+        lack = lack_here()
+        places = Places(self._root.path, self._catalogue, self._python, trains=lack is None)
+        found = findings(places, smoke)
+        if lack is not None:
+            found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
         if self.trains_here:
             return found
         far = tuple(self._far_root() if one.check == "data root" else one for one in found)

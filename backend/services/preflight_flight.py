@@ -31,7 +31,7 @@ from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeEntry
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import NodeHome
-from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
+from backend.records.preflight import Fix, Preflight, PreflightFinding, smaller_placement
 from backend.services import preflight_node, preflight_node_words, preflight_words
 from backend.services.preflight_ground import (
     Ground,
@@ -44,6 +44,7 @@ from backend.services.preflight_ground import (
 from backend.services.preflight_node import NoPython
 from backend.services.preflight_routes import Meeting, route_findings
 from backend.services.preflight_words import Site, Told
+from backend.services.training_python import lack_here
 
 _MEETING_S = 11.0
 """From the beginning until the nodes meet, whoever is still missing; over the limit of SSH."""
@@ -168,6 +169,11 @@ class Flight:
             entry = entries.get(name)
             needs_mpirun = self._config.strategy.name != "alone"
             if name == THIS_COMPUTER:
+                if (lack := lack_here()) is not None:
+                    yield preflight_words.fault(
+                        preflight_words.PYTORCH, name, lack.sentence, lack.remedy, Fix.LEAVE_OUT
+                    )
+                    continue
                 found = find_mpirun(self._python) if needs_mpirun else None
                 site = Site(
                     name,

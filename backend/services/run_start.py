@@ -19,11 +19,12 @@ from backend.launch.network import common_subnet
 from backend.launch.placement import Site, one_site, rank_plans
 from backend.node import queue_start, words
 from backend.records.files import read_json
-from backend.records.job import JobConfig
+from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
 from backend.records.status import RunStatus
+from backend.services.training_python import lack_here
 
 if TYPE_CHECKING:
     from backend.services.library import LibraryService
@@ -126,6 +127,8 @@ class RunStarter:
             BackendError: The chosen nodes cannot run it, or not together.
         """
         chosen = {placement.node for placement in config.placement}
+        if THIS_COMPUTER in chosen and (lack := lack_here()) is not None:
+            raise lack
         rooms = self._nodes.rooms()
         used = [room for room in rooms if room.node in chosen]
         network = None

@@ -29,6 +29,7 @@ from backend.cluster.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.node.start import CODE_ROOT
 from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.layout import DataRoot, NodeHome
 from backend.records.set_up_choices import SetUpOptions
@@ -68,6 +69,8 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
         built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
     except (OSError, ValueError, KeyError, IndexError):
         pass
+    # A bundle brings the one that was built where it was made.
+    built.append(CODE_ROOT / "wheels")
     return DesktopPlaces(
         keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
         wheels=cache / "node-wheels",

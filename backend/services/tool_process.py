@@ -16,7 +16,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -33,6 +32,7 @@ from backend.records.job import JobConfig
 from backend.records.layout import RUN_VARIABLE
 from backend.records.preview import DataSize, ModelCheck, Preview
 from backend.records.values import printable
+from backend.services.training_python import lack_here, training_python
 
 ROOT = Path(__file__).resolve().parents[2]
 _RESULT_BYTES = 64_000_000
@@ -213,9 +213,11 @@ def run_tool(
     """Run ``backend.training.tools.<tool>`` and read its result. ``what`` begins the sentences.
 
     Raises:
-        ToolError: The tool refused, crashed, or took longer than its limit.
+        ToolError: The tool refused, crashed, took longer than its limit, or has no PyTorch here.
         Cancelled: The user cancelled; every process of the tool is gone.
     """
+    if (lack := lack_here()) is not None:
+        raise ToolError(lack.sentence, lack.remedy)
     folder = Path(tempfile.mkdtemp(prefix="ringmaster-tool-"))
     try:
         with _Run(tool, request, folder, what, time_limit_s) as run:
@@ -244,7 +246,7 @@ class _Run:
         work.mkdir()
         self._process = subprocess.Popen(
             [
-                sys.executable,
+                training_python(),
                 "-m",
                 f"backend.training.tools.{tool}",
                 str(folder / "request.json"),

@@ -34,6 +34,7 @@ from backend.services.replay import ReplayService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 from backend.services.sweeps import SweepService
+from backend.services.training_python import training_python
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,9 @@ def open_services(
         host_key=lambda entry: cluster.host_key(entry.name),
         share=share,
     )
-    nodes = NodeService(root, cluster, Heads(cluster, set_up), place, share=share)
-    preflight = PreflightService(root, cluster, set_up, share=share)
+    python = training_python()
+    nodes = NodeService(root, cluster, Heads(cluster, set_up), place, python, share)
+    preflight = PreflightService(root, cluster, set_up, python, share)
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
     library.see_job = jobs.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)

@@ -238,7 +238,7 @@ def test_what_a_shell_has_set_for_other_work_does_not_reach_the_set_up(
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/conda/lib")
     monkeypatch.setenv("HOROVOD_WITH_TENSORFLOW", "1")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    environment = prepare._environment(tmp_path)
+    environment = prepare.clean_environment(tmp_path)
     assert environment.keys().isdisjoint(
         {"PYTHONPATH", "LD_LIBRARY_PATH", "HOROVOD_WITH_TENSORFLOW"}
     )

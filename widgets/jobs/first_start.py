@@ -184,12 +184,8 @@ class FirstStart(QWidget):
                 )
             )
         for finding in wrong:
-            words = f"{finding.sentence} {finding.remedy}".strip()
-            self._ready.addLayout(
-                row(
-                    STRETCH,
-                    IconLabel("warning-fill", "warn"),
-                    Label(words, "body", "text", selectable=True),
-                    STRETCH,
-                )
-            )
+            text = f"{finding.sentence} {finding.remedy}".strip()
+            words = Label(text, "body", "text", wrap=True, selectable=True)
+            # A label that wraps is content with a column of single words.
+            words.setMinimumWidth(min(words.fontMetrics().horizontalAdvance(text), 2 * _CARD_W))
+            self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))

@@ -41,11 +41,11 @@ def sshd(make_sshd: Callable[..., Sshd]) -> Sshd:
 
 
 @pytest.fixture
-def enter() -> Iterator[Callable[[Sshd], Shell]]:
+def enter() -> Iterator[Callable[..., Shell]]:
     opened: list[Shell] = []
 
-    def enter(sshd: Sshd) -> Shell:
-        opened.append(connect(sshd.address, sshd.known_hosts, ssh_config=sshd.ssh_config))
+    def enter(sshd: Sshd, **limits: float) -> Shell:
+        opened.append(connect(sshd.address, sshd.known_hosts, ssh_config=sshd.ssh_config, **limits))
         return opened[-1]
 
     yield enter

@@ -286,13 +286,13 @@ def test_a_node_that_stands_still_holds_nobody_up(
 
 
 def test_an_answer_to_files_that_never_comes_is_given_up(
-    sshd: Sshd, enter: Callable[[Sshd], Shell], monkeypatch: pytest.MonkeyPatch
+    sshd: Sshd, enter: Callable[..., Shell]
 ) -> None:
-    monkeypatch.setattr(ssh, "_FILES_LIMIT_S", 1.0)
-    shell = enter(sshd)
+    # The limit is a default of `connect`, which holds the value of when it was defined.
+    shell = enter(sshd, silence_s=1.0)
     assert shell.listing(str(sshd.home)) == ()
     sshd.freeze()
-    with pytest.raises(Unreachable, match="has not answered"):
+    with pytest.raises(Unreachable, match="has not answered for 1 s"):
         shell.listing(str(sshd.home))
 
 

