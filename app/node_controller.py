@@ -121,7 +121,10 @@ class NodeController(QObject):
             self._looking.pop(lane, None)
             take(outcome)
 
-        self._runner.run(lane, work, taken, lambda _error: self._looking.pop(lane, None))
+        def missed(_error: BackendError) -> None:
+            self._looking.pop(lane, None)
+
+        self._runner.run(lane, work, taken, missed)
 
     def _take_here(self, reading: NodeReading) -> None:
         self._here = reading
