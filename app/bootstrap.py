@@ -27,6 +27,7 @@ from app.background import Background
 from app.excepthook import ExceptHook, log_to
 from app.frame_controller import SCALE_VARIABLE, FrameController, scale_for
 from app.garbage import Garbage
+from app.left_off import first_place, take_up
 from app.offers import Things, offer_acts, offer_things
 from app.paths import log_file, settings_file
 from app.settings import Settings
@@ -97,8 +98,6 @@ class Program(QObject):
         is_built: All pages are there; before that the frame stands alone.
     """
 
-    _first_place = "jobs"
-
     def __init__(
         self,
         app: QApplication,
@@ -131,7 +130,8 @@ class Program(QObject):
         self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
         self.window.setWindowIcon(_mark())
         self.window.side_bar.set_root(_short(data_root))
-        self.window.side_bar.choose("jobs")
+        self._first_place = first_place(preferences)
+        self.window.side_bar.choose(self._first_place)
         self.frame = FrameController(
             self._settings, self._look, self.window, self._background, _mark(), self
         )
@@ -162,7 +162,8 @@ class Program(QObject):
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self._pages.refusal.pressed.connect(self._open_again)
         self.frame.take_pages(self._pages.settings, self._pages.help)
-        self.jobs.table.view.restore(self._settings.preferences.job_table)
+        preferences = self._settings.preferences
+        take_up(preferences, self.window, self._pages, self.frame.remember)
         self.is_built = True
         self._open()
 
@@ -215,7 +216,7 @@ class Program(QObject):
     @Slot(str)
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
-        self.jobs.open_job(job_id)
+        self.jobs.reveal(job_id)
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
@@ -332,7 +333,7 @@ class Program(QObject):
         self._services = services
         side_bar = self.window.side_bar
         if self.window.place == "refusal":
-            self.window.go("jobs")
+            self.window.go(self._first_place)
 
         self._poller = StatusPoller(
             services.jobs.look,
@@ -349,7 +350,6 @@ class Program(QObject):
             services, self._background, self.jobs, self._job_controller, self.window, self
         )
         self._many_jobs.told.connect(self.window.toast.tell)
-        self.jobs.table.layout_changed.connect(lambda layout: self.frame.remember(job_table=layout))
         self._bundle_controller = BundleController(
             services, self._background, self.jobs, self.window, self
         )

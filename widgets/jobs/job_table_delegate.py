@@ -11,15 +11,20 @@ from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
+from widgets.common.icons import paint_icon
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import ICON_NAV, R_CELL, S1, S2
-from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobColumn, best_words, shown
+from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.jobs.job_columns import JobColumn, best_words, shown
+from widgets.jobs.job_delegate import paint_counts
+from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, OPEN_ROLE, QUEUE_ROLE
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 _LEFT, _RIGHT = S2 + 3, S2
 """Beside a cell's content; the header has the same."""
 _BAR_H, _PERCENT_W = 4, 38
+_CARET_W = ICON + S1
+"""As far as the caret moves a sweep's name, its jobs' names are moved."""
 _CHIP_H = 18
 _NOTES_H = 132
 
@@ -51,11 +56,13 @@ class JobTableDelegate(QStyledItemDelegate):
             _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
         elif column is JobColumn.BEST:
             _paint_best(painter, inner, line)
+        elif column is JobColumn.NAME and line.sweep is not None:
+            _paint_sweep(painter, inner, line, index.data(OPEN_ROLE))
+        elif column is JobColumn.NAME:
+            inner.setLeft(inner.left() + (_CARET_W if index.data(MEMBER_ROLE) else 0))
+            paint_text(painter, inner, line.name, "strong")
         else:
-            name = column is JobColumn.NAME
-            text = shown(line, column)
-            role, tone = ("strong", "text") if name else ("body", "text2")
-            paint_text(painter, inner, text, role, tone, right=column.is_figure)  # type: ignore[arg-type]
+            paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
         painter.restore()
 
     def createEditor(
@@ -93,6 +100,20 @@ class JobTableDelegate(QStyledItemDelegate):
             rect.setHeight(_NOTES_H)
             rect.moveBottom(min(rect.bottom(), around.rect().bottom() - S1))
         editor.setGeometry(rect)
+
+
+def caret_right(cell: QRect) -> int:
+    """Where the caret of a sweep ends in the cell of its name."""
+    return cell.left() + _LEFT + _CARET_W
+
+
+def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) -> None:
+    caret = QRectF(cell.left(), cell.center().y() - ICON / 2, ICON, ICON)
+    paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
+    name = cell.adjusted(_CARET_W, 0, 0, 0)
+    used = paint_text(painter, name, line.name, "strong")
+    if line.sweep is not None:
+        paint_counts(painter, name.adjusted(used + S2, 0, 0, 0), line.sweep)
 
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:

@@ -190,7 +190,7 @@ def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
     page.resize(1176, 840)
     page.show()
     show_jobs(page, (LIVE,))
-    page._splitter.setSizes([420, 756])
-    page._splitter.splitterMoved.emit(420, 1)
+    page.split.setSizes([420, 756])
+    page.split.splitterMoved.emit(420, 1)
     page.resize(1000, 840)
     assert page.list.width() > LIST_W
