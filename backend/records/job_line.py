@@ -25,6 +25,7 @@ class SweepCount(NamedTuple):
     Attributes:
         ids: Of all of them, the first made first.
         stopped: What can go on; ``failed`` counts what was lost, too.
+        common: The words that the names of all of them have.
         best_job: What tells the job with the best metric from the others, "" for none.
     """
 
@@ -34,6 +35,7 @@ class SweepCount(NamedTuple):
     finished: int = 0
     stopped: int = 0
     failed: int = 0
+    common: frozenset[str] = frozenset()
     best_job: str = ""
 
 

@@ -57,6 +57,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
     live = [line for line in jobs if line.group == LIVE]
     waiting = sum(line.group == WAITING for line in jobs)
     best = _best(jobs)
+    common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
     return JobLine(
         id=tag,
         name=sweep_name(tag),
@@ -81,7 +82,8 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
             finished=states.count(JobState.FINISHED),
             stopped=states.count(JobState.INTERRUPTED),
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
-            best_job="" if best is None else _own_words(best, jobs),
+            common=common,
+            best_job="" if best is None else own_words(best.name, common),
         ),
     )
 
@@ -102,10 +104,9 @@ def _best(jobs: Sequence[JobLine]) -> JobLine | None:
     return min(numbers, key=lambda pair: sign * pair[0])[1]
 
 
-def _own_words(best: JobLine, jobs: Sequence[JobLine]) -> str:
-    """Of its name, the words that not all of them have: ``lr=0.1``."""
-    common = set.intersection(*(set(line.name.split()) for line in jobs))
-    return " ".join(word for word in best.name.split() if word not in common) or best.name
+def own_words(name: str, common: frozenset[str]) -> str:
+    """Of a job's name, the words that not all jobs of its sweep have: ``lr=0.1``."""
+    return " ".join(word for word in name.split() if word not in common) or name
 
 
 def _common_tags(jobs: Sequence[JobLine]) -> tuple[str, ...]:

@@ -66,6 +66,8 @@ class JobSweeps:
         for tag in self._touched:
             members = self._members[tag]
             if not members:
+                del self._members[tag]
+                self._slots.pop(tag, None)
                 continue
             line = line_of_sweep(tag, [self._lines[slot] for slot in members])
             slot = self._slots.get(tag)
@@ -89,10 +91,9 @@ class JobSweeps:
         heads = np.full(len(self._lines), -1, np.int32)
         sizes = np.zeros(len(self._lines), np.int32)
         for tag, members in self._members.items():
-            if members:
-                slot = self._slots[tag]
-                heads[list(members)] = slot
-                sizes[slot] = len(members)
+            slot = self._slots[tag]
+            heads[list(members)] = slot
+            sizes[slot] = len(members)
         self.head_of, self._sizes = heads, sizes
 
     def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:

@@ -15,15 +15,15 @@ from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import ICON, R_CONTROL, ROW_H, S1, S2, S3, S4, Tone
+from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3, S6
 from widgets.jobs.job_columns import best_words, where
-from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, OPEN_ROLE, QUEUE_ROLE
-from widgets.jobs.sweep_words import counts
+from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.sweep_words import counted_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 _GLYPH = 24
-_INDENT = S4
+_INDENT, _CARET = S6, 12
 _CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
 """Of the first line, what stands before its figure may take."""
 _NEAR_S = 18 * 3600
@@ -59,9 +59,9 @@ class JobDelegate(QStyledItemDelegate):
         is_open: bool | None = index.data(OPEN_ROLE)
         left = box.left() + S3 + (_INDENT if index.data(MEMBER_ROLE) else 0)
         if is_open is not None:
-            caret = QRectF(box.left() + S1, box.center().y() - ICON / 2, ICON, ICON)
+            # In the margin, so that all glyphs but those of its own jobs stand in one line.
+            caret = QRectF(box.left(), box.center().y() - _CARET / 2, _CARET, _CARET)
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
-            left = caret.right() + S1
         glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
         paint_state(painter, glyph, view.state, view.progress, turn_now())
         inner = QRectF(box)
@@ -70,13 +70,18 @@ class JobDelegate(QStyledItemDelegate):
         half = inner.height() / 2
         place: QueuePlace | None = index.data(QUEUE_ROLE)
         first = QRectF(inner.left(), inner.top(), inner.width(), half)
-        self._first_line(painter, first, view, place)
+        self._first_line(painter, first, view, place, index.data(NAME_ROLE))
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
         self._second_line(painter, second, view, place)
         painter.restore()
 
     def _first_line(
-        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
+        self,
+        painter: QPainter,
+        line: QRectF,
+        view: JobLine,
+        place: QueuePlace | None,
+        called: str,
     ) -> None:
         name, value = best_words(view) if place is None else ("place", f"{place.number}")
         most = _CAPTION_MOST
@@ -89,7 +94,7 @@ class JobDelegate(QStyledItemDelegate):
         caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
         paint_text(painter, caption, name, "small", "text3", right=True)
         title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
-        paint_text(painter, title, view.name, "strong")
+        paint_text(painter, title, called, "strong")
 
     def _second_line(
         self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
@@ -117,11 +122,7 @@ class JobDelegate(QStyledItemDelegate):
 def paint_counts(painter: QPainter, line: QRectF, count: SweepCount) -> None:
     """``6 jobs: 2 live, 3 finished, 1 failed``, what moves and what failed in its colour."""
     line = QRectF(line)
-    words = counts(count)
-    pieces: list[tuple[str, Tone]] = [(f"{formats.plural(len(count.ids), 'job')}: ", "text2")]
-    for number, (text, tone) in enumerate(words):
-        pieces += [(text, tone), (", ", "text2")][: 2 if number < len(words) - 1 else 1]
-    for text, tone in pieces:
+    for text, tone in counted_pieces(count):
         if line.width() <= S2:
             return
         line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))

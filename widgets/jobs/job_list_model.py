@@ -21,6 +21,7 @@ from PySide6.QtCore import (
 from backend.records.job_line import JobLine
 from backend.records.queue import Queue, QueuePlace
 from backend.records.state import JobState
+from backend.records.sweep_line import FEWEST, own_words
 from widgets.jobs.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.sweep_words import said
@@ -36,6 +37,8 @@ OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
 """Whether the jobs of a sweep stand under its row; None for a job."""
 MEMBER_ROLE = Qt.ItemDataRole.UserRole + 3
 """Whether the row stands under that of its sweep."""
+NAME_ROLE = Qt.ItemDataRole.UserRole + 4
+"""What is written as the name; of a sweep's job what tells it from the others."""
 
 
 class JobListModel(QAbstractTableModel):
@@ -192,11 +195,10 @@ class JobListModel(QAbstractTableModel):
 
     def is_open(self, row: int) -> bool:
         """Whether the jobs of the sweep in this row stand under it."""
-        below = row + 1
-        return (
-            below < len(self._order)
-            and self._rows.head(int(self._order[below])) == self._order[row]
-        )
+        if row + 1 >= len(self._order):
+            return False
+        own, below = self._order[row : row + 2].tolist()
+        return self._rows.head(below) == own
 
     def head_row(self, job_id: str) -> int:
         """The row of the sweep of a job, -1 when it has none, or that is not shown."""
@@ -248,6 +250,11 @@ class JobListModel(QAbstractTableModel):
             return self.place(line.id)
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
+        if role == NAME_ROLE:
+            head = self._rows.head(int(self._order[index.row()]))
+            count = self._rows.lines[head].sweep if head >= 0 else None
+            is_swept = count is not None and len(count.ids) >= FEWEST
+            return own_words(line.name, count.common) if count and is_swept else line.name
         if role == MEMBER_ROLE:
             return line.sweep is None and self.head_row(line.id) >= 0
         give = CELL_ROLES.get(role)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
@@ -9,6 +11,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem,
 from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
+from backend.records.sweep import sweep_of
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
@@ -17,7 +20,7 @@ from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.job_columns import JobColumn, best_words, shown
 from widgets.jobs.job_delegate import paint_counts
-from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 _LEFT, _RIGHT = S2 + 3, S2
@@ -51,7 +54,9 @@ class JobTableDelegate(QStyledItemDelegate):
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
-            _paint_tags(painter, inner, line)
+            # Whose sweep it is, the row above says.
+            hidden = sweep_of(line.tags) if index.data(MEMBER_ROLE) else ""
+            _paint_tags(painter, inner, [tag for tag in line.tags if tag != hidden])
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
         elif column is JobColumn.BEST:
@@ -60,7 +65,7 @@ class JobTableDelegate(QStyledItemDelegate):
             _paint_sweep(painter, inner, line, index.data(OPEN_ROLE))
         elif column is JobColumn.NAME:
             inner.setLeft(inner.left() + (_CARET_W if index.data(MEMBER_ROLE) else 0))
-            paint_text(painter, inner, line.name, "strong")
+            paint_text(painter, inner, index.data(NAME_ROLE), "strong")
         else:
             paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
         painter.restore()
@@ -124,11 +129,11 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
     paint_text(painter, word, line.state.word, "small_strong", tone)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str]) -> None:
     left = cell.left()
     ground = theme.current().q("sunken")
-    for number, tag in enumerate(line.tags):
-        rest = len(line.tags) - number
+    for number, tag in enumerate(tags):
+        rest = len(tags) - number
         room = cell.right() - left
         width = text_width(tag, "tiny") + 2 * S2
         more = f"+{rest - 1}" if rest > 1 else ""

@@ -93,7 +93,7 @@ class SweepPane(QWidget):
         self._facts.set_facts(_facts(line))
         self._show_acts(many_acts(len(count.ids), count.live))
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
-        shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, rows.total)
+        shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
         self.model.show_rows(shown)
 
     def act(self, key: str) -> None:
@@ -155,7 +155,7 @@ def _facts(line: JobLine) -> list[Fact]:
     facts = []
     name, value = best_words(line)
     if name and line.sweep is not None:
-        facts += [Fact(f"Best {name}", value), Fact("Of", line.sweep.best_job)]
+        facts += [Fact(f"Best {name}", value), Fact("Best job", line.sweep.best_job)]
     if line.eta_s is not None:
         facts.append(Fact("Left", formats.duration(line.eta_s)))
     if line.started and line.ended:

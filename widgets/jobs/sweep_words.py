@@ -23,10 +23,22 @@ def counts(count: SweepCount) -> list[tuple[str, Tone]]:
     return [(f"{formats.count(n)} {word}", tone) for n, word, tone in known if n]
 
 
+def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+    """``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
+    known = counts(count)
+    jobs = formats.plural(len(count.ids), "job")
+    if len(known) == 1:
+        word = known[0][0].rpartition(" ")[2]
+        return [(f"{jobs}, all ", "text2"), (word, known[0][1])]
+    pieces: list[tuple[str, Tone]] = [(f"{jobs}: ", "text2")]
+    for piece in known:
+        pieces += [piece, (", ", "text2")]
+    return pieces[:-1]
+
+
 def counted(count: SweepCount) -> str:
-    """``6 jobs: 2 live, 3 finished, 1 failed``."""
-    words = ", ".join(text for text, _ in counts(count))
-    return f"{formats.plural(len(count.ids), 'job')}: {words}"
+    """The same as one text."""
+    return "".join(text for text, _ in counted_pieces(count))
 
 
 def best_of(line: JobLine) -> str:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex
+from PySide6.QtWidgets import QApplication
 
 from backend.records.job_line import line_of
 from backend.records.state import JobState
@@ -182,6 +183,15 @@ def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
     assert page.list.width() == LIST_NARROW_W
     page.resize(2296, 1400)
     assert page.list.width() == LIST_WIDE_W
+
+
+def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
+    view = page.list.view
+    for count, width in ((1, 1200), (40, 1200), (40, 1500)):
+        show_jobs(page, [job(f"job-{number}", ENDED) for number in range(count)])
+        page.resize(width, 800)
+        QApplication.processEvents()
+        assert view.columnWidth(0) == view.viewport().width(), "else figures at its end are lost"
 
 
 def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
