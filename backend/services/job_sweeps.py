@@ -114,44 +114,32 @@ class JobSweeps:
         inside = np.flatnonzero(heads >= 0)
         if not len(inside):
             return order
-        found, first, which, hits = np.unique(
-            heads[inside], return_index=True, return_inverse=True, return_counts=True
-        )
-        is_open = self._open(found, hits, folds, is_search=is_search)
+        swept = heads[inside]
+        first = np.zeros(len(self._lines), np.intp)
+        # Of several values for one place numpy keeps the last: here that of the first row.
+        first[swept[::-1]] = inside[::-1]
         stands = np.arange(len(order))
-        stands[inside] = inside[first][which]
+        stands[inside] = first[swept]
         by = np.argsort(stands, kind="stable")
         order, heads = order[by], heads[by]
         begins = np.flatnonzero((heads >= 0) & (heads != np.concatenate(([-1], heads[:-1]))))
         shows = np.ones(len(order), bool)
         members = heads >= 0
-        shows[members] = is_open[np.searchsorted(found, heads[members])]
+        shows[members] = self._open(swept, folds, is_search=is_search)[heads[members]]
         rows: Slots = np.insert(order, begins, heads[begins])
         return rows[np.insert(shows, begins, True)]
 
-    def _open(
-        self,
-        heads: Slots,
-        hits: npt.NDArray[np.intp],
-        folds: Folds,
-        *,
-        is_search: bool,
-    ) -> npt.NDArray[np.bool_]:
-        sizes = self._sizes[heads]
-        is_open = sizes <= OPEN_UP_TO
-        self._apply(folds.kept, heads, is_open)
+    def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
+        """By slot of a sweep; ``swept`` holds it once for each of its jobs that was found."""
+        is_open = self._sizes <= OPEN_UP_TO
+        self._apply(folds.kept, is_open)
         if is_search:
-            is_open |= hits < sizes
-        self._apply(folds.now, heads, is_open)
+            is_open |= np.bincount(swept, minlength=len(is_open)) < self._sizes
+        self._apply(folds.now, is_open)
         return is_open
 
-    def _apply(
-        self, folds: Mapping[str, bool], heads: Slots, is_open: npt.NDArray[np.bool_]
-    ) -> None:
+    def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:
         for tag, folded in folds.items():
             slot = self._slots.get(tag)
-            if slot is None:
-                continue
-            at = int(np.searchsorted(heads, slot))
-            if at < len(heads) and heads[at] == slot:
-                is_open[at] = not folded
+            if slot is not None:
+                is_open[slot] = not folded
