@@ -37,6 +37,7 @@ from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
+from widgets.common.kept_dialog import KeptDialog
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.frame.places import PLACES_OF_KINDS
@@ -121,7 +122,7 @@ class Program(QObject):
         self._node_names: tuple[str, ...] = ()
         self._keeps_passphrase = False
         self._has_given_passphrase = False
-        self._passphrase_dialog: PassphraseDialog | None = None
+        self._passphrase_dialog: KeptDialog[PassphraseDialog] = KeptDialog()
         self.is_built = False
 
         self.window = MainWindow()
@@ -294,22 +295,14 @@ class Program(QObject):
             self._open_again()
 
         dialog.given.connect(take)
-        dialog.finished.connect(self._forget_dialog)
-        self._passphrase_dialog = dialog
         self._background.run(
             "keyring", SystemKeyring().fault, self._tell_keyring, lambda _error: None
         )
-        dialog.open()
-
-    @Slot()
-    def _forget_dialog(self) -> None:
-        dialog, self._passphrase_dialog = self._passphrase_dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
+        self._passphrase_dialog.open(dialog)
 
     def _tell_keyring(self, fault: str) -> None:
-        if self._passphrase_dialog is not None:
-            self._passphrase_dialog.show_keyring(fault)
+        if self._passphrase_dialog.now is not None:
+            self._passphrase_dialog.now.show_keyring(fault)
 
     def _set_aside(self) -> Services:
         from backend.services.workplace import set_catalogue_aside
