@@ -127,7 +127,8 @@ class JobSweeps:
         members = heads >= 0
         shows[members] = self._open(swept, folds, is_search=is_search)[heads[members]]
         rows: Slots = np.insert(order, begins, heads[begins])
-        return rows[np.insert(shows, begins, True)]
+        shown: Slots = rows[np.insert(shows, begins, True)]
+        return shown
 
     def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
         """By slot of a sweep; ``swept`` holds it once for each of its jobs that was found."""

@@ -41,7 +41,8 @@ def page(qtbot, services, ids):
 @pytest.fixture
 def acts(services, page, immediately):
     stopped = []
-    jobs = SimpleNamespace(stop=stopped.append, clone=lambda job_id: None)
+    forms = SimpleNamespace(clone=lambda job_id: None)
+    jobs = SimpleNamespace(stop=stopped.append, new_jobs=forms)
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
     many.stopped = stopped

@@ -198,7 +198,7 @@ class JobListModel(QAbstractTableModel):
         if row + 1 >= len(self._order):
             return False
         own, below = self._order[row : row + 2].tolist()
-        return self._rows.head(below) == own
+        return bool(self._rows.head(below) == own)
 
     def head_row(self, job_id: str) -> int:
         """The row of the sweep of a job, -1 when it has none, or that is not shown."""
