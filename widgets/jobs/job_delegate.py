@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.job_line import JobLine, SweepCount
+from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3, S6
+from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3, S6, Tone
 from widgets.jobs.job_columns import best_words, where
 from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
 from widgets.jobs.sweep_words import counted_pieces
@@ -105,7 +106,7 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, corner, when, "body", tone, right=True)
         if view.sweep is not None:
             line.setRight(corner.left() - S2)
-            paint_counts(painter, line, view.sweep)
+            paint_pieces(painter, line, counted_pieces(view.sweep))
             return
         word = view.state.word
         if view.state in _SHOWS_PERCENT:
@@ -119,10 +120,10 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, reason, why, "body", "text2")
 
 
-def paint_counts(painter: QPainter, line: QRectF, count: SweepCount) -> None:
-    """``6 jobs: 2 live, 3 finished, 1 failed``, what moves and what failed in its colour."""
+def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
+    """Words one after the other, each in its tone, as far as there is room."""
     line = QRectF(line)
-    for text, tone in counted_pieces(count):
+    for text, tone in pieces:
         if line.width() <= S2:
             return
         line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))

@@ -19,8 +19,9 @@ from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.job_columns import JobColumn, best_words, shown
-from widgets.jobs.job_delegate import paint_counts
+from widgets.jobs.job_delegate import paint_pieces
 from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.sweep_words import news_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 _LEFT, _RIGHT = S2 + 3, S2
@@ -118,7 +119,7 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) 
     name = cell.adjusted(_CARET_W, 0, 0, 0)
     used = paint_text(painter, name, line.name, "strong")
     if line.sweep is not None:
-        paint_counts(painter, name.adjusted(used + S2, 0, 0, 0), line.sweep)
+        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), news_pieces(line.sweep))
 
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:

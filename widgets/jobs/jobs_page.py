@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.job_line import JobLine, JobQuery
@@ -31,6 +31,7 @@ from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
 from widgets.jobs.job_list_pane import JobListPane
 from widgets.jobs.job_rows import JobRows
+from widgets.jobs.jobs_keys import add_keys
 from widgets.jobs.jobs_table import JobsTable
 from widgets.jobs.sweep_acts import SweepActs
 from widgets.jobs.sweep_pane import SweepPane
@@ -106,7 +107,7 @@ class JobsPage(QWidget):
         self.setLayout(col((self._pages, 1), gap=0))
         self.setFocusProxy(self.list)
         self._wire()
-        self._make_keys()
+        add_keys(self)
 
     def _wire(self) -> None:
         self.detail.back_requested.connect(self._back)
@@ -161,6 +162,11 @@ class JobsPage(QWidget):
     @property
     def open_id(self) -> str:
         return self._open_id
+
+    @property
+    def open_sweep_tag(self) -> str:
+        """Of the sweep that is open instead of a job, "" for none."""
+        return self._open_sweep
 
     @property
     def open_view(self) -> JobView | None:
@@ -337,28 +343,6 @@ class JobsPage(QWidget):
 
     # -- what happens
 
-    def _make_keys(self) -> None:
-        detail = self.detail
-        for key, act in (
-            ("J", lambda: self.list.step(1)),
-            ("K", lambda: self.list.step(-1)),
-            ("[", lambda: detail.step_tab(-1)),
-            ("]", lambda: detail.step_tab(1)),
-            ("L", detail.toggle_log_y),
-            ("F", detail.fit),
-            ("Ctrl+L", detail.focus_log),
-            ("Ctrl+E", self._export),
-            ("Ctrl+.", self._stop),
-            ("Ctrl+D", self._clone),
-        ):
-            shortcut = QShortcut(QKeySequence(key), self.split)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
-        for widget, field in ((self.split, self.list.search), (self.table, self.table.search)):
-            shortcut = QShortcut(QKeySequence("Ctrl+F"), widget)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(field.setFocus)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
@@ -370,25 +354,6 @@ class JobsPage(QWidget):
         self.list.setVisible(not narrow or not has_open)
         self._right.setVisible(not narrow or has_open)
         self.split.suggest(_list_width(self.width()))
-
-    @Slot()
-    def _export(self) -> None:
-        if self._open_sweep:
-            self.sweep.act("export")
-        else:
-            self.detail.export()
-
-    @Slot()
-    def _stop(self) -> None:
-        if self._open_sweep:
-            self.sweep.act("stop")
-        else:
-            self.detail.stop_requested.emit(self._open_id)
-
-    @Slot()
-    def _clone(self) -> None:
-        if self._open_id:
-            self.detail.clone_requested.emit(self._open_id)
 
     def _query_of(self, which: str) -> JobQuery:
         return self.table.query if which == TABLE else self.list.query

@@ -36,6 +36,15 @@ def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
     return pieces[:-1]
 
 
+def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+    """``6 jobs: 2 live, 1 failed``: where other columns tell the rest."""
+    pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
+    news = [piece for piece in counts(count) if piece[1] != "text2"]
+    for number, piece in enumerate(news):
+        pieces += [(", " if number else ": ", "text2"), piece]
+    return pieces
+
+
 def counted(count: SweepCount) -> str:
     """The same as one text."""
     return "".join(text for text, _ in counted_pieces(count))

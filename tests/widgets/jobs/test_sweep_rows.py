@@ -14,6 +14,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
 from tests.widgets.jobs.test_jobs_table import VIEWS, click_head
 from widgets.common import formats
+from widgets.jobs import jobs_keys
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.job_rows import JobRows
@@ -235,11 +236,11 @@ def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
         qtbot.waitSignal(page.table.stop_requested),
         qtbot.assertNotEmitted(page.detail.stop_requested),
     ):
-        page._stop()
+        jobs_keys.stop(page)
     with qtbot.waitSignal(page.table.export_requested):
-        page._export()
+        jobs_keys.export(page)
     with qtbot.assertNotEmitted(page.detail.clone_requested):
-        page._clone()
+        jobs_keys.clone(page)
 
 
 # The wide table.
