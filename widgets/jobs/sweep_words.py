@@ -37,9 +37,9 @@ def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
 
 
 def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
-    """``6 jobs: 2 live, 1 failed``: where other columns tell the rest."""
+    """``6 jobs: 1 failed, 2 live``: where other columns tell the rest, and room is scarce."""
     pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
-    news = [piece for piece in counts(count) if piece[1] != "text2"]
+    news = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
     for number, piece in enumerate(news):
         pieces += [(", " if number else ": ", "text2"), piece]
     return pieces
