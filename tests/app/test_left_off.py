@@ -16,7 +16,7 @@ from backend.services.example import create_example
 from backend.services.workplace import open_services
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG_S = 120
+LONG_S = 240
 OPEN = """
 import json, sys, time
 from pathlib import Path
@@ -31,7 +31,7 @@ program.window.resize(1440, 900)
 program.show()
 
 def wait(until):
-    end = time.monotonic() + 100
+    end = time.monotonic() + 200
     while not until():
         app.processEvents()
         time.sleep(0.005)
