@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,9 @@ from app.background import Background
 from app.excepthook import ExceptHook, log_to
 from app.frame_controller import SCALE_VARIABLE, FrameController, scale_for
 from app.garbage import Garbage
+from app.left_off import first_place, take_up
 from app.offers import Things, offer_acts, offer_things
+from app.opening import Opening
 from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
@@ -45,10 +46,8 @@ from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
     from app.pages import Pages
-    from backend.records.cluster import HostKey
     from backend.services.workplace import Services
     from widgets.cluster.nodes_page import NodesPage
-    from widgets.cluster.passphrase_dialog import PassphraseDialog
     from widgets.jobs.job_form import JobForm
     from widgets.jobs.jobs_page import JobsPage
     from widgets.library.library_page import LibraryPage
@@ -101,8 +100,6 @@ class Program(QObject):
         is_built: All pages are there; before that the frame stands alone.
     """
 
-    _first_place = "jobs"
-
     def __init__(
         self,
         app: QApplication,
@@ -112,7 +109,6 @@ class Program(QObject):
     ) -> None:
         super().__init__()
         self._data_root = data_root
-        self._catalogue = catalogue
         self._demo_workers = demo_workers
         self._services: Services | None = None
         self._settings = Settings(settings_file())
@@ -121,14 +117,7 @@ class Program(QObject):
         self._garbage = Garbage(self)
         self._turns = Turns(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
-        self._sets_aside = False
-        self._unknown_key: HostKey | None = None
-        self._locked_key = ""
-        self._passphrase = ""
         self._node_names: tuple[str, ...] = ()
-        self._keeps_passphrase = False
-        self._has_given_passphrase = False
-        self._passphrase_dialog: PassphraseDialog | None = None
         self.is_built = False
 
         self.window = MainWindow()
@@ -137,16 +126,20 @@ class Program(QObject):
         self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
         self.window.setWindowIcon(_mark())
         self.window.side_bar.set_root(_short(data_root))
-        self.window.side_bar.choose("jobs")
+        self._first_place = first_place(preferences)
+        self.window.side_bar.choose(self._first_place)
         self.frame = FrameController(
             self._settings, self._look, self.window, self._background, _mark(), self
         )
+        self.opening = Opening(data_root, catalogue, self._background, self.window, self)
+        self.opening.opened.connect(self._furnish)
+        self.opening.refused.connect(partial(self.window.go, "refusal"))
         self._wire_frame()
 
     def show(self) -> None:
         """The window now, all else right after its first frame."""
         self.window.show()
-        self._background.run("pages", _import_pages, self._begin_pages, self._refused)
+        self._background.run("pages", _import_pages, self._begin_pages, self.opening.refuse)
 
     # The pages.
 
@@ -166,11 +159,11 @@ class Program(QObject):
             QTimer.singleShot(0, self._build_next)
             return
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
-        self._pages.refusal.pressed.connect(self._open_again)
         self.frame.take_pages(self._pages.settings, self._pages.help)
-        self.jobs.table.view.restore(self._settings.preferences.job_table)
+        preferences = self._settings.preferences
+        take_up(preferences, self.window, self._pages, self.frame.remember)
         self.is_built = True
-        self._open()
+        self.opening.begin(self._pages.refusal)
 
     @property
     def jobs(self) -> JobsPage:
@@ -222,7 +215,7 @@ class Program(QObject):
     @Slot(str)
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
-        self.jobs.open_job(job_id)
+        self.jobs.reveal(job_id)
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
@@ -235,102 +228,16 @@ class Program(QObject):
 
     # The services.
 
-    @Slot()
-    def _open(self) -> None:
-        self._background.run("open", self._open_services, self._furnish, self._refused)
-
-    def _open_services(self) -> Services:
-        # On the worker: these imports take longer than the first frame.
-        from app import (  # noqa: F401
-            job_controller,
-            job_finder,
-            library_controller,
-            many_jobs,
-            queue_controller,
-        )
-        from backend.services.workplace import open_services
-
-        accepted, self._unknown_key = self._unknown_key, None
-        passphrase, self._passphrase = self._passphrase, ""
-        keep, self._keeps_passphrase = self._keeps_passphrase, False
-        services = open_services(
-            self._data_root,
-            self._catalogue,
-            accept=lambda key: key == accepted,
-            passphrase=(lambda _identity: passphrase) if passphrase else None,
-        )
-        if passphrase and keep:
-            # A keyring that stays locked keeps nobody from the data root that is open now.
-            with suppress(BackendError):
-                services.cluster.keep_passphrase(self._locked_key)
-        return services
-
-    def _refused(self, error: BackendError) -> None:
-        """The data root or the catalogue cannot be used: one sentence, and the way out."""
-        self._sets_aside = bool(getattr(error, "is_damaged", False))
-        self._unknown_key = getattr(error, "key", None) if _is_question(error) else None
-        self._locked_key = str(getattr(error, "identity", ""))
-        button = "Set it aside and build a new one" if self._sets_aside else "Try again"
-        if self._unknown_key is not None:
-            button = "It is the same: accept the key"
-        elif self._locked_key:
-            button = "Enter the passphrase"
-        self._pages.refusal.say("warning-octagon", str(error), error.remedy, button=button)
-        self.window.go("refusal")
-
-    @Slot()
-    def _open_again(self) -> None:
-        if self._locked_key and not self._passphrase:
-            self._ask_passphrase()
-        elif self._sets_aside:
-            self._background.run("open", self._set_aside, self._furnish, self._refused)
-        else:
-            self._open()
-
-    def _ask_passphrase(self) -> None:
-        from backend.cluster.system_keyring import SystemKeyring
-        from widgets.cluster.passphrase_dialog import PassphraseDialog
-
-        refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
-        dialog = PassphraseDialog(self._locked_key, refusal, self.window)
-
-        def take(passphrase: str, keep: bool) -> None:
-            self._passphrase, self._keeps_passphrase = passphrase, keep
-            self._has_given_passphrase = True
-            self._open_again()
-
-        dialog.given.connect(take)
-        dialog.finished.connect(self._forget_dialog)
-        self._passphrase_dialog = dialog
-        self._background.run(
-            "keyring", SystemKeyring().fault, self._tell_keyring, lambda _error: None
-        )
-        dialog.open()
-
-    @Slot()
-    def _forget_dialog(self) -> None:
-        dialog, self._passphrase_dialog = self._passphrase_dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
-
-    def _tell_keyring(self, fault: str) -> None:
-        if self._passphrase_dialog is not None:
-            self._passphrase_dialog.show_keyring(fault)
-
-    def _set_aside(self) -> Services:
-        from backend.services.workplace import set_catalogue_aside
-
-        set_catalogue_aside(self._data_root, self._catalogue)
-        return self._open_services()
-
+    @Slot(object)
     def _furnish(self, services: Services) -> None:
         from app.bundle_controller import BundleController
         from app.compare_controller import CompareController
-        from app.job_controller import JobController, is_job_file
+        from app.job_controller import JobController
         from app.job_finder import JobFinder
         from app.library_controller import LibraryController
         from app.log_controller import LogController
         from app.many_jobs import ManyJobs
+        from app.new_job_controller import is_job_file
         from app.node_controller import NodeController
         from app.queue_controller import QueueController
         from app.take_away import TakeAway
@@ -339,7 +246,7 @@ class Program(QObject):
         self._services = services
         side_bar = self.window.side_bar
         if self.window.place == "refusal":
-            self.window.go("jobs")
+            self.window.go(self._first_place)
 
         self._poller = StatusPoller(
             services.jobs.look,
@@ -352,11 +259,11 @@ class Program(QObject):
         self._job_controller = JobController(
             services, self._background, self._poller, self.jobs, self.form, self.window, self
         )
+        new_jobs = self._job_controller.new_jobs
         self._many_jobs = ManyJobs(
             services, self._background, self.jobs, self._job_controller, self.window, self
         )
         self._many_jobs.told.connect(self.window.toast.tell)
-        self.jobs.table.layout_changed.connect(lambda layout: self.frame.remember(job_table=layout))
         self._bundle_controller = BundleController(
             services, self._background, self.jobs, self.window, self
         )
@@ -397,16 +304,16 @@ class Program(QObject):
         self._poller.unreadable.connect(self._cannot_open)
         self._poller.unlisted.connect(side_bar.show_trouble)
         self._poller.unlisted.connect(self.jobs.show_trouble)
-        self._job_controller.form_wished.connect(partial(self.window.go, "new-job"))
+        new_jobs.form_wished.connect(partial(self.window.go, "new-job"))
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._job_controller.told.connect(self.window.toast.tell)
-        self._job_controller.bundle_opened.connect(self._bundle_controller.unbundle)
+        new_jobs.bundle_opened.connect(self._bundle_controller.unbundle)
         self._bundle_controller.made.connect(self._job_controller.show_new)
         self._bundle_controller.told.connect(self.window.toast.tell)
         self._bundle_controller.library_changed.connect(self._library_controller.refresh)
         self._library_controller.told.connect(self.window.toast.tell)
         self._library_controller.changed.connect(self._library_changed)
-        self._library_controller.job_wished.connect(self._job_controller.new_job_with)
+        self._library_controller.job_wished.connect(new_jobs.new_job_with)
         self._node_controller.listed.connect(self._show_nodes)
         self._node_controller.told.connect(self.window.toast.tell)
         side_bar.node_opened.connect(self._open_node)
@@ -419,7 +326,7 @@ class Program(QObject):
 
         def dropped(path: str) -> None:
             if is_job_file(Path(path)):
-                self._job_controller.open_job_file(Path(path))
+                new_jobs.open_job_file(Path(path))
             else:
                 self._library_controller.drop(Path(path))
 
@@ -568,13 +475,6 @@ def _choice(name: str) -> ThemeChoice:
         return ThemeChoice(name)
     except ValueError:
         return ThemeChoice.SYSTEM
-
-
-def _is_question(error: BackendError) -> bool:
-    """Whether a person may accept the key that an error is about; a changed one is no question."""
-    from backend.cluster.shell import HostKeyUnknown
-
-    return isinstance(error, HostKeyUnknown)
 
 
 def _short(path: Path | FarRoot) -> str:

@@ -16,6 +16,7 @@ from backend.records.bundle import Bundled, ReplayVerdict, Unbundled
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from backend.services.workplace import Services
+from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
 from widgets.jobs.jobs_page import JobsPage
 
@@ -47,7 +48,7 @@ class BundleController(QObject):
         self._detail = page.detail
         self._page = page
         self._window = window
-        self._dialog: QDialog | None = None
+        self._dialog: KeptDialog[QDialog] = KeptDialog()
         self._progress: Progress | None = None
         self._detail.bundle_requested.connect(self.ask)
         self._detail.replay_requested.connect(self.replay)
@@ -72,7 +73,7 @@ class BundleController(QObject):
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         dialog = BundleDialog(line.name, checkpoints, home, self._window)
         dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
-        self._open(dialog)
+        self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
 
     def _bundle(
@@ -112,7 +113,7 @@ class BundleController(QObject):
     def unbundle(self, path: Path) -> None:
         """A bundle was chosen or dropped."""
         dialog = UnbundleDialog(path.name, self._window)
-        self._open(dialog)
+        self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
         progress = self._runner.progress(
             lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
@@ -157,7 +158,7 @@ class BundleController(QObject):
         """How a replay went beside its original."""
 
         def show(verdict: ReplayVerdict) -> None:
-            self._open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
+            self._dialog.open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
 
         self._runner.run(
             f"read {job_id}",
@@ -170,23 +171,11 @@ class BundleController(QObject):
 
     @property
     def dialog(self) -> QDialog | None:
-        return self._dialog
-
-    def _open(self, dialog: QDialog) -> None:
-        if self._dialog is not None:
-            self._dialog.reject()
-        self._dialog = dialog
-        dialog.finished.connect(partial(self._forget, dialog))
-        dialog.open()
-
-    def _forget(self, dialog: QDialog, _result: int = 0) -> None:
-        if self._dialog is dialog:
-            self._dialog = None
-        dialog.deleteLater()
+        return self._dialog.now
 
     def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
         """Show it, unless the dialog was closed meanwhile."""
-        if self._dialog is dialog:
+        if self._dialog.now is dialog:
             show()
 
     @Slot()

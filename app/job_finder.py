@@ -16,6 +16,7 @@ from app.background import Runner
 from backend.errors import BackendError
 from backend.records.job_line import JobLine, JobListing, JobQuery, line_of
 from backend.records.job_view import JobView
+from backend.records.sweep_line import Folds
 from backend.services.job_index import Found, JobIndex
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_page import JobsPage
@@ -44,6 +45,7 @@ class JobFinder(QObject):
         self._is_warm = False
         page.rows_wished.connect(self.find)
         page.queue_moved.connect(lambda at_once: self._find(page.queries, at_once=at_once))
+        page.sweeps.folded.connect(lambda: self._find(page.queries, at_once=True))
         page.known.connect(self._learn)
         page.forgotten.connect(lambda job_id: self._tell((), (job_id,)))
         page.table.choices_wished.connect(self._choose)
@@ -96,18 +98,26 @@ class JobFinder(QObject):
         places = self._page.model.queue_places()
         for which, query in queries.items():
             number = self._asked[which] = self._asked.get(which, 0) + 1
+            folds = self._page.sweeps.folds(which)
             self._runner.run(
                 _LANE,
-                partial(self._found, which, number, query, places),
+                partial(self._found, which, number, query, places, folds),
                 partial(self._show, which, at_once),
                 _never,
             )
 
     def _found(
-        self, which: str, number: int, query: JobQuery, places: Mapping[str, int]
+        self,
+        which: str,
+        number: int,
+        query: JobQuery,
+        places: Mapping[str, int],
+        folds: Folds,
     ) -> Found | None:
         """On the lane. Of what was asked while another question waited, the last is answered."""
-        return self._index.find(query, places) if self._asked[which] == number else None
+        if self._asked[which] != number:
+            return None
+        return self._index.fold(self._index.find(query, places), query, folds)
 
     def _show(self, which: str, at_once: bool, found: Found | None) -> None:
         if found is None:
@@ -120,7 +130,14 @@ class JobFinder(QObject):
 
     def _rows(self, found: Found) -> JobRows:
         return JobRows(
-            found.lines, found.order, self._index.slot, found.total, found.live, found.waiting
+            found.lines,
+            found.order,
+            self._index.slot,
+            found.total,
+            found.live,
+            found.waiting,
+            found.hits,
+            found.head_of,
         )
 
     @Slot()

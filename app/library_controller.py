@@ -16,6 +16,7 @@ from backend.progress import Progress
 from backend.records.library import Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from backend.services.library import LibraryService
+from widgets.common.kept_dialog import KeptDialog
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -51,7 +52,7 @@ class LibraryController(QObject):
         self._window = window
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
         self._trials: dict[Kind, Progress] = {}
-        self._dialog: ImportDialog | None = None
+        self._dialog: KeptDialog[ImportDialog] = KeptDialog()
         self._import: Progress | None = None
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
@@ -110,8 +111,6 @@ class LibraryController(QObject):
         self._open_dialog(kind, "", name)
 
     def _open_dialog(self, kind: Kind, source: str, name: str) -> None:
-        if self._dialog is not None:
-            self._dialog.reject()
         newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
@@ -119,9 +118,7 @@ class LibraryController(QObject):
         dialog = ImportDialog(kind, source, name, newest, self._window)
         dialog.import_requested.connect(self._start_import)
         dialog.cancel_requested.connect(self._cancel_import)
-        dialog.finished.connect(self._forget_dialog)
-        self._dialog = dialog
-        dialog.open()
+        self._dialog.open(dialog)
 
     def _start_import(self, wish: ImportWish) -> None:
         progress = self._runner.progress(self._report_import)
@@ -136,13 +133,13 @@ class LibraryController(QObject):
         )
 
     def _report_import(self, share: float | None, what: str) -> None:
-        if self._dialog is not None:
-            self._dialog.show_progress(share, what)
+        if self._dialog.now is not None:
+            self._dialog.now.show_progress(share, what)
 
     def _imported(self, item: LibraryItem) -> None:
         self._import = None
-        if self._dialog is not None:
-            self._dialog.accept()
+        if self._dialog.now is not None:
+            self._dialog.now.accept()
         self.told.emit(f"Imported {item.name} @ {item.version}")
         self._items[item.kind] = (*self._items[item.kind], item)
         self._show(item.kind)
@@ -151,8 +148,8 @@ class LibraryController(QObject):
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
-        if self._dialog is not None:
-            self._dialog.show_error(str(error), error.remedy)
+        if self._dialog.now is not None:
+            self._dialog.now.show_error(str(error), error.remedy)
         else:
             self.told.emit(str(error))
 
@@ -160,12 +157,6 @@ class LibraryController(QObject):
     def _cancel_import(self) -> None:
         if self._import is not None:
             self._import.cancel()
-
-    @Slot()
-    def _forget_dialog(self) -> None:
-        dialog, self._dialog = self._dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
 
     # Looking inside.
 

@@ -20,6 +20,7 @@ from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.services.workplace import Services
 from widgets.common import formats
+from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.jobs_page import JobsPage
 from widgets.jobs.many_dialogs import TagDialog, TrashDialog
 
@@ -51,14 +52,14 @@ class ManyJobs(QObject):
         self._page = page
         self._window = window
         self._controller = jobs
-        self._dialog: QDialog | None = None
+        self._dialog: KeptDialog[QDialog] = KeptDialog()
         table = page.table
         table.model.edited.connect(self._edit)
         table.tag_requested.connect(self._ask_tags)
         table.stop_requested.connect(self._stop)
         table.export_requested.connect(self._ask_folder)
         table.trash_requested.connect(self._ask_trash)
-        table.clone_requested.connect(jobs.clone)
+        table.clone_requested.connect(jobs.new_jobs.clone)
 
     @Slot(str, str, object, object)
     def _edit(self, job_id: str, what: str, was: object, value: object) -> None:
@@ -92,7 +93,7 @@ class ManyJobs(QObject):
             self._each(lines, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
         dialog.wished.connect(wish)
-        self._open(dialog)
+        self._dialog.open(dialog)
 
     # Stop: it saves first, so nobody is asked.
 
@@ -133,14 +134,14 @@ class ManyJobs(QObject):
         lines = self._lines(ids)
         dialog = TrashDialog([line.name for line in lines], self._window)
         dialog.wished.connect(partial(self._move_to_trash, lines))
-        self._open(dialog)
+        self._dialog.open(dialog)
 
         def tell(size_bytes: int) -> None:
-            if self._dialog is dialog:
+            if self._dialog.now is dialog:
                 dialog.show_size(size_bytes)
 
         def refuse(error: BackendError) -> None:
-            if self._dialog is dialog:
+            if self._dialog.now is dialog:
                 dialog.show_trouble(_words(error))
 
         self._runner.run(
@@ -188,17 +189,6 @@ class ManyJobs(QObject):
     def _lines(self, ids: Sequence[str]) -> list[JobLine]:
         found = map(self._page.model.line, ids)
         return [line for line in found if line is not None]
-
-    def _open(self, dialog: QDialog) -> None:
-        dialog.finished.connect(self._forget_dialog)
-        self._dialog = dialog
-        dialog.open()
-
-    @Slot()
-    def _forget_dialog(self) -> None:
-        dialog, self._dialog = self._dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
 
 
 def _of(done: int, total: int) -> str:

@@ -25,6 +25,7 @@ from backend.services.workplace import Services
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.set_up_again import SetUpAgainDialog
 from widgets.cluster.set_up_dialog import SetUpDialog
+from widgets.common.kept_dialog import KeptDialog
 
 _NEWS_INTERVAL_MS = 150
 
@@ -62,7 +63,7 @@ class SetUpController(QObject):
         self._page = page
         self._window = window
         self._dialog: SetUpDialog | None = None
-        self._choosing: SetUpAgainDialog | None = None
+        self._choosing: KeptDialog[SetUpAgainDialog] = KeptDialog()
         self._wished: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
         self._under_way: dict[str, Progress] = {}
@@ -119,8 +120,8 @@ class SetUpController(QObject):
             self._begin((name,), options, known.entries)
 
     def _ask(self, name: str, options: SetUpOptions, known: _Known) -> None:
-        if self._choosing is not None:
-            self._choosing.raise_()
+        if self._choosing.now is not None:
+            self._choosing.now.raise_()
             return
         dialog = SetUpAgainDialog(
             known.entries, (name,), options, known.brought_mpi, self._choices_parent()
@@ -130,24 +131,16 @@ class SetUpController(QObject):
         )
         dialog.look_requested.connect(self._look_again)
         dialog.trusted.connect(self._trust_and_look)
-        dialog.finished.connect(self._forget_choosing)
-        self._choosing = dialog
-        dialog.open()
+        self._choosing.open(dialog)
 
     def _choices_parent(self) -> QWidget:
         """Above the steps where they are seen, or they would hide it."""
         steps = self._dialog
         return steps if steps is not None and steps.isVisible() else self._window
 
-    @Slot()
-    def _forget_choosing(self) -> None:
-        dialog, self._choosing = self._choosing, None
-        if dialog is not None:
-            dialog.deleteLater()
-
     @Slot(object)
     def _look_again(self, names: Sequence[str], key: HostKey | None = None) -> None:
-        dialog = self._choosing
+        dialog = self._choosing.now
 
         def look() -> tuple[NodeEntry, ...]:
             if key is not None:
@@ -157,11 +150,11 @@ class SetUpController(QObject):
             return self._services.cluster.list()
 
         def show(entries: tuple[NodeEntry, ...]) -> None:
-            if dialog is not None and dialog is self._choosing:
+            if dialog is not None and dialog is self._choosing.now:
                 dialog.show_entries(entries)
 
         def refuse(error: BackendError) -> None:
-            if dialog is None or dialog is not self._choosing:
+            if dialog is None or dialog is not self._choosing.now:
                 return
             shown = with_key(SetUp(""), error)
             if shown.key is not None:
@@ -173,8 +166,8 @@ class SetUpController(QObject):
 
     @Slot(object)
     def _trust_and_look(self, key: HostKey) -> None:
-        if self._choosing is not None:
-            self._look_again(self._choosing.ticked(), key)
+        if self._choosing.now is not None:
+            self._look_again(self._choosing.now.ticked(), key)
 
     # The steps.
 

@@ -27,8 +27,16 @@ class Preferences:
     tell_finished: bool = True
     width: int = 1440
     height: int = 900
+    place: str = "jobs"
+    open_job: str = ""
+    """Id of a job, or the tag of a sweep."""
+    jobs_as_table: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
     """Columns, widths and order of the wide table, as it gives and takes them."""
+    sweep_folds: dict[str, Any] = field(default_factory=dict)
+    """By tag, whether it is folded."""
+    list_widths: dict[str, Any] = field(default_factory=dict)
+    """In pixels, by the key of the place."""
 
 
 class Settings:

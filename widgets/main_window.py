@@ -30,11 +30,13 @@ class MainWindow(QMainWindow):
         dropped: The path of a folder, zip or job file that was dropped.
         closing: The window is about to close.
         resized: Width and height.
+        went: Key of the page that is shown now.
     """
 
     dropped = Signal(str)
     closing = Signal()
     resized = Signal(int, int)
+    went = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,6 +134,7 @@ class MainWindow(QMainWindow):
             self.side_bar.choose(key)
         if self.isVisible():
             page.setFocus()
+        self.went.emit(key)
 
 
 def _local(urls: list[QUrl]) -> list[str]:

@@ -19,8 +19,31 @@ from backend.records.state import JobState
 LIVE, WAITING, ENDED = 0, 1, 2
 
 
+class SweepCount(NamedTuple):
+    """How many jobs of a sweep are how.
+
+    Attributes:
+        ids: Of all of them, the first made first.
+        stopped: What can go on; ``failed`` counts what was lost, too.
+        common: The words that the names of all of them have.
+        best_job: What tells the job with the best metric from the others, "" for none.
+    """
+
+    ids: tuple[str, ...]
+    live: int = 0
+    waiting: int = 0
+    finished: int = 0
+    stopped: int = 0
+    failed: int = 0
+    common: frozenset[str] = frozenset()
+    best_job: str = ""
+
+
 class JobLine(NamedTuple):
-    """One job at one moment. Times are seconds since 1970 in UTC, 0.0 when there is none."""
+    """One job at one moment, or all jobs of a sweep together (`sweep_line.line_of_sweep`).
+
+    Times are seconds since 1970 in UTC, 0.0 when there is none.
+    """
 
     id: str
     name: str
@@ -47,6 +70,10 @@ class JobLine(NamedTuple):
     """What a search looks through, case folded."""
     settings: str = ""
     """More of it: the job file's settings, kept once for all jobs that have the same."""
+    most_is_best: bool = False
+    """Of two values of its best metric, the larger one is the better."""
+    sweep: Optional[SweepCount] = None  # noqa: UP045
+    """None for a job; the line of a sweep has the sweep's tag as its id."""
 
     @property
     def group(self) -> int:
@@ -102,6 +129,11 @@ class JobQuery:
     high: float | None = None
     order: str = ""
     descending: bool = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it looks for some jobs by what they are, and not by how they are."""
+        return bool(self.text) or self.is_narrow
 
     @property
     def is_narrow(self) -> bool:
@@ -171,7 +203,12 @@ def make_line(
         *_metrics({**metrics, **(dict([line.best_metric]) if line.best_metric else {})}),
     ]
     others = (pair for pair in _settings(settings) if pair not in _SAYS_NOTHING)
-    return line._replace(text=_folded(own), settings=_kept_once(_folded(others)))
+    policy = settings.get("checkpoint")
+    return line._replace(
+        text=_folded(own),
+        settings=_kept_once(_folded(others)),
+        most_is_best=isinstance(policy, Mapping) and policy.get("best_mode") == "max",
+    )
 
 
 def _folded(parts: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, nan
 
@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from backend.records.job_line import JobChoices, JobLine, JobQuery
 from backend.records.state import JobState
+from backend.records.sweep_line import Folds
+from backend.services.job_sweeps import NO_SLOTS, JobSweeps
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 Slots = npt.NDArray[np.int32]
@@ -57,8 +59,10 @@ class Found:
 
     Attributes:
         lines: The index's own list, by slot.
-        order: Slots of what was found, in order.
+        order: Slots of what was found, in order; folded, also those of sweeps.
         total: How many jobs there are; ``live`` and ``waiting`` of them.
+        hits: How many jobs were found.
+        head_of: When it is folded: by slot of a job that of its sweep, -1 for none.
     """
 
     lines: list[JobLine]
@@ -66,6 +70,8 @@ class Found:
     total: int = 0
     live: int = 0
     waiting: int = 0
+    hits: int = 0
+    head_of: Slots = field(default_factory=lambda: NO_SLOTS)
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,14 @@ class JobIndex:
     def __init__(self) -> None:
         self.lines: list[JobLine] = []
         self._slots: dict[str, int] = {}
+        self._sweeps = JobSweeps(self.lines)
         self._there: Mask = np.zeros(0, bool)
         self._keys: dict[str, Numbers] = {}
 
-    def slot(self, job_id: str) -> int | None:
-        """May be asked from any thread."""
-        return self._slots.get(job_id)
+    def slot(self, line_id: str) -> int | None:
+        """Of a job by its id, of a sweep by its tag. May be asked from any thread."""
+        slot = self._slots.get(line_id)
+        return self._sweeps.slot(line_id) if slot is None else slot
 
     def take(self, lines: Iterable[JobLine], gone: Iterable[str] = ()) -> News:
         """Add or replace these, forget those."""
@@ -104,6 +112,7 @@ class JobIndex:
             slot = self._slots.pop(job_id, None)
             if slot is not None:
                 self._there[slot] = False
+                self._sweeps.drop(slot)
                 went = True
         fresh = []
         for line in lines:
@@ -114,17 +123,23 @@ class JobIndex:
                 moved = moved or self.lines[slot].state is not line.state
                 self._replace(slot, line)
                 changed.append(slot)
-        if fresh:
-            first = len(self.lines)
-            self.lines.extend(fresh)
-            self._slots.update((line.id, first + n) for n, line in enumerate(fresh))
-            self._there = np.concatenate((self._there, np.ones(len(fresh), bool)))
+        first = len(self.lines)
+        self.lines.extend(fresh)
+        for slot, line in enumerate(fresh, first):
+            self._slots[line.id] = slot
+            self._sweeps.put(slot, line)
+        sweeps, regrouped = self._sweeps.settle()
+        grown = len(self.lines) - first
+        if grown:
+            came = np.arange(grown) < len(fresh)
+            self._there = np.concatenate((self._there, came))
             self._keys.clear()
         came_or_went = bool(fresh) or went
-        return News(tuple(changed), moved or came_or_went, came_or_went)
+        return News((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
 
     def _replace(self, slot: int, line: JobLine) -> None:
         before, self.lines[slot] = self.lines[slot], line
+        self._sweeps.put(slot, line)
         for key, numbers in list(self._keys.items()):
             if key in _NUMBERS:
                 numbers[slot] = _NUMBERS[key](line)
@@ -149,7 +164,12 @@ class JobIndex:
             numbers = np.where(np.isnan(numbers), inf, -numbers if query.descending else numbers)
             keys = (*keys, numbers)
         order = slots[np.lexsort(keys)].astype(np.int32)
-        return Found(self.lines, order, len(self._slots), live, waiting)
+        return Found(self.lines, order, len(self._slots), live, waiting, len(order))
+
+    def fold(self, found: Found, query: JobQuery, folds: Folds) -> Found:
+        """The same, with a row for each sweep, under which its jobs stand or are folded away."""
+        order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
+        return replace(found, order=order, head_of=self._sweeps.head_of)
 
     def warm(self) -> None:
         """Sort the names once, before somebody waits for it: of all columns that takes longest."""

@@ -26,7 +26,7 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
         assert shown == [f"lab:{far_place.root}"]
         qtbot.waitUntil(lambda: program.is_built, timeout=LONG_MS)
         qtbot.waitUntil(lambda: program.window.place == "refusal", timeout=LONG_MS)
-        assert program._unknown_key.fingerprint == far_place.sshd.fingerprint
+        assert program.opening.unknown_key.fingerprint == far_place.sshd.fingerprint
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None, timeout=LONG_MS)
         assert program.window.place == "jobs"

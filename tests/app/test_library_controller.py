@@ -38,24 +38,24 @@ def pictures(tmp_path):
 
 def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pictures, qtbot):
     controller.drop(pictures)
-    dialog = controller._dialog
+    dialog = controller._dialog.now
     qtbot.addWidget(dialog)
     told = []
     controller.told.connect(told.append)
     dialog._wish()
     assert told == ["Imported pictures @ 1"]
     assert pages[Kind.DATASET].shown_name == "pictures"
-    assert controller._dialog is None
+    assert controller._dialog.now is None
 
 
 def test_importing_the_name_again_makes_a_version_and_says_so_before(
     controller, pages, pictures, qtbot
 ):
     controller.drop(pictures)
-    controller._dialog._wish()
+    controller._dialog.now._wish()
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
-    dialog = controller._dialog
+    dialog = controller._dialog.now
     dialog._source.setText(str(pictures))
     assert "version 2" in dialog._name_field._below.text()
     dialog._wish()
@@ -64,7 +64,7 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
     controller.drop(tmp_path / "nothing-here")
-    dialog = controller._dialog
+    dialog = controller._dialog.now
     dialog._wish()
     assert dialog._error.text()
     assert controller.items(Kind.DATASET) == ()
@@ -76,7 +76,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
-    controller._dialog._wish()
+    controller._dialog.now._wish()
     page = pages[Kind.MODEL]
     page.show()
     assert page.detail._source._model.stringList() == ["bks_model.py"]
@@ -85,7 +85,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
-    controller._dialog._wish()
+    controller._dialog.now._wish()
     pages[Kind.DATASET].detail.remove_requested.emit("pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""

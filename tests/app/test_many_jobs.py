@@ -41,7 +41,8 @@ def page(qtbot, services, ids):
 @pytest.fixture
 def acts(services, page, immediately):
     stopped = []
-    jobs = SimpleNamespace(stop=stopped.append, clone=lambda job_id: None)
+    forms = SimpleNamespace(clone=lambda job_id: None)
+    jobs = SimpleNamespace(stop=stopped.append, new_jobs=forms)
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
     many.stopped = stopped
@@ -70,7 +71,7 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.list())
     page.table.tag_requested.emit(ids[:2])
-    dialog = acts._dialog
+    dialog = acts._dialog.now
     assert not dialog._save.isEnabled()
     dialog._add.setText("a, b")
     dialog._remove.setText("old")
@@ -87,7 +88,7 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
 def test_the_trash_asks_with_bytes_and_what_cannot_go_is_said(acts, page, services, ids):
     (services.data_root.job(ids[0]).logs / "rank-0.log").write_bytes(b"x" * 5_000_000)
     page.table.trash_requested.emit(ids[:2])
-    dialog = acts._dialog
+    dialog = acts._dialog.now
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
@@ -100,9 +101,9 @@ def test_the_trash_asks_with_bytes_and_what_cannot_go_is_said(acts, page, servic
 
 def test_nobody_who_says_no_loses_anything(acts, page, services, ids):
     page.table.trash_requested.emit(ids)
-    acts._dialog.reject()
+    acts._dialog.now.reject()
     assert len(services.jobs.list()) == 3
-    assert acts._dialog is None
+    assert acts._dialog.now is None
 
 
 def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):

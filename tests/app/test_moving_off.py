@@ -97,16 +97,16 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
     poller.listed.emit((replace(RUNS, state=JobState.STOPPING),))
-    assert page.detail._elsewhere is None, "its checkpoint is still being written"
+    assert page.detail._elsewhere.now is None, "its checkpoint is still being written"
     over(poller)
-    dialog = page.detail._elsewhere
+    dialog = page.detail._elsewhere.now
     qtbot.addWidget(dialog)
     assert [one["node"] for one in dialog._picker.value()] == ["gpu01"]
     dialog._picker._choose.click()
     dialog._resume.click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     over(poller)
-    assert page.detail._elsewhere is None, "it is asked once"
+    assert page.detail._elsewhere.now is None, "it is asked once"
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, page):
@@ -115,14 +115,14 @@ def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, pag
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
     assert told == [f"{RUNS.name} has finished; there is nothing to move."]
-    assert page.detail._elsewhere is None
+    assert page.detail._elsewhere.now is None
 
 
 def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
     jobs.found = ()
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
-    assert page.detail._elsewhere is None
+    assert page.detail._elsewhere.now is None
     assert "has no checkpoint to go on from" in page.detail._banner.accessibleName()
 
 
@@ -132,11 +132,11 @@ def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(
     controller.move_off(RUNS.id, "gpu07")
     controller.resume(RUNS.id)
     over(poller)
-    assert page.detail._elsewhere is None
+    assert page.detail._elsewhere.now is None
 
 
 def test_a_stop_that_is_refused_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
-    assert page.detail._elsewhere is None
+    assert page.detail._elsewhere.now is None

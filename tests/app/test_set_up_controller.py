@@ -87,13 +87,13 @@ def controller(set_ups, cluster, immediately, qtbot):
 def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, set_ups):
     controller.set_up("gpu3")
     assert set_ups.begun == [(("gpu3",), SetUpOptions())]
-    assert controller._choosing is None
+    assert controller._choosing.now is None
 
 
 def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, set_ups):
     controller.set_up_added("gpu3", OWN)
     assert set_ups.begun == []
-    dialog = controller._choosing
+    dialog = controller._choosing.now
     assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.below(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
     dialog._begin.click()
@@ -102,13 +102,13 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
 
 def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(controller, set_ups):
     controller.set_up("gpu1")
-    dialog = controller._choosing
+    dialog = controller._choosing.now
     assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
     dialog._all.click()
     dialog.choices.switch(SYSTEM_MPI).click()
     dialog._begin.click()
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), OWN)]
-    assert controller._choosing is None
+    assert controller._choosing.now is None
 
 
 def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
@@ -120,14 +120,14 @@ def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
 def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
     controller.set_up("gpu3")
     controller._dialog.choices_requested.emit("gpu3")
-    assert controller._choosing.ticked() == ("gpu3",)
+    assert controller._choosing.now.ticked() == ("gpu3",)
     assert len(set_ups.begun) == 1
 
 
 def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", OWN)
-    dialog = controller._choosing
+    dialog = controller._choosing.now
     cluster.entries = (node("gpu3", ready=False),)
     dialog._look.click()
     assert cluster.looked_at == ["gpu3"]

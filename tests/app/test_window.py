@@ -143,7 +143,7 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
 
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
-    dialog = detail._dialog
+    dialog = detail._dialog.now
     dialog._format.choose("pt")
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)

@@ -39,7 +39,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 from backend.records.job_line import JobChoices
-from widgets.jobs.job_list_model import JobColumn
+from widgets.jobs.job_columns import JobColumn
 
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)

@@ -133,8 +133,9 @@ class NodeRow:
 
 def condition_of(state: NodeState) -> tuple[Condition, str]:
     """How a node is, and the sentence that says why."""
+    fault = next((one.sentence for one in state.findings if not one.ok), "")
     if state.presence is Presence.OFFLINE:
-        return Condition.OFFLINE, state.message or "does not answer"
+        return Condition.OFFLINE, fault or state.message or "does not answer"
     if state.presence is Presence.OUT_OF_SERVICE:
         return Condition.OUT_OF_SERVICE, state.message
     if state.presence is Presence.NEW:
@@ -142,6 +143,8 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
     found = worst(state.health)
     if found is not None:
         return Condition.UNWELL, found.headline
+    if fault:
+        return Condition.UNWELL, fault
     return Condition.WELL, "is ready"
 
 

@@ -197,7 +197,10 @@ QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }
 QTableView, QTreeView {{ border: {FOCUS_W}px solid transparent; }}
 QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
   border-radius: {R_CONTROL}px; }}
-QTableView[kind="list"], QTableView[kind="list"]:focus {{ border: 0; }}
+QTableView[kind="list"], QTableView[kind="list"]:focus {{ border: 0;
+  selection-background-color: transparent; }}
+QTableView[kind="list"]::item, QTableView[kind="list"]::item:hover,
+QTableView[kind="list"]::item:selected {{ background: transparent; border: 0; }}
 QHeaderView {{ background: transparent; border: 0; }}
 QHeaderView::section {{ background: transparent; color: {t.text3}; border: 0;
   border-bottom: 1px solid {t.line}; padding: 0 8px 0 11px;

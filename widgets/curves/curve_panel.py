@@ -91,7 +91,7 @@ class CurvePanel(PlotSurface):
             show_x: The x axis has figures; not in a plot with another one right below it.
             several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
-        super().__init__(show_x, parent)
+        super().__init__(show_x, self._paint_over, parent)
         self.title = title
         self._axis = axis
         self._value_text, self._tick_text = value_text, tick_text
@@ -119,6 +119,12 @@ class CurvePanel(PlotSurface):
         self._link = link if link is not None else HoverLink(self)
         self._link.moved.connect(self._hover_changed)
         self._link.left.connect(self._hover_changed)
+        self._room_changed.connect(self.refresh)
+        self._range_changed.connect(self._redraw)
+        self._moved_by_hand.connect(self._keep_in_sight)
+        self._pointer_moved.connect(self._point)
+        self._pointer_left.connect(self._link.leave)
+        self._double_clicked.connect(self._fit_again)
         self.setAccessibleName(title)
         self._dress()
 
@@ -280,6 +286,7 @@ class CurvePanel(PlotSurface):
         if not self._held:
             self.refresh()
 
+    @Slot()
     def refresh(self) -> None:
         """Draw what the curves hold now. Cheap when nothing changed."""
         if self._held:
@@ -404,13 +411,8 @@ class CurvePanel(PlotSurface):
                 names.append((curve.end(self._axis), wide / self._width_px()))
         return plot_range.whole([each for each in told if each is not None], names)
 
-    def _room_changed(self) -> None:
-        self.refresh()
-
-    def _range_changed(self) -> None:
-        self._redraw()
-
-    def _moved_by_hand(self) -> None:
+    @Slot()
+    def _keep_in_sight(self) -> None:
         whole = self._whole_range()
         low, high = self.x_range()
         if whole is not None:
@@ -423,6 +425,7 @@ class CurvePanel(PlotSurface):
         self._redraw()
         self.x_range_changed.emit(low, high)
 
+    @Slot()
     def _redraw(self) -> None:
         view = self._view()
         early: list[tuple[Floats, int]] = []
@@ -484,17 +487,16 @@ class CurvePanel(PlotSurface):
             return curve.name
         return f"{curve.name} {self._value_text(curve.last.smoothed)}"
 
-    def _pointer_at(self, position: QPointF) -> None:
+    @Slot(QPointF)
+    def _point(self, position: QPointF) -> None:
         frame = self._frame()
         if frame.rect.contains(position):
             self._link.point(frame.x_at(position.x()))
         else:
             self._link.leave()
 
-    def _pointer_left(self) -> None:
-        self._link.leave()
-
-    def _double_clicked(self) -> None:
+    @Slot()
+    def _fit_again(self) -> None:
         self.fit()
         self.fitted.emit()
 

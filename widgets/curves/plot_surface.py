@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Slot
+from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -13,23 +14,47 @@ from widgets.curves.quiet_plot import quiet_plot
 
 
 class PlotSurface(QWidget):
-    """What a plot of curves stands on. Subclasses say what happens, in the methods at the end."""
+    """What a plot of curves stands on. It tells what happens to it, and knows nothing of curves.
 
-    def __init__(self, show_x: bool, parent: QWidget | None = None) -> None:
+    Args:
+        paint_over: Paints what stands over the curves, in pixels of the plot's view.
+
+    Signals:
+        _room_changed: The plot is larger or smaller than before.
+        _range_changed: Another stretch of x is in view, and not by `_put_range`.
+        _moved_by_hand: A person zoomed or panned.
+        _pointer_moved: Where the pointer is now, on the plot.
+        _pointer_left: It is elsewhere now.
+        _double_clicked: On the plot.
+    """
+
+    _room_changed = Signal()
+    _range_changed = Signal()
+    _moved_by_hand = Signal()
+    _pointer_moved = Signal(QPointF)
+    _pointer_left = Signal()
+    _double_clicked = Signal()
+
+    def __init__(
+        self,
+        show_x: bool,
+        paint_over: Callable[[QPainter], None],
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._setting = False
         self._plot = quiet_plot(show_x)
         self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
         self._box: Any = self._plot.getViewBox()
-        self._overlay = Overlay(self._paint_over, self._plot.viewport())
+        self._overlay = Overlay(paint_over, self._plot.viewport())
         self.setMinimumSize(120, 80)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._plot.viewport().installEventFilter(self)
         self._box.sigXRangeChanged.connect(self._x_changed)
-        self._box.sigRangeChangedManually.connect(self._pulled)
+        self._box.sigRangeChangedManually.connect(self._moved_by_hand)
         # The room of the plot itself changes after that of the widget, and with the labels of
         # the y axis.
-        self._box.sigResized.connect(self._resized)
+        self._box.sigResized.connect(self._room_changed)
 
     def x_range(self) -> tuple[float, float]:
         """The stretch in view."""
@@ -51,11 +76,11 @@ class PlotSurface(QWidget):
         if kind == QEvent.Type.Resize:
             self._overlay.setGeometry(self._plot.viewport().rect())
         elif kind == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
-            self._pointer_at(event.position())
+            self._pointer_moved.emit(event.position())
         elif kind == QEvent.Type.Leave:
-            self._pointer_left()
+            self._pointer_left.emit()
         elif kind == QEvent.Type.MouseButtonDblClick:
-            self._double_clicked()
+            self._double_clicked.emit()
             return True
         return super().eventFilter(watched, event)
 
@@ -74,43 +99,6 @@ class PlotSurface(QWidget):
         return Frame(rect, *self.x_range(), *self.y_range())
 
     @Slot()
-    def _resized(self) -> None:
-        self._room_changed()
-
-    @Slot()
     def _x_changed(self) -> None:
         if not self._setting:
-            self._range_changed()
-
-    @Slot()
-    def _pulled(self) -> None:
-        self._moved_by_hand()
-
-    # What subclasses do
-
-    def _room_changed(self) -> None:
-        """The plot is larger or smaller than before."""
-        raise NotImplementedError
-
-    def _range_changed(self) -> None:
-        """Another stretch of x is in view, and not by `_put_range`."""
-        raise NotImplementedError
-
-    def _moved_by_hand(self) -> None:
-        """A person zoomed or panned."""
-        raise NotImplementedError
-
-    def _pointer_at(self, position: QPointF) -> None:
-        """The pointer moved on the plot."""
-        raise NotImplementedError
-
-    def _pointer_left(self) -> None:
-        """The pointer is elsewhere now."""
-        raise NotImplementedError
-
-    def _double_clicked(self) -> None:
-        raise NotImplementedError
-
-    def _paint_over(self, painter: QPainter) -> None:
-        """Paint what stands over the curves, in pixels of the plot's view."""
-        raise NotImplementedError
+            self._range_changed.emit()

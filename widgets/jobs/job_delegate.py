@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
@@ -12,14 +13,20 @@ from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats, theme
+from widgets.common.icons import paint_icon
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3
-from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, best_words, where
+from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3, S6, Tone
+from widgets.jobs.job_columns import best_words, where
+from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.sweep_words import counted_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 _GLYPH = 24
+_INDENT, _CARET = S6, 12
+_CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
+"""Of the first line, what stands before its figure may take."""
 _NEAR_S = 18 * 3600
 _SHOWS_PERCENT = frozenset(
     {
@@ -50,7 +57,13 @@ class JobDelegate(QStyledItemDelegate):
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if option.state & by_key == by_key:
             paint_focus(painter, box)
-        glyph = QRectF(box.left() + S3, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
+        is_open: bool | None = index.data(OPEN_ROLE)
+        left = box.left() + S3 + (_INDENT if index.data(MEMBER_ROLE) else 0)
+        if is_open is not None:
+            # In the margin, so that all glyphs but those of its own jobs stand in one line.
+            caret = QRectF(box.left(), box.center().y() - _CARET / 2, _CARET, _CARET)
+            paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
+        glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
         paint_state(painter, glyph, view.state, view.progress, turn_now())
         inner = QRectF(box)
         inner.setLeft(glyph.right() + S3)
@@ -58,23 +71,31 @@ class JobDelegate(QStyledItemDelegate):
         half = inner.height() / 2
         place: QueuePlace | None = index.data(QUEUE_ROLE)
         first = QRectF(inner.left(), inner.top(), inner.width(), half)
-        self._first_line(painter, first, view, place)
+        self._first_line(painter, first, view, place, index.data(NAME_ROLE))
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
         self._second_line(painter, second, view, place)
         painter.restore()
 
     def _first_line(
-        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
+        self,
+        painter: QPainter,
+        line: QRectF,
+        view: JobLine,
+        place: QueuePlace | None,
+        called: str,
     ) -> None:
         name, value = best_words(view) if place is None else ("place", f"{place.number}")
+        most = _CAPTION_MOST
+        if view.sweep is not None and name:
+            name, most = f"{view.sweep.best_job} · {name}", _SWEEP_CAPTION_MOST
         value_w = text_width(value, "strong")
-        name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * 0.3))
+        name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * most))
         right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
         paint_text(painter, right, value, "strong", right=True)
         caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
         paint_text(painter, caption, name, "small", "text3", right=True)
         title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
-        paint_text(painter, title, view.name, "strong")
+        paint_text(painter, title, called, "strong")
 
     def _second_line(
         self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
@@ -83,6 +104,10 @@ class JobDelegate(QStyledItemDelegate):
         when_w = text_width(when, "body")
         corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
         paint_text(painter, corner, when, "body", tone, right=True)
+        if view.sweep is not None:
+            line.setRight(corner.left() - S2)
+            paint_pieces(painter, line, counted_pieces(view.sweep))
+            return
         word = view.state.word
         if view.state in _SHOWS_PERCENT:
             word = f"{word} {formats.progress(view.progress)}"
@@ -93,6 +118,15 @@ class JobDelegate(QStyledItemDelegate):
         reason.setRight(corner.left() - S2)
         why = _reason(view) if place is None or view.doubt else place.sentence
         paint_text(painter, reason, why, "body", "text2")
+
+
+def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
+    """Words one after the other, each in its tone, as far as there is room."""
+    line = QRectF(line)
+    for text, tone in pieces:
+        if line.width() <= S2:
+            return
+        line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))
 
 
 def _reason(view: JobLine) -> str:

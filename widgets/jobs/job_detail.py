@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QStandardPaths, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
-from backend.records.alarm import Alarm
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.node import NodeState
@@ -20,16 +20,19 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Banner, Facts
+from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label
-from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4, Family
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.failure_tab import FailureTab
+from widgets.jobs.job_acts import JobWishes, MainAct, fill_menu, main_act
 from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
+from widgets.jobs.job_finding import finding
 from widgets.jobs.job_name import JobName
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
@@ -48,12 +51,6 @@ _TABS = (
     ("notes", "Notes"),
 )
 _FAILURE = ("failure", "What happened")
-_TELLING: dict[JobState, Family] = {
-    JobState.INTERRUPTED: "rest",
-    JobState.STOPPING: "warn",
-    JobState.FINISHED: "idle",
-}
-"""States whose message stands atop the page; one that has finished says whence it was imported."""
 QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 
 
@@ -112,13 +109,28 @@ class JobDetail(QWidget):
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
         self._shows_failure = False
-        self._dialog: ExportDialog | None = None
-        self._elsewhere: ElsewhereDialog | None = None
+        self._dialog: KeptDialog[ExportDialog] = KeptDialog()
+        self._elsewhere: KeptDialog[ElsewhereDialog] = KeptDialog()
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
         self.queue = QueueActs(self)
         self._make_header()
         self._make_tabs()
+        self._wishes = JobWishes(
+            clone=self.clone_requested.emit,
+            compare=self.compare_requested.emit,
+            export=self.export,
+            bundle=self.bundle_requested.emit,
+            replay=self.replay_requested.emit,
+            replayed=self.replayed_requested.emit,
+            resume_elsewhere=self.open_elsewhere,
+            look_before=self.preflight_requested.emit,
+            rename=self._name.edit,
+            start_over=self.start_over_requested.emit,
+            open_folder=self.folder_requested.emit,
+            copy_id=QGuiApplication.clipboard().setText,
+            trash=self.remove_requested.emit,
+        )
         self.setLayout(
             col(
                 self._header,
@@ -215,8 +227,8 @@ class JobDetail(QWidget):
 
     def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
         """An act was refused; said atop this page until the next act."""
-        if self._dialog is not None and self._dialog.isVisible():
-            self._dialog.show_error(f"{sentence} {remedy}".strip())
+        if self._dialog.now is not None and self._dialog.now.isVisible():
+            self._dialog.now.show_error(f"{sentence} {remedy}".strip())
         elif self._is_open(job_id):
             self._error = (sentence, remedy)
             self._show()
@@ -228,12 +240,12 @@ class JobDetail(QWidget):
             self._show()
 
     def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
-        if self._is_open(job_id) and self._dialog is not None:
-            self._dialog.show_progress(share, text)
+        if self._is_open(job_id) and self._dialog.now is not None:
+            self._dialog.now.show_progress(share, text)
 
     def show_exported(self, job_id: str, path: str) -> None:
-        if self._is_open(job_id) and self._dialog is not None:
-            self._dialog.show_done(path)
+        if self._is_open(job_id) and self._dialog.now is not None:
+            self._dialog.now.show_done(path)
 
     def set_narrow(self, narrow: bool) -> None:
         """Where list and detail take turns there is a way back."""
@@ -380,15 +392,15 @@ class JobDetail(QWidget):
         self._tabs.set_count("ranks", formats.count(view.world_size))
 
     def _fit_act(self, view: JobView) -> None:
-        text, icon, kind, able = _act_for(view)
-        if self._busy:
-            text, able = self._busy, False
+        act = main_act(view)
         if self._busy and self._can_cancel:
-            text, icon, kind, able = "Cancel", "x", "plain", True
-        self._act.setText(text)
-        self._act.set_icon(icon)
-        self._act.set_kind("primary" if kind == "primary" else "plain")
-        self._act.setEnabled(able)
+            act = MainAct("Cancel", "x")
+        elif self._busy:
+            act = replace(act, text=self._busy, is_able=False)
+        self._act.setText(act.text)
+        self._act.set_icon(act.icon)
+        self._act.set_kind("primary" if act.is_primary else "plain")
+        self._act.setEnabled(act.is_able)
         self._wait.setVisible(view.state in (JobState.CREATED, JobState.QUEUED))
         self._wait.setText("Take out" if view.state is JobState.QUEUED else "Queue")
         self._wait.set_tip(
@@ -397,26 +409,10 @@ class JobDetail(QWidget):
         self._wait.setEnabled(not self._busy)
 
     def _show_banner(self, view: JobView) -> None:
-        sentence, remedy = self._error
-        doubt = self._doubt or (view.doubt if view.state.is_live else "")
-        place = self._place if view.state is JobState.QUEUED else None
-        alarm, more = _worst(view)
-        if sentence:
-            self._banner.set_finding("bad", sentence, remedy)
-        elif doubt:
-            doubt = doubt[:1].upper() + doubt[1:]
-            self._banner.set_finding("warn", doubt, "", icon="wifi-slash")
-        elif alarm is not None:
-            self._banner.set_finding("warn", alarm.sentence, more)
-        elif place is not None:
-            self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
-        elif view.state in _TELLING and view.message:
-            self._banner.set_finding(_TELLING[view.state], view.message)
-        self._banner.setVisible(
-            bool(sentence or doubt or alarm)
-            or place is not None
-            or (view.state in _TELLING and bool(view.message))
-        )
+        found = finding(view, self._error, self._doubt, self._place)
+        if found is not None:
+            self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
+        self._banner.setVisible(found is not None)
 
     # -- what happens
 
@@ -479,55 +475,22 @@ class JobDetail(QWidget):
         self._menu.clear()
         if view is None:
             return
-        live = view.state.is_live
         self.queue.fill(self._menu, view, self._place)
         if self._menu.actions():
             self._menu.addSeparator()
-        acts = (
-            ("Clone", True, lambda: self.clone_requested.emit(view.id)),
-            ("Compare", True, lambda: self.compare_requested.emit(view.id)),
-            ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
-            ("Bundle…", not live, lambda: self.bundle_requested.emit(view.id)),
-            ("Replay", view.state.is_over, lambda: self.replay_requested.emit(view.id)),
-            (
-                "How the replay went",
-                view.state.is_over,
-                lambda: self.replayed_requested.emit(view.id),
-            ),
-            (
-                "Resume on other nodes…",
-                bool(self._checkpoints)
-                and view.state.is_over
-                and view.state is not JobState.FINISHED,
-                self.open_elsewhere,
-            ),
-            (
-                "Check before a start…",
-                not live and not self._busy and view.state is not JobState.FINISHED,
-                lambda: self.preflight_requested.emit(view.id),
-            ),
-            ("Rename", True, self._name.edit),
-            (
-                "Start over, keeping the earlier run",
-                bool(view.run) and not live,
-                lambda: self.start_over_requested.emit(view.id),
-            ),
-            ("Open folder", True, lambda: self.folder_requested.emit(view.id)),
-            ("Copy id", True, lambda: QGuiApplication.clipboard().setText(view.id)),
+        fill_menu(
+            self._menu,
+            view,
+            self._wishes,
+            has_checkpoints=bool(self._checkpoints),
+            is_busy=bool(self._busy),
         )
-        for text, able, act in acts:
-            self._menu.addAction(text, act).setEnabled(able)
-        self._menu.addSeparator()
-        trash = self._menu.addAction(
-            "Move to the trash", lambda: self.remove_requested.emit(view.id)
-        )
-        trash.setEnabled(not live)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """The nodes on which a job can go on."""
         self._nodes = states
-        if self._elsewhere is not None:
-            self._elsewhere.show_nodes(states)
+        if self._elsewhere.now is not None:
+            self._elsewhere.now.show_nodes(states)
 
     def show_pasts(
         self,
@@ -551,20 +514,12 @@ class JobDetail(QWidget):
     def open_elsewhere(self, without: str = "") -> None:
         """Ask where the job goes on, a node left out."""
         view = self._view
-        if view is None or self._elsewhere is not None:
+        if view is None or self._elsewhere.now is not None:
             return
         placement = view.config.to_dict()["placement"]
         dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
         dialog.resume_requested.connect(partial(self.resume_elsewhere_requested.emit, view.id))
-        dialog.finished.connect(self._forget_elsewhere)
-        self._elsewhere = dialog
-        dialog.open()
-
-    @Slot()
-    def _forget_elsewhere(self) -> None:
-        dialog, self._elsewhere = self._elsewhere, None
-        if dialog is not None:
-            dialog.deleteLater()
+        self._elsewhere.open(dialog)
 
     @Slot(str)
     def _open_export(self, checkpoint: str) -> None:
@@ -576,38 +531,7 @@ class JobDetail(QWidget):
             lambda name, kind, path: self.export_requested.emit(view.id, name, kind, path)
         )
         dialog.export_cancelled.connect(self.export_cancelled)
-        dialog.finished.connect(self._forget_dialog)
-        self._dialog = dialog
-        dialog.open()
-
-    @Slot()
-    def _forget_dialog(self) -> None:
-        dialog, self._dialog = self._dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
-
-
-def _act_for(view: JobView) -> tuple[str, str, str, bool]:
-    """Text, icon, kind and whether it can be pressed: the one act that fits the state."""
-    if view.state is JobState.STOPPING:
-        return "Stopping…", "stop", "plain", False
-    if view.state.is_live:
-        return "Stop", "stop", "plain", True
-    if view.state is JobState.CREATED:
-        return "Start", "play", "primary", True
-    if view.state is JobState.QUEUED:
-        return "Start now", "play", "plain", True
-    if view.state is JobState.FINISHED:
-        return "Export…", "upload-simple", "plain", True
-    return "Resume", "play", "primary", True
-
-
-def _worst(view: JobView) -> tuple[Alarm | None, str]:
-    """The alarm to show, the last one that came, and how many others there are."""
-    if not view.alarms or not view.state.is_live:
-        return None, ""
-    rest = len(view.alarms) - 1
-    return view.alarms[-1], f"{rest} more on the curve." if rest else ""
+        self._dialog.open(dialog)
 
 
 def _home() -> str:

@@ -11,8 +11,8 @@ from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.cards import Fact
+from widgets.jobs.job_columns import best_words, took_s, where
 from widgets.jobs.job_delegate import forecast
-from widgets.jobs.job_list_model import best_words, took_s, where
 
 
 def circumstances(view: JobView) -> str:

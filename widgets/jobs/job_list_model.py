@@ -6,10 +6,7 @@ that stay keep their selection, and nothing moves while the pointer is over the 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from enum import IntEnum
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,98 +19,33 @@ from PySide6.QtCore import (
 )
 
 from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
 from backend.records.queue import Queue, QueuePlace
 from backend.records.state import JobState
-from widgets.common import formats
-from widgets.common.text import plain_tip
+from backend.records.sweep_line import FEWEST, own_words
+from widgets.jobs.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.job_rows import JobRows
+from widgets.jobs.sweep_words import said
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
-
-
-_LONG_S, _HOUR_S = 60, 3600
-_NODES_NAMED = 3
-
-
-class JobColumn(IntEnum):
-    STATE = 0
-    NAME = 1
-    TAGS = 2
-    PROGRESS = 3
-    BEST = 4
-    NODES = 5
-    GPUS = 6
-    STARTED = 7
-    TOOK = 8
-    USER = 9
-    NOTES = 10
-    CREATED = 11
-
-    @property
-    def key(self) -> str:
-        """By which it is asked for, and remembered."""
-        return self.name.lower()
-
-    @property
-    def title(self) -> str:
-        return _TITLES.get(self, self.name.capitalize())
-
-    @property
-    def is_figure(self) -> bool:
-        """Written at the right edge."""
-        return self in _FIGURES
-
-    @property
-    def can_sort(self) -> bool:
-        return self is not JobColumn.NOTES
-
-    @property
-    def can_edit(self) -> bool:
-        return self in (JobColumn.NAME, JobColumn.TAGS, JobColumn.NOTES)
-
-
-_TITLES = {JobColumn.BEST: "Best metric", JobColumn.GPUS: "GPUs"}
-_FIGURES = frozenset(
-    {JobColumn.BEST, JobColumn.GPUS, JobColumn.STARTED, JobColumn.TOOK, JobColumn.CREATED}
-)
 
 JOB_ROLE = Qt.ItemDataRole.UserRole
 """The `JobLine`."""
 QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
 """The `QueuePlace` of a job that waits, else None."""
-
-
-def where(view: JobView | JobLine) -> str:
-    """On how much of what a job runs: ``2 processes on this computer``."""
-    unit = "GPU" if view.uses_gpus else "process"
-    plural = "GPUs" if view.uses_gpus else "processes"
-    return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
-
-
-def nodes_of(view: JobView | JobLine) -> str:
-    """``gpu06, gpu07``."""
-    return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
-
-
-def took_s(view: JobView, now: datetime) -> float | None:
-    """Seconds from the start of the last run to its end, or to now."""
-    begin = formats.instant(view.started)
-    end = formats.instant(view.ended) or (now if view.state.is_live else None)
-    return (end - begin).total_seconds() if begin is not None and end is not None else None
-
-
-def best_words(view: JobView | JobLine) -> tuple[str, str]:
-    """Name and value of the best metric, ("", "–") when there is none."""
-    if view.best_metric is None:
-        return "", formats.NONE
-    name, value = view.best_metric
-    return name.removeprefix("validation/"), formats.metric(value)
+OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
+"""Whether the jobs of a sweep stand under its row; None for a job."""
+MEMBER_ROLE = Qt.ItemDataRole.UserRole + 3
+"""Whether the row stands under that of its sweep."""
+NAME_ROLE = Qt.ItemDataRole.UserRole + 4
+"""What is written as the name; of a sweep's job what tells it from the others."""
 
 
 class JobListModel(QAbstractTableModel):
     """The rows of a query. A row's number is its place in it.
+
+    Attributes:
+        is_changing: Rows come, go or move just now.
 
     Signals:
         edited: Id of a job, the column (``name``, ``tags``, ``notes``), what it was and what it
@@ -130,6 +62,7 @@ class JobListModel(QAbstractTableModel):
         self._row_of_slot = self._rows.places()
         self._waiting: JobRows | None = None
         self._held = False
+        self.is_changing = False
         self._queue: dict[str, QueuePlace] = {}
 
     # -- what comes in
@@ -145,6 +78,11 @@ class JobListModel(QAbstractTableModel):
             self._waiting = rows
             return
         self._waiting = None
+        self.is_changing = True
+        self._change_to(rows)
+        self.is_changing = False
+
+    def _change_to(self, rows: JobRows) -> None:
         before, wanted = self._order, rows.order
         places = rows.places()
         self._rows = rows
@@ -229,22 +167,47 @@ class JobListModel(QAbstractTableModel):
         """The number of each job in the queue."""
         return {job_id: place.number for job_id, place in self._queue.items()}
 
+    @property
+    def rows(self) -> JobRows:
+        """What is shown now."""
+        return self._rows
+
     def line(self, job_id: str) -> JobLine | None:
-        """Of any job there is, whether it is shown or not."""
+        """Of any job there is, whether it is shown or not, and of a sweep by its tag."""
         slot = self._rows.slot_of(job_id)
         return self._rows.lines[slot] if slot is not None else None
 
     def has_name(self, name: str) -> bool:
         """Whether any job there is, shown or not, is called so."""
-        return any(line.name == name for line in self._rows.lines)
+        return any(line.name == name and line.sweep is None for line in self._rows.lines)
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
-        """Whose rows these are."""
+        """Whose rows these are, each once; the row of a sweep is that of all its jobs."""
         lines, order = self._rows.lines, self._order.tolist()
-        return tuple(lines[order[row]].id for row in rows)
+        found: list[str] = []
+        for row in rows:
+            line = lines[order[row]]
+            if line.sweep is None:
+                found.append(line.id)
+            else:
+                found.extend(line.sweep.ids)
+        return tuple(dict.fromkeys(found))
+
+    def is_open(self, row: int) -> bool:
+        """Whether the jobs of the sweep in this row stand under it."""
+        if row + 1 >= len(self._order):
+            return False
+        own, below = self._order[row : row + 2].tolist()
+        return bool(self._rows.head(below) == own)
+
+    def head_row(self, job_id: str) -> int:
+        """The row of the sweep of a job, -1 when it has none, or that is not shown."""
+        slot = self._rows.slot_of(job_id)
+        head = self._rows.head(slot) if slot is not None else -1
+        return int(self._row_of_slot[head]) if 0 <= head < len(self._row_of_slot) else -1
 
     def row_of(self, job_id: str) -> int:
-        """-1 when it is not shown."""
+        """Of a job, or of a sweep by its tag; -1 when it is not shown."""
         slot = self._rows.slot_of(job_id)
         if slot is None or slot >= len(self._row_of_slot):
             return -1
@@ -259,7 +222,9 @@ class JobListModel(QAbstractTableModel):
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         flags = super().flags(index)
         if self._columns > 1 and index.isValid() and JobColumn(index.column()).can_edit:
-            flags |= Qt.ItemFlag.ItemIsEditable
+            line: JobLine = index.data(JOB_ROLE)
+            if line.sweep is None:
+                flags |= Qt.ItemFlag.ItemIsEditable
         return flags
 
     def headerData(
@@ -283,11 +248,21 @@ class JobListModel(QAbstractTableModel):
             return line
         if role == QUEUE_ROLE:
             return self.place(line.id)
-        give = _ROLES.get(role)
+        if role == OPEN_ROLE:
+            return self.is_open(index.row()) if line.sweep is not None else None
+        if role == NAME_ROLE:
+            head = self._rows.head(int(self._order[index.row()]))
+            count = self._rows.lines[head].sweep if head >= 0 else None
+            is_swept = count is not None and len(count.ids) >= FEWEST
+            return own_words(line.name, count.common) if count and is_swept else line.name
+        if role == MEMBER_ROLE:
+            return line.sweep is None and self.head_row(line.id) >= 0
+        give = CELL_ROLES.get(role)
         if give is None:
             return None
         column = JobColumn(index.column()) if self._columns > 1 else None
-        return give(line, column, self.place(line.id))
+        of_sweep = said(line, column, role, self.is_open(index.row()))
+        return give(line, column, self.place(line.id)) if of_sweep is None else of_sweep
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """A wish; the row changes when it has come true."""
@@ -295,97 +270,11 @@ class JobListModel(QAbstractTableModel):
             return False
         line: JobLine = index.data(JOB_ROLE)
         column = JobColumn(index.column())
-        was: object = {JobColumn.NAME: line.name, JobColumn.NOTES: line.notes}.get(
-            column, line.tags
-        )
-        if column is JobColumn.TAGS:
-            words = (word.strip() for word in str(value).split(","))
-            value = tuple(dict.fromkeys(word for word in words if word))
-        elif column is JobColumn.NAME:
-            value = str(value).strip()
-        if value == was:
+        was, wanted = edited_value(line, column, str(value))
+        if line.sweep is not None or wanted == was:
             return False
-        self.edited.emit(line.id, column.key, was, value)
+        self.edited.emit(line.id, column.key, was, wanted)
         return True
 
     def _last(self) -> int:
         return self._columns - 1
-
-
-def shown(line: JobLine, column: JobColumn) -> str:
-    """A cell as text."""
-    now = time.time()
-    if column is JobColumn.TAGS:
-        return ", ".join(line.tags)
-    if column is JobColumn.PROGRESS:
-        return formats.progress(line.progress) if line.run else formats.NONE
-    if column is JobColumn.BEST:
-        name, value = best_words(line)
-        return f"{name} {value}".strip()
-    if column is JobColumn.GPUS:
-        return formats.count(line.world_size) if line.uses_gpus else formats.NONE
-    if column is JobColumn.STARTED:
-        return formats.moment_long(line.started or None, now)
-    if column is JobColumn.CREATED:
-        return formats.moment_long(line.created or None, now)
-    if column is JobColumn.TOOK:
-        took = line.took_s(now)
-        # The seconds of a run of minutes are of no use, and have no room.
-        is_long = took is not None and _LONG_S <= took < _HOUR_S
-        return formats.rough(took) if is_long else formats.duration(took)
-    words = {
-        JobColumn.STATE: line.state.word,
-        JobColumn.NAME: line.name,
-        JobColumn.NODES: _few_nodes(line),
-        JobColumn.USER: line.user,
-    }
-    return words.get(column, " ".join(line.notes.split()))
-
-
-def _few_nodes(line: JobLine) -> str:
-    """Names, or of many nodes how many: three are what a cell has room for."""
-    count = len(line.nodes)
-    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
-
-
-def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
-    return line.name if column is None else shown(line, column)
-
-
-def _edit(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
-    if column is JobColumn.NOTES:
-        return line.notes
-    return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
-
-
-def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str | None:
-    if column is None:
-        return plain_tip(place.sentence) if place is not None else None
-    if column is JobColumn.STATE:
-        said = place.sentence if place is not None else line.reason or line.state.explanation
-        return plain_tip(said)
-    if column is JobColumn.STARTED:
-        return plain_tip(formats.exact(line.started or None))
-    if column is JobColumn.CREATED:
-        return plain_tip(formats.exact(line.created or None))
-    if column is JobColumn.NOTES:
-        return plain_tip(line.notes) if line.notes else None
-    if column is JobColumn.NODES:
-        return plain_tip(nodes_of(line))
-    return plain_tip(shown(line, column))
-
-
-def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:
-    if column not in (None, JobColumn.NAME):
-        return f"{column.title}: {shown(line, column)}" if column is not None else ""
-    if place is not None:
-        return f"{line.name}, {line.state.word}, place {place.number}. {place.sentence}"
-    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
-
-
-_ROLES: dict[int, Callable[[JobLine, JobColumn | None, QueuePlace | None], str | None]] = {
-    Qt.ItemDataRole.DisplayRole: _display,
-    Qt.ItemDataRole.EditRole: _edit,
-    Qt.ItemDataRole.ToolTipRole: _tip,
-    Qt.ItemDataRole.AccessibleTextRole: _heard,
-}

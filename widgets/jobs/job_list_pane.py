@@ -14,7 +14,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_line import ENDED, LIVE, WAITING, JobQuery
+from backend.records.job_line import ENDED, LIVE, WAITING, JobLine, JobQuery
 from backend.records.queue import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -29,6 +29,7 @@ from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_view import JobListView
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.queue_strip import QueueStrip
+from widgets.jobs.sweep_folding import SweepFolding
 
 GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
@@ -40,12 +41,16 @@ class JobListPane(QWidget):
     Signals:
         query_changed: A `JobQuery`: other rows are wished for.
         chosen: Id of the job that became the current one; ``pressed`` too when by mouse.
+        sweep_chosen: Tag of the sweep that became the current row.
+        fold_requested: Tag of a sweep, and whether it is to be folded.
         menu_requested: Index of a row, and where on the screen.
         new_requested, table_requested: What the buttons say.
     """
 
     query_changed = Signal(JobQuery)
     chosen = Signal(str)
+    sweep_chosen = Signal(str)
+    fold_requested = Signal(str, bool)
     pressed = Signal()
     menu_requested = Signal(QModelIndex, QPoint)
     new_requested = Signal()
@@ -68,6 +73,9 @@ class JobListPane(QWidget):
         self.view.setItemDelegate(JobDelegate(self.view))
         dress(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
+        self._folding = SweepFolding(self.view, self.model)
+        self._folding.wished.connect(self.fold_requested)
+        self._shown_id = ""
         self.view.selectionModel().currentChanged.connect(self._current_changed)
         self.view.clicked.connect(self._clicked)
         self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -108,9 +116,12 @@ class JobListPane(QWidget):
         self.strip.show_queue(queue)
         return self.model.show_queue(queue)
 
-    def choose(self, job_id: str) -> None:
-        """Make it the current row, where it is shown."""
-        row_number = self.model.row_of(job_id)
+    def choose(self, line_id: str) -> None:
+        """Make a job or a sweep the current row, or the sweep into which the job is folded."""
+        self._shown_id = line_id
+        row_number = self.model.row_of(line_id)
+        if row_number < 0:
+            row_number = self.model.head_row(line_id)
         if row_number < 0 or row_number == self.view.currentIndex().row():
             return
         blocked = self.view.selectionModel().blockSignals(True)
@@ -141,6 +152,7 @@ class JobListPane(QWidget):
             self.model.hold(True)
         elif event.type() == QEvent.Type.Leave:
             self.model.hold(False)
+            self.choose(self._shown_id)
         return super().eventFilter(watched, event)
 
     @Slot()
@@ -149,13 +161,20 @@ class JobListPane(QWidget):
 
     @Slot(QModelIndex)
     def _current_changed(self, index: QModelIndex) -> None:
-        if index.isValid():
-            self.chosen.emit(index.data(JOB_ROLE).id)
+        # Of a row that goes the next one becomes the current one, and nobody chose that.
+        if not index.isValid() or self.model.is_changing:
+            return
+        line: JobLine = index.data(JOB_ROLE)
+        if line.sweep is not None:
+            self.sweep_chosen.emit(line.id)
+        else:
+            self.chosen.emit(line.id)
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
         self._current_changed(index)
-        self.pressed.emit()
+        if not self._folding.toggle(index):
+            self.pressed.emit()
 
     @Slot(QPoint)
     def _show_menu(self, at: QPoint) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
@@ -9,17 +11,24 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem,
 from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
+from backend.records.sweep import sweep_of
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
+from widgets.common.icons import paint_icon
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import ICON_NAV, R_CELL, S1, S2
-from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobColumn, best_words, shown
+from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.jobs.job_columns import JobColumn, best_words, shown
+from widgets.jobs.job_delegate import paint_pieces
+from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.sweep_words import news_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 _LEFT, _RIGHT = S2 + 3, S2
 """Beside a cell's content; the header has the same."""
 _BAR_H, _PERCENT_W = 4, 38
+_CARET_W = ICON + S1
+"""As far as the caret moves a sweep's name, its jobs' names are moved."""
 _CHIP_H = 18
 _NOTES_H = 132
 
@@ -46,16 +55,20 @@ class JobTableDelegate(QStyledItemDelegate):
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
-            _paint_tags(painter, inner, line)
+            # Whose sweep it is, the row above says.
+            hidden = sweep_of(line.tags) if index.data(MEMBER_ROLE) else ""
+            _paint_tags(painter, inner, [tag for tag in line.tags if tag != hidden])
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
         elif column is JobColumn.BEST:
             _paint_best(painter, inner, line)
+        elif column is JobColumn.NAME and line.sweep is not None:
+            _paint_sweep(painter, inner, line, index.data(OPEN_ROLE))
+        elif column is JobColumn.NAME:
+            inner.setLeft(inner.left() + (_CARET_W if index.data(MEMBER_ROLE) else 0))
+            paint_text(painter, inner, index.data(NAME_ROLE), "strong")
         else:
-            name = column is JobColumn.NAME
-            text = shown(line, column)
-            role, tone = ("strong", "text") if name else ("body", "text2")
-            paint_text(painter, inner, text, role, tone, right=column.is_figure)  # type: ignore[arg-type]
+            paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
         painter.restore()
 
     def createEditor(
@@ -95,6 +108,20 @@ class JobTableDelegate(QStyledItemDelegate):
         editor.setGeometry(rect)
 
 
+def caret_right(cell: QRect) -> int:
+    """Where the caret of a sweep ends in the cell of its name."""
+    return cell.left() + _LEFT + _CARET_W
+
+
+def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) -> None:
+    caret = QRectF(cell.left(), cell.center().y() - ICON / 2, ICON, ICON)
+    paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
+    name = cell.adjusted(_CARET_W, 0, 0, 0)
+    used = paint_text(painter, name, line.name, "strong")
+    if line.sweep is not None:
+        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), news_pieces(line.sweep))
+
+
 def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
     paint_state(painter, glyph, line.state, line.progress, turn_now())
@@ -103,11 +130,11 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
     paint_text(painter, word, line.state.word, "small_strong", tone)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str]) -> None:
     left = cell.left()
     ground = theme.current().q("sunken")
-    for number, tag in enumerate(line.tags):
-        rest = len(line.tags) - number
+    for number, tag in enumerate(tags):
+        rest = len(tags) - number
         room = cell.right() - left
         width = text_width(tag, "tiny") + 2 * S2
         more = f"+{rest - 1}" if rest > 1 else ""

@@ -11,8 +11,10 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
 from widgets.common.views import dress
-from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
-from widgets.jobs.job_table_delegate import JobTableDelegate
+from widgets.jobs.job_columns import JobColumn
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.job_table_delegate import JobTableDelegate, caret_right
+from widgets.jobs.sweep_folding import SweepFolding
 
 _WIDTHS = {
     JobColumn.STATE: 108,
@@ -56,6 +58,7 @@ class JobTableView(QTableView):
         layout_changed: What `layout_now` gives, to be remembered.
         trash_requested: The key for it was pressed.
         menu_requested: Index of a row, and where on the screen.
+        fold_requested: Tag of a sweep, and whether it is to be folded.
     """
 
     opened = Signal(str)
@@ -64,6 +67,7 @@ class JobTableView(QTableView):
     layout_changed = Signal(object)
     trash_requested = Signal()
     menu_requested = Signal(QModelIndex, QPoint)
+    fold_requested = Signal(str, bool)
 
     def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -94,6 +98,8 @@ class JobTableView(QTableView):
         self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
+        self._folding = SweepFolding(self, model)
+        self._folding.wished.connect(self.fold_requested)
         self._fit()
 
     # -- what is remembered
@@ -138,7 +144,9 @@ class JobTableView(QTableView):
         return self._model.ids(rows)
 
     def edit_cell(self, row: int, column: JobColumn) -> None:
-        """Change a cell where it stands; its column is shown for that."""
+        """Change a cell where it stands; its column is shown for that. Those of a sweep stay."""
+        if not self._model.flags(self._model.index(row, column)) & Qt.ItemFlag.ItemIsEditable:
+            return
         if column not in self._chosen:
             self._toggle(column, True)
         if self.isColumnHidden(column):
@@ -267,10 +275,19 @@ class JobTableView(QTableView):
         else:
             super().keyPressEvent(event)
 
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """On its caret folds a sweep, and chooses nothing."""
+        at = event.position().toPoint()
+        index = self.indexAt(at)
+        is_caret = index.column() == JobColumn.NAME and at.x() < caret_right(self.visualRect(index))
+        is_plain = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
+        if not (is_caret and is_plain and self._folding.toggle(index)):
+            super().mousePressEvent(event)
+
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         """Opens a job; on its tags or notes, changes them."""
         index = self.indexAt(event.position().toPoint())
-        if not index.isValid():
+        if not index.isValid() or self._folding.toggle(index):
             return
         column = JobColumn(index.column())
         if column in (JobColumn.TAGS, JobColumn.NOTES):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QMenu, QSplitter, QStackedWidget, QWidget
+from functools import partial
 
-from backend.records.job_line import JobQuery
+from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+
+from backend.records.job_line import JobLine, JobQuery
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.queue import Queue
+from backend.records.sweep_line import FEWEST
 from widgets.common.cards import EmptyState
 from widgets.common.layout import col
+from widgets.common.list_split import ListSplit
 from widgets.common.state_badge import turns
 from widgets.common.theme import (
     LIST_NARROW_W,
@@ -24,10 +28,13 @@ from widgets.common.theme import (
 )
 from widgets.jobs.first_start import FirstStart
 from widgets.jobs.job_detail import JobDetail
-from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
 from widgets.jobs.job_list_pane import JobListPane
 from widgets.jobs.job_rows import JobRows
+from widgets.jobs.jobs_keys import add_keys
 from widgets.jobs.jobs_table import JobsTable
+from widgets.jobs.sweep_acts import SweepActs
+from widgets.jobs.sweep_pane import SweepPane
 
 LIST, TABLE = "list", "table"
 _TURN_INTERVAL_MS = 80
@@ -45,6 +52,8 @@ class JobsPage(QWidget):
         opened: The id of the job that is open now. When the page does not know it whole yet, its
             next `show_update` shows it.
         rows_wished: `LIST` or `TABLE`, and a `JobQuery`.
+        sweep_opened: Tag of the sweep that is open now, instead of a job.
+        view_changed: `LIST` or `TABLE`: as what the jobs are shown from now on.
         queue_moved: Waiting jobs stand elsewhere in the queue; whether rows may move for it at
             once, under the pointer too.
         known: A `JobView` that somebody brought here; lists may have to learn it.
@@ -58,6 +67,8 @@ class JobsPage(QWidget):
 
     opened = Signal(str)
     rows_wished = Signal(str, JobQuery)
+    sweep_opened = Signal(str)
+    view_changed = Signal(str)
     queue_moved = Signal(bool)
     known = Signal(JobView)
     forgotten = Signal(str)
@@ -75,6 +86,10 @@ class JobsPage(QWidget):
         self._views: dict[str, JobView] = {}
         self._total: int | None = None
         self._open_id = ""
+        self._open_sweep = ""
+        self._to_open = ""
+        self._begins_as_table = False
+        self.sweeps = SweepActs(self._query_of, self)
         self._is_shown = False
         self._wants_list = True
         self._nothing_open = EmptyState("stack", "No job is open", "Choose one from the list.")
@@ -82,28 +97,24 @@ class JobsPage(QWidget):
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
         self._right.addWidget(self.detail)
-        self._splitter = QSplitter(Qt.Orientation.Horizontal)
-        self._splitter.setHandleWidth(1)
-        self._splitter.setChildrenCollapsible(False)
-        self._splitter.addWidget(self.list)
-        self._splitter.addWidget(self._right)
-        self._splitter.setStretchFactor(1, 1)
-        self._splitter.splitterMoved.connect(self._list_was_sized)
-        self._list_w = 0
-        self._is_sized_by_hand = False
+        self.sweep = SweepPane()
+        self._right.addWidget(self.sweep)
+        self.split = ListSplit(self.list, self._right)
         self._reading = EmptyState("stack", "Reading the jobs…")
         self._pages = QStackedWidget()
-        for page in (QWidget(), self._reading, self.first_start, self._splitter, self.table):
+        for page in (QWidget(), self._reading, self.first_start, self.split, self.table):
             self._pages.addWidget(page)
         self.setLayout(col((self._pages, 1), gap=0))
         self.setFocusProxy(self.list)
         self._wire()
-        self._make_keys()
+        add_keys(self)
 
     def _wire(self) -> None:
         self.detail.back_requested.connect(self._back)
         self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
+        self.list.sweep_chosen.connect(self.open_sweep)
+        self.list.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.pressed.connect(self._pressed)
         self.list.menu_requested.connect(self._show_menu)
         self.list.new_requested.connect(self.new_requested)
@@ -111,7 +122,12 @@ class JobsPage(QWidget):
         self.list.strip.pause_requested.connect(self.pause_requested)
         self.list.view.moved.connect(self.move_requested)
         self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
-        self.table.opened.connect(self._open_from_table)
+        self.table.opened.connect(self.reveal)
+        self.table.fold_requested.connect(partial(self.sweeps.fold, TABLE))
+        self.sweep.opened.connect(self.open_job)
+        self.sweep.act_requested.connect(self.table.act)
+        self.sweeps.act_requested.connect(self.table.act)
+        self.sweep.model.edited.connect(self.table.model.edited)
         self.table.menu_requested.connect(self._show_menu)
         self.table.new_requested.connect(self.new_requested)
         self.table.list_requested.connect(self.show_list)
@@ -148,9 +164,24 @@ class JobsPage(QWidget):
         return self._open_id
 
     @property
+    def open_sweep_tag(self) -> str:
+        """Of the sweep that is open instead of a job, "" for none."""
+        return self._open_sweep
+
+    @property
     def open_view(self) -> JobView | None:
         """The open job, as soon as it is known whole."""
         return self._views.get(self._open_id)
+
+    def restore(self, line_id: str, *, as_table: bool) -> None:
+        """As a window was left, as soon as it is known what there is.
+
+        Args:
+            line_id: Of the job or sweep that was open, "" for none.
+            as_table: What `view_changed` told.
+        """
+        self._to_open = line_id
+        self._begins_as_table = as_table
 
     def begin_reading(self) -> None:
         """The jobs are being read; if it takes long, the page says so."""
@@ -185,6 +216,7 @@ class JobsPage(QWidget):
             self.table.show_rows(rows, at_once=at_once)
         else:
             self.list.show_rows(rows, at_once=at_once)
+        self._show_sweep()
         self._settle()
 
     def show_lines(self, slots: tuple[int, ...]) -> None:
@@ -192,6 +224,8 @@ class JobsPage(QWidget):
         for slot in slots:
             self.list.model.tell(slot)
             self.table.model.tell(slot)
+        if slots:
+            self._show_sweep()
         # The queue and the state of a job come one after the other, either one first.
         self.detail.show_place(self.model.place(self._open_id))
 
@@ -230,6 +264,7 @@ class JobsPage(QWidget):
     def open_job(self, job_id: str) -> None:
         """Show this job on the right."""
         self._wants_list = False
+        self._to_open = self._open_sweep = ""
         if job_id != self._open_id:
             self._open_id = job_id
             self._is_shown = False
@@ -239,6 +274,38 @@ class JobsPage(QWidget):
             self.opened.emit(job_id)
         self.list.choose(job_id)
         self._settle()
+
+    @Slot(str)
+    def reveal(self, job_id: str) -> None:
+        """Show this job on the right, though the table is in front."""
+        if self._is_table():
+            self.show_list()
+        self.open_job(job_id)
+
+    @Slot(str)
+    def open_sweep(self, tag: str) -> None:
+        """Show this sweep on the right, and no job."""
+        if tag == self._open_sweep:
+            return
+        self._open_id = self._to_open = ""
+        self._is_shown = False
+        self._open_sweep = tag
+        self._show_sweep()
+        self.sweep_opened.emit(tag)
+        self.list.choose(tag)
+        self._settle()
+
+    def _show_sweep(self) -> None:
+        """The open sweep as it is now; nothing is open when it is none any more."""
+        if not self._open_sweep:
+            return
+        line = self.model.line(self._open_sweep)
+        if line is None or line.sweep is None or len(line.sweep.ids) < FEWEST:
+            self._open_sweep = ""
+            self._right.setCurrentWidget(self._nothing_open)
+            return
+        self.sweep.show_sweep(line, self.model.rows)
+        self._right.setCurrentWidget(self.sweep)
 
     def cannot_open(self, job_id: str) -> None:
         """It was to be opened, and is not there any more."""
@@ -260,40 +327,21 @@ class JobsPage(QWidget):
     @Slot()
     def show_table(self) -> None:
         """The whole width."""
+        self._begins_as_table = False
         self._pages.setCurrentWidget(self.table)
         self.setFocusProxy(self.table)
+        self.view_changed.emit(TABLE)
         self.rows_wished.emit(TABLE, self.table.query)
         self.table.view.setFocus()
 
     @Slot()
     def show_list(self) -> None:
-        self._pages.setCurrentWidget(self._splitter)
+        self._pages.setCurrentWidget(self.split)
         self.setFocusProxy(self.list)
-        self.list.choose(self._open_id)
+        self.view_changed.emit(LIST)
+        self.list.choose(self._open_id or self._open_sweep)
 
     # -- what happens
-
-    def _make_keys(self) -> None:
-        detail = self.detail
-        for key, act in (
-            ("J", lambda: self.list.step(1)),
-            ("K", lambda: self.list.step(-1)),
-            ("[", lambda: detail.step_tab(-1)),
-            ("]", lambda: detail.step_tab(1)),
-            ("L", detail.toggle_log_y),
-            ("F", detail.fit),
-            ("Ctrl+L", detail.focus_log),
-            ("Ctrl+E", detail.export),
-            ("Ctrl+.", lambda: detail.stop_requested.emit(self._open_id)),
-            ("Ctrl+D", lambda: detail.clone_requested.emit(self._open_id)),
-        ):
-            shortcut = QShortcut(QKeySequence(key), self._splitter)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
-        for widget, field in ((self._splitter, self.list.search), (self.table, self.table.search)):
-            shortcut = QShortcut(QKeySequence("Ctrl+F"), widget)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(field.setFocus)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -305,14 +353,10 @@ class JobsPage(QWidget):
         has_open = bool(self._open_id) and not self._wants_list
         self.list.setVisible(not narrow or not has_open)
         self._right.setVisible(not narrow or has_open)
-        wanted = _list_width(self.width())
-        if wanted != self._list_w and not self._is_sized_by_hand:
-            self._list_w = wanted
-            self._splitter.setSizes([wanted, max(1, self.width() - wanted)])
+        self.split.suggest(_list_width(self.width()))
 
-    @Slot()
-    def _list_was_sized(self) -> None:
-        self._is_sized_by_hand = True
+    def _query_of(self, which: str) -> JobQuery:
+        return self.table.query if which == TABLE else self.list.query
 
     def _is_table(self) -> bool:
         return self._pages.currentWidget() is self.table
@@ -326,14 +370,25 @@ class JobsPage(QWidget):
                 self._pages.setCurrentWidget(self._reading)
             return
         has_jobs = bool(self._total or self._views)
-        if not (self._is_table() and has_jobs):
-            self._pages.setCurrentWidget(self._splitter if has_jobs else self.first_start)
-        if self._open_id:
-            self.list.choose(self._open_id)
+        if has_jobs and self._begins_as_table:
+            self.show_table()
+        elif not (self._is_table() and has_jobs):
+            self._pages.setCurrentWidget(self.split if has_jobs else self.first_start)
+        if self._open_id or self._open_sweep:
+            self.list.choose(self._open_id or self._open_sweep)
         elif self.model.rowCount():
-            self.open_job(self.model.index(0, 0).data(JOB_ROLE).id)
-            self._wants_list = True
+            self._open_first()
         self._fit()
+
+    def _open_first(self) -> None:
+        """What was open when the window was left, else the first row."""
+        line = self.model.line(self._to_open) if self._to_open else None
+        first: JobLine = line or self.model.index(0, 0).data(JOB_ROLE)
+        if first.sweep is None:
+            self.open_job(first.id)
+        else:
+            self.open_sweep(first.id)
+        self._wants_list = True
 
     def _show_open(self, view: JobView) -> None:
         self._is_shown = True
@@ -346,20 +401,20 @@ class JobsPage(QWidget):
         self._wants_list = False
         self._fit()
 
-    @Slot(str)
-    def _open_from_table(self, job_id: str) -> None:
-        self.show_list()
-        self.open_job(job_id)
-
     @Slot(QModelIndex, QPoint)
     def _show_menu(self, index: QModelIndex, at: QPoint) -> None:
         """What can be done with the job under the pointer."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        if self._is_table():
-            self.table.fill_menu(menu, index)
-            menu.addSeparator()
-        self.detail.queue.fill(menu, index.data(JOB_ROLE), index.data(QUEUE_ROLE))
+        line: JobLine = index.data(JOB_ROLE)
+        if line.sweep is not None:
+            which = TABLE if self._is_table() else LIST
+            self.sweeps.fill(menu, which, line, is_open=index.data(OPEN_ROLE))
+        else:
+            if self._is_table():
+                self.table.fill_menu(menu, index)
+                menu.addSeparator()
+            self.detail.queue.fill(menu, line, index.data(QUEUE_ROLE))
         if menu.actions():
             menu.popup(at)
 

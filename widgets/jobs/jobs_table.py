@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QModelIndex, QPoint, Signal, SignalInstance, Slot
+from PySide6.QtCore import QModelIndex, QPoint, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -18,8 +18,9 @@ from widgets.common.fields import SearchField
 from widgets.common.layout import col, row
 from widgets.common.text import Label
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
+from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_funnel import JobFunnel
-from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_pane import GROUP_TITLES, GROUPS, say_no_match, show_counts
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.job_table_view import JobTableView
@@ -40,6 +41,7 @@ class JobsTable(QWidget):
         compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
         trash_requested: Ids of the chosen jobs, as a tuple.
         clone_requested: Id of the one that is chosen.
+        fold_requested: Tag of a sweep, and whether it is to be folded.
         layout_changed: Columns, widths and order, to be remembered.
         list_requested, new_requested: What the buttons say.
     """
@@ -55,6 +57,7 @@ class JobsTable(QWidget):
     csv_requested = Signal(object)
     trash_requested = Signal(object)
     clone_requested = Signal(str)
+    fold_requested = Signal(str, bool)
     layout_changed = Signal(object)
     list_requested = Signal()
     new_requested = Signal()
@@ -69,6 +72,7 @@ class JobsTable(QWidget):
         self.view.sorted_by.connect(self._asked)
         self.view.chosen_changed.connect(self._show_chosen)
         self.view.trash_requested.connect(self._trash)
+        self.view.fold_requested.connect(self.fold_requested)
         self.funnel = JobFunnel()
         self.funnel.changed.connect(self._asked)
         self.funnel.hide()
@@ -92,7 +96,8 @@ class JobsTable(QWidget):
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
-        self._wire_bar()
+        self.bar.act_requested.connect(lambda key: self.act(key, self.view.chosen()))
+        self.bar.clear_requested.connect(self.view.clearSelection)
         self.setFocusProxy(self.view)
 
     def _make_head(self) -> None:
@@ -122,21 +127,20 @@ class JobsTable(QWidget):
             )
         )
 
-    def _wire_bar(self) -> None:
-        for wish, signal in (
-            (self.bar.compare_requested, self.compare_requested),
-            (self.bar.tag_requested, self.tag_requested),
-            (self.bar.stop_requested, self.stop_requested),
-            (self.bar.export_requested, self.export_requested),
-            (self.bar.csv_requested, self.csv_requested),
-            (self.bar.trash_requested, self.trash_requested),
-        ):
-            wish.connect(partial(self._wish, signal))
-        self.bar.clone_requested.connect(lambda: self.clone_requested.emit(self.view.chosen()[0]))
-        self.bar.clear_requested.connect(self.view.clearSelection)
-
-    def _wish(self, signal: SignalInstance) -> None:
-        signal.emit(self.view.chosen())
+    def act(self, key: str, ids: tuple[str, ...]) -> None:
+        """Wish for what a `ManyAct` of this key says, with these jobs."""
+        wishes = {
+            "compare": self.compare_requested,
+            "tag": self.tag_requested,
+            "stop": self.stop_requested,
+            "export": self.export_requested,
+            "csv": self.csv_requested,
+            "trash": self.trash_requested,
+        }
+        if key == "clone":
+            self.clone_requested.emit(ids[0])
+        else:
+            wishes[key].emit(ids)
 
     # -- what comes in
 
@@ -155,7 +159,7 @@ class JobsTable(QWidget):
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
         self.model.show_rows(rows, at_once=at_once)
         show_counts(self._groups, rows)
-        found, query = len(rows.order), self.query
+        found, query = rows.hits, self.query
         all_of_them = replace(query, order="", descending=False) == JobQuery()
         total = formats.plural(rows.total, "job")
         self._foot.setText(total if all_of_them else f"{formats.count(found)} of {total}")

@@ -11,6 +11,7 @@ from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
+from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.queue_dialog import QueueDialog
 
 _CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
@@ -33,7 +34,7 @@ class QueueActs(QObject):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._window = parent
-        self._dialog: QueueDialog | None = None
+        self._dialog: KeptDialog[QueueDialog] = KeptDialog()
 
     def fill(self, menu: QMenu, view: JobView | JobLine, place: QueuePlace | None) -> None:
         """Add what fits the job; nothing for one that runs or has finished."""
@@ -52,11 +53,4 @@ class QueueActs(QObject):
         """Ask for another priority or hour."""
         dialog = QueueDialog(place.entry, self._window)
         dialog.changed.connect(partial(self.change_requested.emit, place.entry.job_id))
-        dialog.finished.connect(self._forget_dialog)
-        self._dialog = dialog
-        dialog.open()
-
-    def _forget_dialog(self) -> None:
-        dialog, self._dialog = self._dialog, None
-        if dialog is not None:
-            dialog.deleteLater()
+        self._dialog.open(dialog)

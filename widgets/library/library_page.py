@@ -6,15 +6,16 @@ compare versions.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal, Slot
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QListView, QSplitter, QStackedWidget, QWidget
+from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
 
 from backend.records.library import Kind, LibraryItem
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, Frame
 from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, col, row
+from widgets.common.list_split import ListSplit
 from widgets.common.text import Label
 from widgets.common.theme import LIBRARY_LIST_W, ONE_PANE_BELOW_W, RAIL_W, S1, S2, S3, S4
 from widgets.common.views import dress
@@ -41,14 +42,9 @@ class LibraryPage(QWidget):
         self._model = EntryModel()
         self._make_list()
         self._make_right()
-        self._splitter = QSplitter(Qt.Orientation.Horizontal)
-        self._splitter.setHandleWidth(1)
-        self._splitter.setChildrenCollapsible(False)
-        self._splitter.addWidget(self._list_pane)
-        self._splitter.addWidget(self._right)
-        self._splitter.setStretchFactor(1, 1)
-        self._splitter.setSizes([LIBRARY_LIST_W, 2000])
-        self.setLayout(col((self._splitter, 1), gap=0))
+        self.split = ListSplit(self._list_pane, self._right)
+        self.split.setSizes([LIBRARY_LIST_W, 2000])
+        self.setLayout(col((self.split, 1), gap=0))
         self.setFocusProxy(self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self._show_entry()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex
+from PySide6.QtWidgets import QApplication
 
 from backend.records.job_line import line_of
 from backend.records.state import JobState
@@ -184,13 +185,22 @@ def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
     assert page.list.width() == LIST_WIDE_W
 
 
+def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
+    view = page.list.view
+    for count, width in ((1, 1200), (40, 1200), (40, 1500)):
+        show_jobs(page, [job(f"job-{number}", ENDED) for number in range(count)])
+        page.resize(width, 800)
+        QApplication.processEvents()
+        assert view.columnWidth(0) == view.viewport().width(), "else figures at its end are lost"
+
+
 def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
     page = JobsPage()
     qtbot.addWidget(page)
     page.resize(1176, 840)
     page.show()
     show_jobs(page, (LIVE,))
-    page._splitter.setSizes([420, 756])
-    page._splitter.splitterMoved.emit(420, 1)
+    page.split.setSizes([420, 756])
+    page.split.splitterMoved.emit(420, 1)
     page.resize(1000, 840)
     assert page.list.width() > LIST_W

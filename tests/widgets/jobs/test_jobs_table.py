@@ -13,7 +13,8 @@ from backend.records.job_view import JobView
 from backend.records.state import JobState
 from backend.records.status import RankError
 from tests.widgets.jobs.jobs_rig import show_jobs
-from widgets.jobs.job_list_model import JOB_ROLE, JobColumn
+from widgets.jobs.job_columns import JobColumn
+from widgets.jobs.job_list_model import JOB_ROLE
 from widgets.jobs.jobs_page import JobsPage
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
@@ -233,13 +234,13 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     assert bar.isVisible()
     assert bar._count.text() == "2 jobs chosen"
     with qtbot.waitSignal(page.compare_requested) as compared:
-        bar._compare.click()
+        bar._acts["compare"].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
     assert first == names(page)[0]
-    assert bar._stop.isEnabled(), "one of them runs"
-    assert not bar._trash.isEnabled(), "one of them runs"
-    assert not bar._clone.isEnabled(), "the form holds one job"
+    assert bar._acts["stop"].isEnabled(), "one of them runs"
+    assert not bar._acts["trash"].isEnabled(), "one of them runs"
+    assert not bar._acts["clone"].isEnabled(), "the form holds one job"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 

@@ -7,7 +7,7 @@ from backend.records.queue import Queue, QueueEntry, QueuePlace
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_jobs_table import TWO, VIEWS, choose, search
 from widgets.common.look import ThemeChoice
-from widgets.jobs.job_list_model import JobColumn
+from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.jobs_page import JobsPage
 from widgets.main_window import MainWindow
 

@@ -1,0 +1,146 @@
+"""The sweeps among all jobs: who came of which, a line for each, and lists in which they fold.
+
+A sweep has a slot among those of the jobs, so that a list of rows stays a list of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from backend.records.job_line import JobLine
+from backend.records.sweep import sweep_of
+from backend.records.sweep_line import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
+
+Slots = npt.NDArray[np.int32]
+NO_SLOTS: Slots = np.zeros(0, np.int32)
+
+
+class JobSweeps:
+    """Told of every job, settled after a lot of them; then it can fold.
+
+    Args:
+        lines: All jobs by slot. The lines of sweeps are put behind them.
+    """
+
+    def __init__(self, lines: list[JobLine]) -> None:
+        self._lines = lines
+        self._slots: dict[str, int] = {}
+        self._tag_of: dict[int, str] = {}
+        self._members: dict[str, set[int]] = {}
+        self._touched: set[str] = set()
+        self._has_moved = False
+        self._sizes = NO_SLOTS
+        self.head_of: Slots = NO_SLOTS
+        """By slot of a job that of its sweep, -1 for none. Nobody changes it: it is replaced."""
+
+    def slot(self, tag: str) -> int | None:
+        """May be asked from any thread."""
+        return self._slots.get(tag)
+
+    def put(self, slot: int, line: JobLine) -> None:
+        """A job came, or is another now."""
+        tag, before = sweep_of(line.tags), self._tag_of.get(slot, "")
+        if tag != before:
+            self.drop(slot)
+            if tag:
+                self._tag_of[slot] = tag
+                self._members.setdefault(tag, set()).add(slot)
+                self._has_moved = True
+        if tag:
+            self._touched.add(tag)
+
+    def drop(self, slot: int) -> None:
+        """A job went."""
+        tag = self._tag_of.pop(slot, "")
+        if tag:
+            self._members[tag].discard(slot)
+            self._touched.add(tag)
+            self._has_moved = True
+
+    def settle(self) -> tuple[tuple[int, ...], bool]:
+        """Slots of the sweeps whose line is another now, and whether jobs joined or left one."""
+        changed = []
+        for tag in self._touched:
+            members = self._members[tag]
+            if not members:
+                del self._members[tag]
+                self._slots.pop(tag, None)
+                continue
+            line = line_of_sweep(tag, [self._lines[slot] for slot in members])
+            slot = self._slots.get(tag)
+            if slot is None:
+                self._slots[tag] = len(self._lines)
+                self._lines.append(line)
+            elif self._lines[slot] != line:
+                self._lines[slot] = line
+                changed.append(slot)
+        self._touched.clear()
+        moved, self._has_moved = self._has_moved, False
+        if moved:
+            self._number()
+        elif len(self.head_of) < len(self._lines):
+            more = np.full(len(self._lines) - len(self.head_of), -1, np.int32)
+            self.head_of = np.concatenate((self.head_of, more))
+            self._sizes = np.concatenate((self._sizes, np.zeros_like(more)))
+        return tuple(changed), moved
+
+    def _number(self) -> None:
+        heads = np.full(len(self._lines), -1, np.int32)
+        sizes = np.zeros(len(self._lines), np.int32)
+        for tag, members in self._members.items():
+            slot = self._slots[tag]
+            heads[list(members)] = slot
+            sizes[slot] = len(members)
+        self.head_of, self._sizes = heads, sizes
+
+    def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:
+        """The same rows, those of a sweep together under a row of its own, or only that row.
+
+        A sweep stands where the first of its jobs would, so any order orders sweeps, too.
+
+        Args:
+            order: Slots of jobs, in the order in which they would stand by themselves.
+            folds: What a person folded and unfolded.
+            is_search: Somebody looks for jobs: of a sweep that has some such and some others,
+                those that were found show, folded or not.
+        """
+        if not self._slots or not len(order):
+            return order
+        heads = self.head_of[order]
+        heads = np.where((heads >= 0) & (self._sizes[heads] >= FEWEST), heads, -1)
+        inside = np.flatnonzero(heads >= 0)
+        if not len(inside):
+            return order
+        swept = heads[inside]
+        first = np.zeros(len(self._lines), np.intp)
+        # Of several values for one place numpy keeps the last: here that of the first row.
+        first[swept[::-1]] = inside[::-1]
+        stands = np.arange(len(order))
+        stands[inside] = first[swept]
+        by = np.argsort(stands, kind="stable")
+        order, heads = order[by], heads[by]
+        begins = np.flatnonzero((heads >= 0) & (heads != np.concatenate(([-1], heads[:-1]))))
+        shows = np.ones(len(order), bool)
+        members = heads >= 0
+        shows[members] = self._open(swept, folds, is_search=is_search)[heads[members]]
+        rows: Slots = np.insert(order, begins, heads[begins])
+        shown: Slots = rows[np.insert(shows, begins, True)]
+        return shown
+
+    def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
+        """By slot of a sweep; ``swept`` holds it once for each of its jobs that was found."""
+        is_open = self._sizes <= OPEN_UP_TO
+        self._apply(folds.kept, is_open)
+        if is_search:
+            is_open |= np.bincount(swept, minlength=len(is_open)) < self._sizes
+        self._apply(folds.now, is_open)
+        return is_open
+
+    def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:
+        for tag, folded in folds.items():
+            slot = self._slots.get(tag)
+            if slot is not None:
+                is_open[slot] = not folded

@@ -1,0 +1,48 @@
+"""A list left and what is open of it right, with an edge between them that a person can move."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QSplitter, QWidget
+
+
+class ListSplit(QSplitter):
+    """The two halves of a place.
+
+    Signals:
+        list_sized: How wide a person made the list, in pixels.
+    """
+
+    list_sized = Signal(int)
+
+    def __init__(self, left: QWidget, right: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self.setHandleWidth(1)
+        self.setChildrenCollapsible(False)
+        self.addWidget(left)
+        self.addWidget(right)
+        self.setStretchFactor(1, 1)
+        self._is_sized_by_hand = False
+        self._list_w = 0
+        self.splitterMoved.connect(self._moved)
+
+    def restore(self, list_w: int) -> None:
+        """As wide as a person made it before; 0 for never."""
+        if list_w > 0:
+            self._size(list_w)
+            self._is_sized_by_hand = True
+
+    def suggest(self, list_w: int) -> None:
+        """As wide as suits the window, where no person said otherwise."""
+        if list_w != self._list_w and not self._is_sized_by_hand:
+            self._size(list_w)
+
+    def _size(self, list_w: int) -> None:
+        self._list_w = list_w
+        self.setSizes([list_w, max(1, self.width() - list_w)])
+
+    @Slot()
+    def _moved(self) -> None:
+        self._is_sized_by_hand = True
+        self._list_w = self.sizes()[0]
+        self.list_sized.emit(self._list_w)

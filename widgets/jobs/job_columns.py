@@ -1,0 +1,176 @@
+"""The columns of the lists of jobs, and what a cell shows and says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from enum import IntEnum
+
+from PySide6.QtCore import Qt
+
+from backend.records.job_line import JobLine
+from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
+from widgets.common import formats
+from widgets.common.text import plain_tip
+
+_LONG_S, _HOUR_S = 60, 3600
+_NODES_NAMED = 3
+
+
+class JobColumn(IntEnum):
+    STATE = 0
+    NAME = 1
+    TAGS = 2
+    PROGRESS = 3
+    BEST = 4
+    NODES = 5
+    GPUS = 6
+    STARTED = 7
+    TOOK = 8
+    USER = 9
+    NOTES = 10
+    CREATED = 11
+
+    @property
+    def key(self) -> str:
+        """By which it is asked for, and remembered."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        return _TITLES.get(self, self.name.capitalize())
+
+    @property
+    def is_figure(self) -> bool:
+        """Written at the right edge."""
+        return self in _FIGURES
+
+    @property
+    def can_sort(self) -> bool:
+        return self is not JobColumn.NOTES
+
+    @property
+    def can_edit(self) -> bool:
+        return self in (JobColumn.NAME, JobColumn.TAGS, JobColumn.NOTES)
+
+
+_TITLES = {JobColumn.BEST: "Best metric", JobColumn.GPUS: "GPUs"}
+_FIGURES = frozenset(
+    {JobColumn.BEST, JobColumn.GPUS, JobColumn.STARTED, JobColumn.TOOK, JobColumn.CREATED}
+)
+
+
+def where(view: JobView | JobLine) -> str:
+    """On how much of what a job runs: ``2 processes on this computer``."""
+    unit = "GPU" if view.uses_gpus else "process"
+    plural = "GPUs" if view.uses_gpus else "processes"
+    return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
+
+
+def nodes_of(view: JobView | JobLine) -> str:
+    """``gpu06, gpu07``."""
+    return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
+
+
+def took_s(view: JobView, now: datetime) -> float | None:
+    """Seconds from the start of the last run to its end, or to now."""
+    begin = formats.instant(view.started)
+    end = formats.instant(view.ended) or (now if view.state.is_live else None)
+    return (end - begin).total_seconds() if begin is not None and end is not None else None
+
+
+def best_words(view: JobView | JobLine) -> tuple[str, str]:
+    """Name and value of the best metric, ("", "–") when there is none."""
+    if view.best_metric is None:
+        return "", formats.NONE
+    name, value = view.best_metric
+    return name.removeprefix("validation/"), formats.metric(value)
+
+
+def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:
+    """What a cell holds, and what it shall hold when this was written into it."""
+    if column is JobColumn.TAGS:
+        words = (word.strip() for word in text.split(","))
+        return line.tags, tuple(dict.fromkeys(word for word in words if word))
+    return (line.name, text.strip()) if column is JobColumn.NAME else (line.notes, text)
+
+
+def shown(line: JobLine, column: JobColumn) -> str:
+    """A cell as text."""
+    now = time.time()
+    if column is JobColumn.TAGS:
+        return ", ".join(line.tags)
+    if column is JobColumn.PROGRESS:
+        return formats.progress(line.progress) if line.run else formats.NONE
+    if column is JobColumn.BEST:
+        name, value = best_words(line)
+        return f"{name} {value}".strip()
+    if column is JobColumn.GPUS:
+        return formats.count(line.world_size) if line.uses_gpus else formats.NONE
+    if column is JobColumn.STARTED:
+        return formats.moment_long(line.started or None, now)
+    if column is JobColumn.CREATED:
+        return formats.moment_long(line.created or None, now)
+    if column is JobColumn.TOOK:
+        took = line.took_s(now)
+        # The seconds of a run of minutes are of no use, and have no room.
+        is_long = took is not None and _LONG_S <= took < _HOUR_S
+        return formats.rough(took) if is_long else formats.duration(took)
+    words = {
+        JobColumn.STATE: line.state.word,
+        JobColumn.NAME: line.name,
+        JobColumn.NODES: _few_nodes(line),
+        JobColumn.USER: line.user,
+    }
+    return words.get(column, " ".join(line.notes.split()))
+
+
+def _few_nodes(line: JobLine) -> str:
+    """Names, or of many nodes how many: three are what a cell has room for."""
+    count = len(line.nodes)
+    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
+
+
+def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    return line.name if column is None else shown(line, column)
+
+
+def _edit(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    if column is JobColumn.NOTES:
+        return line.notes
+    return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
+
+
+def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+    if column is None:
+        return plain_tip(place.sentence) if place is not None else None
+    if column is JobColumn.STATE:
+        said = place.sentence if place is not None else line.reason or line.state.explanation
+        return plain_tip(said)
+    if column is JobColumn.STARTED:
+        return plain_tip(formats.exact(line.started or None))
+    if column is JobColumn.CREATED:
+        return plain_tip(formats.exact(line.created or None))
+    if column is JobColumn.NOTES:
+        return plain_tip(line.notes) if line.notes else None
+    if column is JobColumn.NODES:
+        return plain_tip(nodes_of(line))
+    return plain_tip(shown(line, column))
+
+
+def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:
+    if column not in (None, JobColumn.NAME):
+        return f"{column.title}: {shown(line, column)}" if column is not None else ""
+    if place is not None:
+        return f"{line.name}, {line.state.word}, place {place.number}. {place.sentence}"
+    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
+
+
+CELL_ROLES: dict[int, Callable[[JobLine, JobColumn | None, QueuePlace | None], str | None]] = {
+    Qt.ItemDataRole.DisplayRole: _display,
+    Qt.ItemDataRole.EditRole: _edit,
+    Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.AccessibleTextRole: _heard,
+}

@@ -1,0 +1,62 @@
+"""The one thing to be said atop an open job: the worst of what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.records.alarm import Alarm
+from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
+from backend.records.state import JobState
+from widgets.common.theme import Family
+
+_TELLING: dict[JobState, Family] = {
+    JobState.INTERRUPTED: "rest",
+    JobState.STOPPING: "warn",
+    JobState.FINISHED: "idle",
+}
+"""States whose message is told; one that has finished says whence it was imported."""
+
+
+@dataclass(frozen=True)
+class JobFinding:
+    """A sentence, what is to be done or known about it, and how bad it is."""
+
+    family: Family
+    sentence: str
+    more: str = ""
+    icon: str = ""
+
+
+def finding(
+    view: JobView, refusal: tuple[str, str], doubt: str, place: QueuePlace | None
+) -> JobFinding | None:
+    """The worst of it, None when all is as one expects.
+
+    Args:
+        refusal: Why the last act was refused, and the way out; ("", "") when none was.
+        doubt: Why the job could not be looked at, "" when it could.
+        place: Where it stands in the queue.
+    """
+    sentence, remedy = refusal
+    if sentence:
+        return JobFinding("bad", sentence, remedy)
+    doubt = doubt or (view.doubt if view.state.is_live else "")
+    if doubt:
+        return JobFinding("warn", doubt[:1].upper() + doubt[1:], icon="wifi-slash")
+    alarm, more = _last_alarm(view)
+    if alarm is not None:
+        return JobFinding("warn", alarm.sentence, more)
+    if place is not None and view.state is JobState.QUEUED:
+        return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
+    if view.state in _TELLING and view.message:
+        return JobFinding(_TELLING[view.state], view.message)
+    return None
+
+
+def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:
+    """The alarm that came last, and how many others there are."""
+    if not view.alarms or not view.state.is_live:
+        return None, ""
+    rest = len(view.alarms) - 1
+    return view.alarms[-1], f"{rest} more on the curve." if rest else ""
