@@ -386,20 +386,21 @@ class Program(QObject):
         self._queue_controller.shown.connect(side_bar.show_queue)
         self._queue_controller.told.connect(self.window.toast.tell)
         self._poller.updated.connect(self._updated)
+        self._poller.updated.connect(self._bundle_controller.see)
         self._poller.unreadable.connect(self.jobs.detail.show_doubt)
         self._poller.unreadable.connect(self._cannot_open)
         self._poller.unlisted.connect(side_bar.show_trouble)
         self._poller.unlisted.connect(self.jobs.show_trouble)
-        self._job_controller.form_wished.connect(partial(self.window.go, "new-job"))
+        self._job_controller.drafts.form_wished.connect(partial(self.window.go, "new-job"))
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._job_controller.told.connect(self.window.toast.tell)
-        self._job_controller.bundle_opened.connect(self._bundle_controller.unbundle)
+        self._job_controller.drafts.bundle_opened.connect(self._bundle_controller.unbundle)
         self._bundle_controller.made.connect(self._job_controller.show_new)
         self._bundle_controller.told.connect(self.window.toast.tell)
         self._bundle_controller.library_changed.connect(self._library_controller.refresh)
         self._library_controller.told.connect(self.window.toast.tell)
         self._library_controller.changed.connect(self._library_changed)
-        self._library_controller.job_wished.connect(self._job_controller.new_job_with)
+        self._library_controller.job_wished.connect(self._job_controller.drafts.new_job_with)
         self._node_controller.listed.connect(self._show_nodes)
         self._node_controller.told.connect(self.window.toast.tell)
         side_bar.node_opened.connect(self._open_node)
@@ -412,7 +413,7 @@ class Program(QObject):
 
         def dropped(path: str) -> None:
             if is_job_file(Path(path)):
-                self._job_controller.open_job_file(Path(path))
+                self._job_controller.drafts.open_job_file(Path(path))
             else:
                 self._library_controller.drop(Path(path))
 

@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from app.form_controller import FormController
 from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
-from app.sweep_controller import SweepController
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.bundle import SUFFIX
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import Placement, parse_placement
-from backend.records.job_view import JobCheck, JobView
-from backend.records.library import Kind
+from backend.records.job_view import JobView
 from backend.records.node import NodeState
 from backend.records.state import JobState
 from backend.records.sweep import SweepMade, SweepTaken
 from backend.services.example import create_example
 from backend.services.workplace import Services
-from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 
-_NEW_JOB: Mapping[str, Any] = {
-    "epochs": 10,
-    "batch_size": 32,
-    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
-    "schedule": {"name": "cosine", "warmup_epochs": 1},
-    "placement": [{"node": "this-computer", "processes": 1}],
-}
-
 
 class JobController(QObject):
-    """Serves the place Jobs and the page New job.
+    """Serves the place Jobs.
+
+    Attributes:
+        drafts: Serves the form.
 
     Signals:
-        form_wished: The page New job should be in front.
         jobs_wished: The place Jobs should be in front.
         told: A sentence for the toast, about what the user did.
-        bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
-    form_wished = Signal()
     jobs_wished = Signal()
     told = Signal(str)
-    bundle_opened = Signal(object)
 
     def __init__(
         self,
@@ -76,19 +64,18 @@ class JobController(QObject):
         self._window = window
         self._starts = StartController(services, runner, window, self)
         self._starts.told.connect(self.told)
-        self._sweeps = SweepController(services.sweeps, runner, form, self)
-        self._sweeps.told.connect(self.told)
-        self._sweeps.made.connect(self._sweep_made)
-        self._sweeps.taken.connect(self._sweep_taken)
+        self.drafts = FormController(services, runner, self._starts, page, form, window, self)
+        self.drafts.made.connect(self.show_new)
+        self.drafts.told.connect(self.told)
+        self.drafts.sweeps.made.connect(self._sweep_made)
+        self.drafts.sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
-        self._saving: Progress | None = None
-        self._check_number = 0
         self._moving: dict[str, str] = {}
         poller.updated.connect(lambda update: self._move_on(update.view))
         poller.listed.connect(self._look_at_moving)
         detail = page.detail
         page.opened.connect(self._open)
-        page.new_requested.connect(self.new_job)
+        page.new_requested.connect(self.drafts.new_job)
         page.first_start.example_requested.connect(self.train_example)
         detail.start_requested.connect(self.start)
         detail.stop_requested.connect(self.stop)
@@ -98,6 +85,7 @@ class JobController(QObject):
         detail.start_cancelled.connect(self._starts.cancel)
         detail.preflight_requested.connect(self.look_before)
         detail.clone_requested.connect(self.clone)
+        detail.replay_requested.connect(self.replay)
         detail.new_from_requested.connect(self._new_from)
         detail.export_requested.connect(self.export)
         detail.export_cancelled.connect(self._cancel_export)
@@ -108,13 +96,6 @@ class JobController(QObject):
         detail.folder_requested.connect(self._open_folder)
         detail.checkpoints_requested.connect(self._checkpoints)
         detail.settings_requested.connect(self._settings)
-        form.check_requested.connect(self._check)
-        form.start_requested.connect(self._start_draft)
-        form.start_cancelled.connect(self._cancel_draft)
-        form.queue_requested.connect(self._queue_draft)
-        form.save_requested.connect(partial(self._create, then=lambda view: view))
-        form.open_requested.connect(self._choose_job_file)
-        form.load_requested.connect(self._load_settings)
 
     # A job's life.
 
@@ -257,107 +238,25 @@ class JobController(QObject):
 
     # The form.
 
-    @Slot()
-    def new_job(self) -> None:
-        self._form.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
-        self.form_wished.emit()
+    @Slot(str)
+    def clone(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self.drafts.begin_with(job_id, {}, partial(self._refused, job_id))
 
-    def _free_name(self) -> str:
-        """A name nobody has to think of: "job 7"."""
-        model = self._page.model
-        number = self._page.total + 1
-        while model.has_name(f"job {number}"):
-            number += 1
-        return f"job {number}"
+    @Slot(str, str)
+    def _new_from(self, job_id: str, checkpoint: str) -> None:
+        weights = {"start_from": f"{job_id}/{checkpoint}"}
+        self.drafts.begin_with(job_id, weights, partial(self._refused, job_id))
 
-    def new_job_with(self, kind: Kind, reference: str) -> None:
-        """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
-        self.new_job()
-        raw = dict(self._form.draft().raw)
-        raw[kind.value] = reference.partition("@")[0]
-        self._form.show_draft(JobDraft(raw))
+    @Slot(str)
+    def replay(self, job_id: str) -> None:
+        """The form with the same files, settings and seed; its nodes can be chosen."""
+        self.drafts.replay(job_id, partial(self._refused, job_id))
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """What the nodes offer, and why some offer nothing."""
         self._form.show_nodes(states)
         self._page.detail.show_nodes(states)
-
-    def open_job_file(self, path: Path) -> None:
-        """A job file or a bundle was chosen or dropped."""
-        if path.suffix.lower() == SUFFIX:
-            self.bundle_opened.emit(path)
-            return
-        self._runner.run(
-            "form",
-            partial(self._jobs.read_file, path),
-            self._show_draft,
-            lambda error: self._form_refused(error),
-        )
-
-    def _show_draft(self, raw: Mapping[str, Any]) -> None:
-        self._form.show_draft(JobDraft(raw))
-        self.form_wished.emit()
-
-    def _form_refused(self, error: BackendError) -> None:
-        self.form_wished.emit()
-        self._form.show_error(f"{error} {error.remedy}".strip())
-
-    @Slot()
-    def _choose_job_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(
-            self._window, "Job file", "", f"Job files and bundles (*.toml *{SUFFIX})"
-        )
-        if chosen:
-            self.open_job_file(Path(chosen))
-
-    @Slot()
-    def _load_settings(self) -> None:
-        if self._page.open_id:
-            self.clone(self._page.open_id)
-        else:
-            self._form.show_error("There is no job yet whose settings could be loaded.")
-
-    @Slot(str)
-    def clone(self, job_id: str) -> None:
-        """The settings of an old job in the form, to change one and start."""
-        self._runner.run(
-            "form",
-            partial(self._jobs.clone, job_id),
-            self._show_draft,
-            partial(self._refused, job_id),
-        )
-
-    @Slot(str, str)
-    def _new_from(self, job_id: str, checkpoint: str) -> None:
-        self._runner.run(
-            "form",
-            partial(self._jobs.clone, job_id),
-            lambda raw: self._show_draft({**raw, "start_from": f"{job_id}/{checkpoint}"}),
-            partial(self._refused, job_id),
-        )
-
-    @Slot(object)
-    def _check(self, draft: JobDraft) -> None:
-        self._check_number += 1
-        self._runner.run(
-            "check",
-            partial(self._sweeps.check, draft)
-            if draft.axes
-            else partial(self._jobs.check, draft.raw),
-            partial(self._checked, self._check_number),
-            lambda error: self._form.show_error(str(error)),
-        )
-
-    def _checked(self, number: int, check: JobCheck) -> None:
-        if number == self._check_number:
-            self._form.show_check(check)
-
-    @Slot(object)
-    def _queue_draft(self, draft: JobDraft) -> None:
-        if draft.axes:
-            self._sweeps.queue(draft)
-        else:
-            self._create(draft, then=self._queue_new)
 
     @Slot(object)
     def _sweep_made(self, made: SweepMade) -> None:
@@ -370,52 +269,6 @@ class JobController(QObject):
     def _sweep_taken(self, taken: SweepTaken) -> None:
         for view in taken.taken:
             self._page.forget(view.id)
-
-    def _queue_new(self, view: JobView) -> JobView:
-        self._services.queue.enqueue(view.id)
-        return self._jobs.show(view.id)
-
-    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
-        """Make a job that does not start now, and do ``then`` with it on the worker."""
-        self._form.set_busy("Creating…")
-        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
-        self._saving = progress
-
-        def create() -> JobView:
-            return then(self._jobs.create(draft.raw, progress))
-
-        self._runner.run(
-            "create",
-            create,
-            self._created,
-            self._not_created,
-        )
-
-    @Slot()
-    def _cancel_draft(self) -> None:
-        self._starts.cancel("")
-        self._sweeps.cancel()
-        if self._saving is not None:
-            self._saving.cancel()
-
-    @Slot(object)
-    def _start_draft(self, draft: JobDraft) -> None:
-        def act(placement: tuple[Placement, ...], progress: Progress) -> JobView:
-            raw = dict(draft.raw)
-            if placement:
-                raw["placement"] = [one.to_dict() for one in placement]
-            return self._jobs.create_and_start(raw, progress)
-
-        self._starts.start(
-            StartWish("", act, self._form.set_busy, self._created, self._not_created)
-        )
-
-    def _not_created(self, error: BackendError) -> None:
-        self._form.show_error(f"{error} {error.remedy}".strip())
-
-    def _created(self, view: JobView) -> None:
-        self._form.set_busy("")
-        self.show_new(view)
 
     # What is open.
 

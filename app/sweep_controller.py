@@ -90,4 +90,4 @@ class SweepController(QObject):
 
 
 def _sweep(draft: JobDraft) -> Sweep:
-    return Sweep(draft.raw, draft.axes)
+    return Sweep(draft.raw, draft.axes, draft.draws, draft.seed)

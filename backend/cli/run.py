@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cli import bundle, compare, nodes, preflight, queue, sweep
+from backend.cli import bundle, compare, nodes, notice, preflight, queue, sweep, template
 from backend.cli.arguments import make_parser
 from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import (
@@ -250,7 +250,7 @@ def _kind(arguments: argparse.Namespace) -> Kind:
 
 
 def _create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    raw = services.jobs.read_file(arguments.file)
+    raw = template.asked_job(services, arguments)
     with progress_bar(as_json) as bar:
         view = services.jobs.create(raw, bar)
     if as_json:
@@ -610,6 +610,16 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("queue", "list"): queue.list_queue,
     ("queue", "pause"): queue.pause,
     ("queue", "resume"): queue.resume,
+    ("template", "list"): template.list_templates,
+    ("template", "show"): template.show,
+    ("template", "save"): template.save,
+    ("template", "rename"): template.rename,
+    ("template", "remove"): template.remove,
+    ("notice", "show"): notice.show,
+    ("notice", "webhook"): notice.webhook,
+    ("notice", "mail"): notice.mail,
+    ("notice", "set"): notice.set_channels,
+    ("notice", "test"): notice.send_test,
     ("job", "stop"): _stop,
     ("job", "resume"): _resume,
     ("job", "wait"): _wait,

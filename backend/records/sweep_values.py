@@ -60,6 +60,11 @@ class Axis:
     def is_whole(self) -> bool:
         return field_kind(self.path) == "whole"
 
+    @property
+    def is_drawn_only(self) -> bool:
+        """A range without steps, which is no part of a grid."""
+        return self.span is not None and not self.span.steps
+
     def points(self) -> tuple[Any, ...]:
         """The values of a grid; empty for a range without steps."""
         if self.span is None:

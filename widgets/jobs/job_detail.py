@@ -64,7 +64,7 @@ class JobDetail(QWidget):
         start_requested, stop_requested, start_over_requested, start_cancelled,
         preflight_requested (everything is to be looked at before a start), clone_requested,
         compare_requested, csv_requested (all its curves in one table),
-        bundle_requested, replay_requested (a draft that makes the curve again), replayed_requested
+        bundle_requested, replay_requested (the form, to make the curve again), replayed_requested
         (how that went), remove_requested, folder_requested, checkpoints_requested,
         settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
@@ -111,6 +111,7 @@ class JobDetail(QWidget):
         self._can_cancel = False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
+        self._verdict: tuple[str, bool] = ("", False)
         self._shows_failure = False
         self._dialog: ExportDialog | None = None
         self._elsewhere: ElsewhereDialog | None = None
@@ -140,6 +141,7 @@ class JobDetail(QWidget):
         self._checkpoints = ()
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
+        self._verdict = ("", False)
         self._place = None
         self.curves.clear(view.name)
         self.log.open_job(view)
@@ -225,6 +227,12 @@ class JobDetail(QWidget):
         """The job could not be looked at: doubt, which is not a state."""
         if self._is_open(job_id):
             self._doubt = sentence
+            self._show()
+
+    def show_verdict(self, job_id: str, sentence: str, is_same: bool) -> None:
+        """How the replay that is open went beside its original."""
+        if self._is_open(job_id):
+            self._verdict = (sentence, is_same)
             self._show()
 
     def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
@@ -401,6 +409,7 @@ class JobDetail(QWidget):
         doubt = self._doubt or (view.doubt if view.state.is_live else "")
         place = self._place if view.state is JobState.QUEUED else None
         alarm, more = _worst(view)
+        verdict, is_same = self._verdict if view.state is JobState.FINISHED else ("", False)
         if sentence:
             self._banner.set_finding("bad", sentence, remedy)
         elif doubt:
@@ -410,10 +419,14 @@ class JobDetail(QWidget):
             self._banner.set_finding("warn", alarm.sentence, more)
         elif place is not None:
             self._banner.set_finding("idle", f"Place {place.number}.", place.sentence, icon="clock")
+        elif verdict:
+            strong, _, rest = verdict.partition(": ")
+            told = rest[:1].upper() + rest[1:]
+            self._banner.set_finding("good" if is_same else "warn", f"{strong}.", told)
         elif view.state in _TELLING and view.message:
             self._banner.set_finding(_TELLING[view.state], view.message)
         self._banner.setVisible(
-            bool(sentence or doubt or alarm)
+            bool(sentence or doubt or alarm or verdict)
             or place is not None
             or (view.state in _TELLING and bool(view.message))
         )
@@ -488,7 +501,7 @@ class JobDetail(QWidget):
             ("Compare", True, lambda: self.compare_requested.emit(view.id)),
             ("Export…", bool(self._checkpoints), lambda: self._open_export("")),
             ("Bundle…", not live, lambda: self.bundle_requested.emit(view.id)),
-            ("Replay", view.state.is_over, lambda: self.replay_requested.emit(view.id)),
+            ("Replay…", view.state.is_over, lambda: self.replay_requested.emit(view.id)),
             (
                 "How the replay went",
                 view.state.is_over,
