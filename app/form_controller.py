@@ -94,10 +94,8 @@ class FormController(QObject):
 
     @Slot()
     def new_job(self) -> None:
-        """Defaults that train: what the newest job was made of, as far as it is still there."""
-        self._form.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
-        self.templates.refresh()
-        self.form_wished.emit()
+        """Defaults that train."""
+        self.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
 
     def _free_name(self, stem: str = "job") -> str:
         """A name nobody has to think of: "job 7"."""
@@ -122,6 +120,7 @@ class FormController(QObject):
 
     def show_draft(self, draft: JobDraft) -> None:
         self._form.show_draft(draft)
+        self.templates.refresh()
         self.form_wished.emit()
 
     @Slot(str)

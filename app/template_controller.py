@@ -74,6 +74,11 @@ class TemplateController(QObject):
         if isinstance(self.dialog, LoadDialog):
             self.dialog.show_templates(found)
 
+    def _first_listed(self, found: tuple[Template, ...]) -> None:
+        self._listed(found)
+        if isinstance(self.dialog, LoadDialog) and not found:
+            self.dialog.show_kind(JOBS)
+
     # Beginning with one.
 
     @Slot(str)
@@ -101,10 +106,7 @@ class TemplateController(QObject):
         dialog.rename_requested.connect(self._rename)
         dialog.remove_requested.connect(self._remove)
         self._open(dialog)
-        dialog.show_templates(self._known)
-        if not self._known:
-            dialog.show_kind(JOBS)
-        self.refresh()
+        self._run(self._templates.list, self._first_listed, self._refused)
 
     @Slot(str)
     def _load_job(self, job_id: str) -> None:

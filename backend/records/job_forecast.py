@@ -28,18 +28,19 @@ class Twin:
     pace_s: float
 
 
-def twin_of(config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]) -> Twin | None:
-    """The job whose pace the one to come will have; the first that fits best."""
-    best: tuple[int, JobView] | None = None
-    for view in jobs:
-        if not view.pace_s or not math.isfinite(view.pace_s) or not _is_like(config, pins, view):
-            continue
-        likeness = _likeness(config, pins, view)
-        if best is None or likeness > best[0]:
-            best = likeness, view
-    if best is None or best[1].pace_s is None:
+def alike(
+    config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]
+) -> tuple[JobView, ...]:
+    """The jobs whose pace the one to come will have, those that fit best first."""
+    found = [view for view in jobs if view.step and _is_like(config, pins, view)]
+    return tuple(sorted(found, key=lambda view: -_likeness(config, pins, view)))
+
+
+def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
+    """None where the pace of the job is not known."""
+    if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    return Twin(best[1].name, best[1].pace_s)
+    return Twin(view.name, pace_s)
 
 
 def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:

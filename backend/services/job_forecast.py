@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.records.files import read_json
 from backend.records.job import JobConfig
-from backend.records.job_forecast import checkpoint_bytes, forecast, twin_of
+from backend.records.job_forecast import Twin, alike, checkpoint_bytes, forecast, twin_of
 from backend.records.job_view import JobForecast, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
+from backend.records.status import RunStatus
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -49,10 +51,19 @@ class JobForecasts:
         return forecast(
             config,
             steps_per_epoch,
-            twin_of(config, pins, jobs),
+            self._twin(alike(config, pins, jobs)),
             self._checkpoint_bytes(config, pins, jobs),
             self._free_bytes(),
         )
+
+    def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
+        for view in jobs[:_FOLDERS_LOOKED_AT]:
+            with contextlib.suppress(OSError, ValueError):
+                status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
+                found = twin_of(view, status.pace_s)
+                if found is not None:
+                    return found
+        return None
 
     def _checkpoint_bytes(
         self, config: JobConfig, pins: Mapping[str, Pin], jobs: Sequence[JobView]

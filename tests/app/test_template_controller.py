@@ -163,17 +163,20 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
 
 
 def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
-    made = [services.jobs.create(raw_job(1, name=f"tiny {n}", epochs=n)) for n in (1, 2, 3)]
+    names = ("alpha", "beta", "gamma")
+    made = [
+        services.jobs.create(raw_job(1, name=name, epochs=n)) for n, name in enumerate(names, 1)
+    ]
     form.load_requested.emit()
     shown = dialog(form)
     assert shown._kinds.key() == "jobs", "there is no template"
     assert len(shown.jobs.rows) == 3
-    shown._search.setText("tiny 2")
+    shown._search.setText("beta")
     shown._search._say()
     assert [one.id for one in shown.jobs.rows] == [made[1].id]
     shown._load.click()
     assert form.draft().raw["epochs"] == 2
-    assert form.draft().origin.words == "“tiny 2”"
+    assert form.draft().origin.words == "“beta”"
     assert form.draft().raw["model"] == "tiny@1", "the very version"
 
 

@@ -364,10 +364,13 @@ class Field(QWidget):
         """What the label means, for those who point at it."""
         self._label.set_tip(tip)
 
-    def set_corner(self, part: QWidget) -> None:
-        """A small act above the right end of the control, as high as the label."""
+    def set_corner(self, part: QWidget, *, beside: bool = False) -> None:
+        """A small act above the right end of the control, or beside the label; as high as that."""
         part.setFixedHeight(self._label.sizeHint().height())
         self._head.addWidget(part)
+        if beside:
+            self._head.setStretch(0, 0)
+            self._head.addStretch(1)
 
     def _show(self) -> None:
         text = self._error or self._note

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from backend.records.job import LR_SCALINGS, OPTIMIZERS, SCHEDULES, STRATEGIES, Setting
-from widgets.common.cards import Card
+from widgets.common.cards import Banner, Card
 from widgets.common.fields import ComboBox, Field
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
@@ -39,6 +39,7 @@ class FormSections(QWidget):
     Attributes:
         picker: Where the job runs.
         sweep: How the combinations of several values are taken; hidden while there are none.
+        banner: What is special about this job.
         templates: What a new job can begin with; hidden while there is nothing.
     """
 
@@ -48,12 +49,15 @@ class FormSections(QWidget):
         self.picker = PlacementPicker()
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
+        self.banner = Banner(stacked=True)
+        self.banner.hide()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
         self._settings_rows = {"optimizer": col(gap=S2), "schedule": col(gap=S2)}
         cards = QWidget()
         cards.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
         cards.setLayout(
             col(
+                self.banner,
                 self.templates,
                 self._what(),
                 section("Where", self.picker),
@@ -125,10 +129,10 @@ class FormSections(QWidget):
         return section(
             "How",
             _line(
-                (f.whole("epochs", "Epochs"), 1),
-                (f.whole("batch_size", "Batch size", "per process"), 2),
-                (f.number("gradient_norm", "Gradient norm", placeholder="off"), 1),
-                (f.choice("strategy.name", "Strategy", strategies), 2),
+                (f.whole("epochs", "Epochs"), 2),
+                (f.whole("batch_size", "Batch size", "per process"), 3),
+                (f.number("gradient_norm", "Gradient norm", placeholder="off"), 3),
+                (f.choice("strategy.name", "Strategy", strategies), 4),
             ),
             _line(
                 (f.choice("optimizer.name", "Optimizer", choices), 2),

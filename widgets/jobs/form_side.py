@@ -25,7 +25,7 @@ from widgets.jobs.rate_preview import RatePreview
 
 SIDE_W = 384
 START_KEY = "Ctrl+Return"
-_CHANGES_SHOWN = 6
+_CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
 _QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 _NOT_TIMED = "How long it takes is known when a job like it has run: same model, data, batch, nodes"
@@ -74,8 +74,8 @@ class FormSide(Frame):
         self._terms: Mapping[str, str] = {}
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
         self.verdict = Label("", "title", elide="right")
-        self._figures = Facts(role="number", gap=S4)
-        self._forecasts = Facts(role="strong", gap=S4)
+        self._figures = Facts(role="number", gap=S4, columns=_COLUMNS)
+        self._forecasts = Facts(role="strong", gap=S4, columns=_COLUMNS)
         self._basis = Label("", "small", "text3", wrap=True)
         self._rates = RatePreview()
         self._changed_head = Label("", "strong", elide="right")
@@ -100,6 +100,7 @@ class FormSide(Frame):
                 self._figures,
                 S2,
                 self._forecasts,
+                S1,
                 self._basis,
                 S3,
                 differences,
@@ -177,12 +178,12 @@ class FormSide(Frame):
                 self._fact(
                     "Takes about", _roughly(found.lasts_s), _NOT_TIMED if ready is None else ""
                 ),
-                self._fact("Ready at", formats.about(ready, now)),
                 self._fact(
                     "Checkpoints",
                     shown,
                     "" if disk is None else f"{formats.disk(disk)} on the disk at most",
                 ),
+                self._fact("Ready at", formats.about(ready, now)),
             )
         )
         self._basis.setText(_basis(found))

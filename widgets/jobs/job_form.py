@@ -8,6 +8,7 @@ the command that would run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal, Slot
@@ -18,12 +19,14 @@ from backend.records.job_view import JobCheck
 from backend.records.library import Kind, LibraryItem
 from backend.records.node import Finding, NodeState
 from backend.records.settings import changes
+from backend.records.sweep_values import axis_text
 from backend.records.template import Template
+from backend.records.values import Fault
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Banner, PageHeader, Scroll
+from widgets.common.cards import PageHeader, Scroll
 from widgets.common.layout import col
-from widgets.common.theme import ONE_PANE_BELOW_W, PAGE_MARGIN
+from widgets.common.theme import ONE_PANE_BELOW_W
 from widgets.jobs.field_terms import TERMS
 from widgets.jobs.form_sections import FormSections
 from widgets.jobs.form_side import START_KEY, Acts, FormFoot, FormSide
@@ -33,6 +36,7 @@ _CHECK_AFTER_MS = 300
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
 _WHERE = "placement"
+_NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
 
 
 class JobForm(QWidget):
@@ -85,11 +89,9 @@ class JobForm(QWidget):
             self._side.acts.take_back,
             self._foot.acts.take_back,
         )
-        self._banner = Banner()
-        self._banner.hide()
-        banner = col(self._banner, margins=(PAGE_MARGIN, 0, PAGE_MARGIN, 0))
+        self._banner = self._sections.banner
         left = QWidget()
-        left.setLayout(col(self._make_header(), banner, (Scroll(self._sections), 1), gap=0))
+        left.setLayout(col(self._make_header(), (Scroll(self._sections), 1), gap=0))
         self._body = QHBoxLayout()
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(0)
@@ -162,7 +164,9 @@ class JobForm(QWidget):
         """The answer to `check_requested`."""
         homeless = self._sweep.show_faults(self._fields.show_faults(check.faults))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
-        self._picker.set_error(" ".join(f.sentence.partition(": ")[2] for f in placement))
+        is_nowhere = placement and not self._picker.value()
+        words = _NOWHERE if is_nowhere else " ".join(map(_alone, placement))
+        self._picker.set_error(words)
         others = tuple(f for f in homeless if f not in placement)
         self._show_verdict(check)
         findings = [Finding("settings", False, f.sentence) for f in others]
@@ -213,7 +217,7 @@ class JobForm(QWidget):
         open_file = Button("Open job file…", kind="quiet", icon="folder-open")
         open_file.set_tip("A job file, a sweep file or a bundle; it can be dropped here, too")
         open_file.clicked.connect(self.open_requested)
-        keep = Button("Save as", kind="quiet", icon="upload-simple")
+        keep = Button("Save as…", kind="quiet", icon="upload-simple")
         menu = QMenu(keep)
         menu.addAction("Template…", lambda: self.keep_requested.emit(self.draft()))
         menu.addAction("File…", lambda: self.file_requested.emit(self.draft()))
@@ -293,8 +297,13 @@ class JobForm(QWidget):
             self._side.show_changes("", ())
             self._banner.hide()
             return
-        raw = self.draft().raw
-        self._side.show_changes(origin.words, changes(origin.raw, raw))
+        draft = self.draft()
+        raw = draft.raw
+        several = {axis.path: axis_text(axis) for axis in draft.axes}
+        found = [
+            replace(one, now=several.get(one.key, one.now)) for one in changes(origin.raw, raw)
+        ]
+        self._side.show_changes(origin.words, found)
         self._banner.setVisible(bool(origin.replays))
         if not origin.replays:
             return
@@ -351,6 +360,12 @@ class JobForm(QWidget):
         if self._fields.swept.axes():
             return f"Queue {formats.plural(self._jobs, 'job')}"
         return f"Start on {_slots(self._picker.value())}"
+
+
+def _alone(fault: Fault) -> str:
+    """The sentence where its field is seen: "There is no node …"."""
+    sentence = fault.sentence.partition(": ")[2]
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:

@@ -105,10 +105,14 @@ class LoadDialog(QDialog):
         self._all = tuple(templates)
         self._kinds.set_text(TEMPLATES, f"Templates {len(templates)}" if templates else "Templates")
         self._filter()
+        if not self._search.hasFocus():
+            self._table().setFocus()
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
         """Those that fit to what is searched, newest first."""
         self.jobs.put(tuple(jobs))
+        if not self._search.hasFocus():
+            self._job_table.setFocus()
         self._choose_first(self._job_table)
         self._fit()
 

@@ -15,7 +15,7 @@ from widgets.common.cards import Frame
 from widgets.common.fields import Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, S4
+from widgets.common.theme import CONTROL_H, S2, S3, S4
 from widgets.jobs.job_fields import JobFields, whole_or_text
 
 _ALL, _RANDOM = "all", "random"
@@ -35,7 +35,10 @@ class SweepCard(Frame):
         super().__init__("card", parent=parent)
         self._fields = fields
         self._kind = SegmentedControl(
-            [(_ALL, "All combinations"), (_RANDOM, "Draw at random")], _ALL, name="Which jobs"
+            [(_ALL, "All combinations"), (_RANDOM, "Draw at random")],
+            _ALL,
+            name="Which jobs",
+            height=CONTROL_H,
         )
         self._draws = Field("Jobs", LineEdit(_USUAL_DRAWS, name="Jobs to draw"))
         self._seed = Field("Seed", LineEdit("1", name="Seed of the draw"))

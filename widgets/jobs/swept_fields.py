@@ -72,7 +72,7 @@ class SweptFields(QObject):
                 part.installEventFilter(self)
             button = SeveralButton(label)
             button.clicked.connect(lambda: self.open(path))
-            field.set_corner(button)
+            field.set_corner(button, beside=isinstance(field.control, Switch))
 
     def axes(self) -> tuple[Axis, ...]:
         """In the order of the fields."""

@@ -8,6 +8,7 @@ import pytest
 
 from backend.records.job import JobConfig, Optimizer, parse_job
 from backend.records.job_forecast import (
+    alike,
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
@@ -28,14 +29,16 @@ def config(**other: object) -> JobConfig:
     return found
 
 
-def job(name: str, pace_s: float | None, **other: object) -> JobView:
-    asked = config(**other)
-    return JobView(name, name, JobState.FINISHED, asked, "", pins=PINS, pace_s=pace_s)
+def job(name: str, **other: object) -> JobView:
+    return JobView(name, name, JobState.FINISHED, config(**other), "", step=9, pins=PINS)
+
+
+def names(*jobs: JobView) -> list[str]:
+    return [view.name for view in alike(config(), PINS, jobs)]
 
 
 def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
-    twin = twin_of(config(epochs=10), PINS, [job("slow batch", 9.0, batch_size=16), job("a", 0.2)])
-    found = forecast(config(epochs=10), 64, twin, 1_000_000)
+    found = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), 1_000_000)
     assert (found.total_steps, found.lasts_s, found.like) == (640, 128.0, "a")
     assert found.disk_bytes == 3_000_000
 
@@ -50,22 +53,25 @@ def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
     ids=["batch", "processes", "kind"],
 )
 def test_no_time_is_told_from_a_job_of_another_pace(other: dict[str, object]) -> None:
-    assert twin_of(config(), PINS, [job("a", 0.2, **other)]) is None
+    assert names(job("a", **other), job("b", epochs=1)) == ["b"]
     found = forecast(config(), 64, None, None)
     assert (found.lasts_s, found.disk_bytes, found.like) == (None, None, "")
 
 
-@pytest.mark.parametrize("pace", [None, 0.0, float("nan"), float("inf")])
+def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
+    other = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
+    assert names(replace(job("draft"), step=0), other) == []
+
+
+@pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
 def test_a_pace_that_is_none_foretells_nothing(pace: float | None) -> None:
-    assert twin_of(config(), PINS, [job("a", pace)]) is None
+    assert twin_of(job("a"), pace) is None
 
 
-def test_of_several_twins_the_one_on_the_same_node_with_the_same_files_is_taken() -> None:
-    elsewhere = {"placement": [{"node": "gpu1", "processes": 1}]}
-    older = replace(job("older", 0.3), pins={**PINS, "model": Pin("tiny", 2, "cd" * 32)})
-    found = twin_of(config(), PINS, [job("far", 0.1, **elsewhere), older, job("near", 0.2)])
-    assert found is not None
-    assert found.name == "near"
+def test_of_several_twins_the_one_on_the_same_node_with_the_same_files_comes_first() -> None:
+    far = job("far", placement=[{"node": "gpu1", "processes": 1}])
+    older = replace(job("older"), pins={**PINS, "model": Pin("tiny", 2, "cd" * 32)})
+    assert names(far, older, job("near")) == ["near", "older", "far"]
 
 
 @pytest.mark.parametrize(
