@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 from app.background import Runner
 from backend.errors import BackendError
 from backend.records.job_view import JobView
-from backend.records.sweep import Sweep, read_sweep, sweep_file
+from backend.records.sweep import read_sweep, sweep_file
 from backend.records.template import SUFFIX, Template
 from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft, Origin
@@ -144,7 +144,7 @@ class TemplateController(QObject):
             self.told.emit(f"Saved the template “{made.name}”")
             self.refresh()
 
-        raw = sweep_file(sweep_in(draft))
+        raw = sweep_file(draft.sweep)
         save = partial(self._templates.save, name, raw, replaces=replaces)
         self._run(save, kept, self._form.show_error)
 
@@ -176,7 +176,7 @@ class TemplateController(QObject):
             self._window, title, f"{stem}{SUFFIX}", f"Job files (*{SUFFIX})"
         )
         if chosen:
-            raw = sweep_file(sweep_in(draft))
+            raw = sweep_file(draft.sweep)
             self._run(
                 partial(self._services.jobs.write_file, raw, Path(chosen), replaces=True),
                 lambda path: self.told.emit(f"Wrote {path}"),
@@ -212,11 +212,6 @@ class TemplateController(QObject):
         self._runner.run(
             "templates", work, then, lambda error: told(f"{error} {error.remedy}".strip())
         )
-
-
-def sweep_in(draft: JobDraft) -> Sweep:
-    """What the form asks for; without axes it is one job."""
-    return Sweep(draft.raw, draft.axes, draft.draws, draft.seed)
 
 
 def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:

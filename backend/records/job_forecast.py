@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backend.records.job import JobConfig, Optimizer
+from backend.records.job_line import seconds
 from backend.records.job_view import JobForecast, JobView
 from backend.records.library import Pin
+from backend.records.state import JobState
 
 _FEWEST_KEPT = 2
 """Of the newest two one may be spoiled; training keeps so many whatever was asked for."""
@@ -22,10 +24,15 @@ _PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, 
 
 @dataclass(frozen=True)
 class Twin:
-    """A job that was like the one to come. ``pace_s``: from one step to the next."""
+    """A job that was like the one to come.
+
+    ``pace_s`` is from one step to the next, ``around_s`` what its run took besides: starting the
+    processes, reading the model, the last checkpoint.
+    """
 
     name: str
     pace_s: float
+    around_s: float = 0.0
 
 
 def alike(
@@ -40,7 +47,9 @@ def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
     """None where the pace of the job is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    return Twin(view.name, pace_s)
+    took = seconds(view.ended) - seconds(view.started)
+    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.started)
+    return Twin(view.name, pace_s, max(0.0, took - view.step * pace_s) if is_whole else 0.0)
 
 
 def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
@@ -96,7 +105,7 @@ def forecast(
 ) -> JobForecast:
     """All of it, as far as it is known."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
-    lasts = None if steps is None or twin is None else steps * twin.pace_s
+    lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.around_s
     return JobForecast(
         total_steps=steps,
         lasts_s=lasts,

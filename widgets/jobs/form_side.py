@@ -28,8 +28,8 @@ START_KEY = "Ctrl+Return"
 _CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
 _QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
-_NOT_TIMED = "How long it takes is known when a job like it has run: same model, data, batch, nodes"
-_NOT_COUNTED = "Known when the items of the dataset were counted"
+_NOT_TIMED = "How long it takes is known when a job with this model, data and batch has run."
+_NOT_COUNTED = "Steps and time are known when the items of the dataset are counted."
 
 
 class Acts(QObject):
@@ -186,7 +186,7 @@ class FormSide(Frame):
                 self._fact("Ready at", formats.about(ready, now)),
             )
         )
-        self._basis.setText(_basis(found))
+        self._basis.setText(_basis(check))
         self._basis.setVisible(bool(self._basis.text()))
 
     def _fact(self, caption: str, value: str, more: str = "") -> Fact:
@@ -264,11 +264,15 @@ def _roughly(seconds: float | None) -> str:
     )
 
 
-def _basis(found: JobForecast) -> str:
-    """Where the figures come from, and whether the disk has room."""
-    told = []
+def _basis(check: JobCheck) -> str:
+    """Where the figures come from, what is not known yet, and whether the disk has room."""
+    found, told = check.forecast, []
+    if check.jobs > 1:
+        told.append("The figures are those of the first job.")
     if found.lasts_s is not None and found.pace_s is not None:
         told.append(f"As “{found.like}” went, {formats.duration(found.pace_s)} a step.")
+    elif check.global_batch is not None:
+        told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
     if found.disk_bytes is not None and found.free_bytes is not None:
         need, free = formats.disk(found.disk_bytes), formats.disk(found.free_bytes)
         told.append(f"Checkpoints need {need} of {free} that are free.")

@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.job import Setting
+from backend.records.sweep import Sweep
 from backend.records.sweep_values import Axis
 from backend.records.values import Fault
 from widgets.common.buttons import Switch
@@ -53,6 +54,11 @@ class JobDraft:
     draws: int | None = None
     seed: int = 1
     origin: Origin | None = None
+
+    @property
+    def sweep(self) -> Sweep:
+        """All jobs that are asked for; without axes it is the one."""
+        return Sweep(self.raw, self.axes, self.draws, self.seed)
 
 
 def whole_or_text(text: str) -> int | str:

@@ -35,6 +35,7 @@ from widgets.jobs.job_fields import JobDraft, JobFields, Origin, merged
 _CHECK_AFTER_MS = 300
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
+_FITS = Finding("settings", True, "Settings, versions and nodes fit together")
 _WHERE = "placement"
 _NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
 
@@ -170,7 +171,8 @@ class JobForm(QWidget):
         others = tuple(f for f in homeless if f not in placement)
         self._show_verdict(check)
         findings = [Finding("settings", False, f.sentence) for f in others]
-        self._side.show_findings((*findings, *check.findings))
+        told = (*findings, *check.findings)
+        self._side.show_findings(told or ((_FITS,) if self._may_start else ()))
 
     def set_busy(self, sentence: str) -> None:
         """A start is under way ("Starting…"), or is not ("")."""

@@ -16,7 +16,7 @@ from widgets.common.text import plain_tip
 from widgets.jobs.several_values import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
-_BUTTON_W, _ICON = 28, 13
+_BUTTON_W, _ICON = 20, 13
 
 
 class SeveralButton(QAbstractButton):

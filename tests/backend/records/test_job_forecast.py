@@ -8,6 +8,7 @@ import pytest
 
 from backend.records.job import JobConfig, Optimizer, parse_job
 from backend.records.job_forecast import (
+    Twin,
     alike,
     checkpoint_bytes,
     checkpoints_kept,
@@ -41,6 +42,16 @@ def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
     found = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), 1_000_000)
     assert (found.total_steps, found.lasts_s, found.like) == (640, 128.0, "a")
     assert found.disk_bytes == 3_000_000
+
+
+def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
+    times = {"started": "2026-11-22T07:00:00Z", "ended": "2026-11-22T07:00:20Z"}
+    whole = replace(job("a"), run=1, step=40, **times)
+    assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
+    found = forecast(config(epochs=1), 100, twin_of(whole, 0.2), None)
+    assert found.lasts_s == 32.0
+    # Of a run that was resumed, the last stretch alone is known.
+    assert twin_of(replace(whole, run=2), 0.2) == Twin("a", 0.2)
 
 
 @pytest.mark.parametrize(
