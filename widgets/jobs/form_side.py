@@ -85,6 +85,11 @@ class FormSide(Frame):
         self.command = Label("", "mono", "text2", wrap=True, selectable=True)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
         copy.clicked.connect(self._copy)
+        self._check_part, self._command_part = QWidget(), QWidget()
+        self._check_part.setLayout(col(Label("Check", "strong"), S1, self.findings, S3, gap=S1))
+        shown = Frame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
+        head = row(Label("Command", "strong"), STRETCH, copy)
+        self._command_part.setLayout(col(head, shown, gap=S1))
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
         differences = QWidget()
@@ -111,12 +116,8 @@ class FormSide(Frame):
                 S3,
                 Rule(),
                 S3,
-                Label("Check", "strong"),
-                S1,
-                self.findings,
-                S3,
-                row(Label("Command", "strong"), STRETCH, copy),
-                Frame("sunken", col(self.command, margins=(S3, S2, S3, S2))),
+                self._check_part,
+                self._command_part,
                 STRETCH,
                 gap=S1,
                 margins=(S4, S4, S4, S2),
@@ -137,6 +138,7 @@ class FormSide(Frame):
         self._clock.timeout.connect(self._show_numbers)
         self._clock.start()
         self.show_changes("", ())
+        self.show_findings(())
 
     def show_verdict(self, words: str, icon: str, tone: str) -> None:
         self.verdict.setText(words)
@@ -147,6 +149,7 @@ class FormSide(Frame):
         self._check, self._forecast = check, check.forecast
         self._rates.show_rates(check.rates, epochs)
         self.command.setText(shlex.join(check.command))
+        self._command_part.setVisible(bool(check.command))
         self._show_numbers()
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
@@ -215,6 +218,7 @@ class FormSide(Frame):
 
     def show_findings(self, findings: Sequence[Finding]) -> None:
         clear(self.findings)
+        self._check_part.setVisible(bool(findings))
         for finding in findings:
             icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
             words = col(Label(finding.sentence, "body", wrap=True), gap=0)
@@ -274,6 +278,7 @@ def _basis(check: JobCheck) -> str:
     elif check.global_batch is not None:
         told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
     if found.disk_bytes is not None and found.free_bytes is not None:
-        need, free = formats.disk(found.disk_bytes), formats.disk(found.free_bytes)
-        told.append(f"Checkpoints need {need} of {free} that are free.")
+        need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
+        whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
+        told.append(f"Checkpoints{whose} need {need} of {free} that are free.")
     return " ".join(told)
