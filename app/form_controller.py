@@ -94,23 +94,40 @@ class FormController(QObject):
 
     @Slot()
     def new_job(self) -> None:
-        """Defaults that train."""
-        self.show_draft(JobDraft({**_NEW_JOB, "name": self._free_name()}))
-
-    def _free_name(self, stem: str = "job") -> str:
-        """A name nobody has to think of: "job 7"."""
-        model = self._page.model
-        number = self._page.total + 1 if stem == "job" else 1
-        while model.has_name(f"{stem} {number}"):
-            number += 1
-        return f"{stem} {number}"
+        """Defaults that train: what the newest job was made of, as far as it is still there."""
+        self._new({})
 
     def new_job_with(self, kind: Kind, reference: str) -> None:
         """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
-        self.new_job()
-        raw = dict(self._form.draft().raw)
-        raw[kind.value] = reference.partition("@")[0]
-        self._form.show_draft(JobDraft(raw))
+        self._new({kind.value: reference.partition("@")[0]})
+
+    def _new(self, chosen: Mapping[str, str]) -> None:
+        def show(usual: Mapping[str, str]) -> None:
+            raw = {**_NEW_JOB, **usual, **chosen, "name": self._free_name()}
+            self.show_draft(JobDraft(raw))
+
+        self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
+
+    def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
+        """Names from the catalogue on this disk: a new job waits for no share."""
+        newest = self._jobs.search("", 1)
+        usual = {}
+        for kind in Kind:
+            there = {item.name for item in self._services.catalogue.items(kind)}
+            wished = [*chosen.values(), *(getattr(job.config, kind.value) for job in newest)]
+            names = (reference.partition("@")[0] for reference in wished)
+            found = next((name for name in names if name in there), "")
+            if found:
+                usual[kind.value] = found
+        return usual
+
+    def _free_name(self) -> str:
+        """A name nobody has to think of: "job 7"."""
+        model = self._page.model
+        number = self._page.total + 1
+        while model.has_name(f"job {number}"):
+            number += 1
+        return f"job {number}"
 
     @Slot(object)
     def _begin(self, draft: JobDraft) -> None:

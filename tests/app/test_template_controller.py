@@ -12,9 +12,10 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.form_controller import FormController
 from app.terms import read_terms
 from backend.records.job import OPTIMIZERS, SCHEDULES
+from backend.records.library import Kind
 from backend.records.sweep_values import Axis, Span
 from tests.backend.services.test_sweeps import places, services
-from tests.integration.tiny import raw_job
+from tests.integration.tiny import raw_job, write_sources
 from widgets.jobs.field_terms import FIGURES, TERMS
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
@@ -79,6 +80,31 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     assert form.draft().raw["name"] == "job 1", "its name is its own"
     qtbot.mouseClick(form._start_button, LEFT)
     assert len(started) == 1
+
+
+def chosen(form):
+    raw = form.draft().raw
+    return [raw[key] for key in ("model", "dataset", "loader")]
+
+
+def test_a_new_job_is_made_of_what_fits_together(form, services, tmp_path):
+    model, loader, dataset = write_sources(tmp_path / "more")
+    for name in ("aaa", "zzz"):
+        services.library.import_item(Kind.DATASET, dataset, name)
+        services.library.import_item(Kind.MODEL, model, name)
+    services.library.import_item(Kind.LOADER, loader, "zzz")
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job_with(Kind.DATASET, "zzz@1")
+    assert chosen(form) == ["zzz", "zzz", "zzz"], "its namesakes"
+    services.jobs.create(raw_job(1))
+    form.controller.new_job()
+    assert chosen(form) == ["tiny", "tiny", "tiny"], "as the newest job"
+    form.controller.new_job_with(Kind.DATASET, "aaa@1")
+    assert chosen(form) == ["aaa", "aaa", "tiny"], "the loader as in the newest job"
+    services.library.remove(Kind.MODEL, "tiny")
+    form.controller.new_job()
+    assert chosen(form)[1:] == ["tiny", "tiny"]
+    assert chosen(form)[0] != "tiny", "what is gone is not chosen"
 
 
 def test_the_settings_of_the_form_become_a_template_and_come_back(form, services):
