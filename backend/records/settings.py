@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES, THIS_COMPUTER, JobConfig, parse_job
+from backend.records.job import THIS_COMPUTER, JobConfig, parse_job
 from backend.records.job_view import JobView
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 
 LABELS = {
     "model": "Model",

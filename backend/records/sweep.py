@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES, JobConfig, parse_job
+from backend.records.job import JobConfig, parse_job
 from backend.records.job_view import JobView
 from backend.records.sweep_values import Axis, Span, parse_axis, value_text
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from backend.records.values import Fault, kind_of, nearest
 
 MOST_JOBS = 200

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from backend.records.values import printable
 
 LINEAR, LOG = "linear", "log"

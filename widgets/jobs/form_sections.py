@@ -8,7 +8,8 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from backend.records.job import LR_SCALINGS, OPTIMIZERS, SCHEDULES, STRATEGIES, Setting
+from backend.records.job import LR_SCALINGS, STRATEGIES
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from widgets.common.cards import Banner, Card
 from widgets.common.fields import ComboBox, Field
 from widgets.common.layout import STRETCH, clear, col, row

@@ -14,9 +14,9 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job import Setting
 from backend.records.sweep import Sweep
 from backend.records.sweep_values import Axis
+from backend.records.torch_settings import Setting
 from backend.records.values import Fault
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit

@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from backend.records.job import OPTIMIZERS
 from backend.records.job_view import JobCheck, JobForecast, JobView
 from backend.records.library import Kind
 from backend.records.node import Finding, NodeState, Presence
 from backend.records.state import JobState
 from backend.records.sweep_values import Axis, Span
 from backend.records.template import Template
+from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
 from tests.widgets.jobs.test_job_form import DIGITS, gpu, item, reading
 from widgets.common.look import ThemeChoice
