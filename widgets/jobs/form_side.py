@@ -86,7 +86,9 @@ class FormSide(Frame):
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
         copy.clicked.connect(self._copy)
         self._check_part, self._command_part = QWidget(), QWidget()
-        self._check_part.setLayout(col(Label("Check", "strong"), S1, self.findings, S3, gap=S1))
+        self._check_part.setLayout(
+            col(Rule(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
+        )
         shown = Frame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
         head = row(Label("Command", "strong"), STRETCH, copy)
         self._command_part.setLayout(col(head, shown, gap=S1))
@@ -113,8 +115,6 @@ class FormSide(Frame):
                 S3,
                 Label("Learning rate by epoch", "strong"),
                 self._rates,
-                S3,
-                Rule(),
                 S3,
                 self._check_part,
                 self._command_part,
