@@ -232,12 +232,12 @@ class Program(QObject):
     def _furnish(self, services: Services) -> None:
         from app.bundle_controller import BundleController
         from app.compare_controller import CompareController
+        from app.form_controller import is_job_file
         from app.job_controller import JobController
         from app.job_finder import JobFinder
         from app.library_controller import LibraryController
         from app.log_controller import LogController
         from app.many_jobs import ManyJobs
-        from app.new_job_controller import is_job_file
         from app.node_controller import NodeController
         from app.queue_controller import QueueController
         from app.take_away import TakeAway
@@ -259,7 +259,7 @@ class Program(QObject):
         self._job_controller = JobController(
             services, self._background, self._poller, self.jobs, self.form, self.window, self
         )
-        new_jobs = self._job_controller.new_jobs
+        drafts = self._job_controller.drafts
         self._many_jobs = ManyJobs(
             services, self._background, self.jobs, self._job_controller, self.window, self
         )
@@ -300,20 +300,21 @@ class Program(QObject):
         self._queue_controller.shown.connect(side_bar.show_queue)
         self._queue_controller.told.connect(self.window.toast.tell)
         self._poller.updated.connect(self._updated)
+        self._poller.updated.connect(self._bundle_controller.see)
         self._poller.unreadable.connect(self.jobs.detail.show_doubt)
         self._poller.unreadable.connect(self._cannot_open)
         self._poller.unlisted.connect(side_bar.show_trouble)
         self._poller.unlisted.connect(self.jobs.show_trouble)
-        new_jobs.form_wished.connect(partial(self.window.go, "new-job"))
+        drafts.form_wished.connect(partial(self.window.go, "new-job"))
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._job_controller.told.connect(self.window.toast.tell)
-        new_jobs.bundle_opened.connect(self._bundle_controller.unbundle)
+        drafts.bundle_opened.connect(self._bundle_controller.unbundle)
         self._bundle_controller.made.connect(self._job_controller.show_new)
         self._bundle_controller.told.connect(self.window.toast.tell)
         self._bundle_controller.library_changed.connect(self._library_controller.refresh)
         self._library_controller.told.connect(self.window.toast.tell)
         self._library_controller.changed.connect(self._library_changed)
-        self._library_controller.job_wished.connect(new_jobs.new_job_with)
+        self._library_controller.job_wished.connect(drafts.new_job_with)
         self._node_controller.listed.connect(self._show_nodes)
         self._node_controller.told.connect(self.window.toast.tell)
         side_bar.node_opened.connect(self._open_node)
@@ -326,7 +327,7 @@ class Program(QObject):
 
         def dropped(path: str) -> None:
             if is_job_file(Path(path)):
-                new_jobs.open_job_file(Path(path))
+                drafts.open_job_file(Path(path))
             else:
                 self._library_controller.drop(Path(path))
 

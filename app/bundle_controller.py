@@ -1,4 +1,4 @@
-"""Jobs leave in bundles, come in bundles, and are trained again."""
+"""Jobs leave in bundles, come in bundles, and replays are held against their originals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.bundle import Bundled, ReplayVerdict, Unbundled
 from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
+from backend.records.job_view import RunUpdate
+from backend.records.state import JobState
 from backend.services.workplace import Services
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
@@ -50,8 +51,8 @@ class BundleController(QObject):
         self._window = window
         self._dialog: KeptDialog[QDialog] = KeptDialog()
         self._progress: Progress | None = None
+        self._judged: tuple[str, int] = ("", 0)
         self._detail.bundle_requested.connect(self.ask)
-        self._detail.replay_requested.connect(self.replay)
         self._detail.replayed_requested.connect(self.compare)
 
     # Out.
@@ -136,22 +137,23 @@ class BundleController(QObject):
 
     # Again.
 
-    @Slot(str)
-    def replay(self, job_id: str) -> None:
-        """A draft with the same files, settings and seed."""
-        self._detail.show_busy(job_id, "Making the replay…")
+    @Slot(object)
+    def see(self, update: RunUpdate) -> None:
+        """The open job has finished: if it is a replay, its page says how it went."""
+        view = update.view
+        if view.state is not JobState.FINISHED or (view.id, view.run) == self._judged:
+            return
+        self._judged = view.id, view.run
+        replays = self._services.replays
 
-        def made(view: JobView) -> None:
-            self._detail.show_busy(job_id, "")
-            self.made.emit(view)
-            self.told.emit("The replay is a draft; start it when its nodes are free.")
+        def judge() -> ReplayVerdict | None:
+            return replays.compare(view.id) if replays.original(view.id) else None
 
-        self._runner.run(
-            "create",
-            partial(self._services.replays.replay, job_id),
-            made,
-            partial(self._refused, job_id),
-        )
+        def show(verdict: ReplayVerdict | None) -> None:
+            if verdict is not None:
+                self._detail.show_verdict(view.id, verdict.sentence, verdict.is_same)
+
+        self._runner.run(f"read {view.id}", judge, show, lambda _error: None)
 
     @Slot(str)
     def compare(self, job_id: str) -> None:

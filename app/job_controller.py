@@ -12,7 +12,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
-from app.new_job_controller import NewJobController
+from app.form_controller import FormController
 from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
@@ -22,6 +22,7 @@ from backend.records.job import Placement, parse_placement
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
 from backend.records.state import JobState
+from backend.records.sweep import SweepMade, SweepTaken
 from backend.services.example import create_example
 from backend.services.workplace import Services
 from widgets.jobs.job_form import JobForm
@@ -32,7 +33,7 @@ class JobController(QObject):
     """Serves the place Jobs.
 
     Attributes:
-        new_jobs: Serves the page New job.
+        drafts: Serves the form.
 
     Signals:
         jobs_wished: The place Jobs should be in front.
@@ -62,17 +63,18 @@ class JobController(QObject):
         self._window = window
         self._starts = StartController(services, runner, window, self)
         self._starts.told.connect(self.told)
-        self.new_jobs = NewJobController(
-            services, runner, self._starts, poller, page, form, window, self
-        )
-        self.new_jobs.made.connect(self.show_new)
-        self.new_jobs.told.connect(self.told)
+        self.drafts = FormController(services, runner, self._starts, page, form, window, self)
+        self.drafts.made.connect(self.show_new)
+        self.drafts.told.connect(self.told)
+        self.drafts.sweeps.made.connect(self._sweep_made)
+        self.drafts.sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
         self._moving: dict[str, str] = {}
         poller.updated.connect(lambda update: self._move_on(update.view))
         poller.listed.connect(self._look_at_moving)
         detail = page.detail
         page.opened.connect(self._open)
+        page.new_requested.connect(self.drafts.new_job)
         page.first_start.example_requested.connect(self.train_example)
         detail.start_requested.connect(self.start)
         detail.stop_requested.connect(self.stop)
@@ -81,6 +83,9 @@ class JobController(QObject):
         detail.start_over_requested.connect(self.start_over)
         detail.start_cancelled.connect(self._starts.cancel)
         detail.preflight_requested.connect(self.look_before)
+        detail.clone_requested.connect(self.clone)
+        detail.replay_requested.connect(self.replay)
+        detail.new_from_requested.connect(self._new_from)
         detail.export_requested.connect(self.export)
         detail.export_cancelled.connect(self._cancel_export)
         detail.rename_requested.connect(self._rename)
@@ -231,10 +236,39 @@ class JobController(QObject):
         self._page.open_job(view.id)
         self._poller.know(view)
 
+    # The form.
+
+    @Slot(str)
+    def clone(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self.drafts.begin_with(job_id, {}, partial(self._refused, job_id))
+
+    @Slot(str, str)
+    def _new_from(self, job_id: str, checkpoint: str) -> None:
+        weights = {"start_from": f"{job_id}/{checkpoint}"}
+        self.drafts.begin_with(job_id, weights, partial(self._refused, job_id))
+
+    @Slot(str)
+    def replay(self, job_id: str) -> None:
+        """The form with the same files, settings and seed; its nodes can be chosen."""
+        self.drafts.replay(job_id, partial(self._refused, job_id))
+
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """What the nodes offer, and why some offer nothing."""
         self._form.show_nodes(states)
         self._page.detail.show_nodes(states)
+
+    @Slot(object)
+    def _sweep_made(self, made: SweepMade) -> None:
+        for view in made.jobs[1:]:
+            self._page.show_view(view)
+            self._poller.know(view)
+        self.show_new(made.jobs[0])
+
+    @Slot(object)
+    def _sweep_taken(self, taken: SweepTaken) -> None:
+        for view in taken.taken:
+            self._page.forget(view.id)
 
     # What is open.
 

@@ -59,7 +59,7 @@ class ManyJobs(QObject):
         table.stop_requested.connect(self._stop)
         table.export_requested.connect(self._ask_folder)
         table.trash_requested.connect(self._ask_trash)
-        table.clone_requested.connect(jobs.new_jobs.clone)
+        table.clone_requested.connect(jobs.clone)
 
     @Slot(str, str, object, object)
     def _edit(self, job_id: str, what: str, was: object, value: object) -> None:

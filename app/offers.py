@@ -47,7 +47,7 @@ def offer_acts(
         return view is not None and view.state.is_live
 
     act = frame.add_act
-    act("New job", "plus", job_controller.new_jobs.new_job)
+    act("New job", "plus", job_controller.drafts.new_job)
     act("Stop the open job", "stop", lambda: detail.stop_requested.emit(jobs.open_id), is_live)
     act(
         "Clone the open job",

@@ -10,7 +10,7 @@ from app.background import Runner
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.job_view import JobCheck
-from backend.records.sweep import Sweep, SweepMade, SweepTaken
+from backend.records.sweep import SweepMade, SweepTaken
 from backend.services.sweeps import HalfMade, SweepService
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
@@ -45,7 +45,7 @@ class SweepController(QObject):
 
     def check(self, draft: JobDraft) -> JobCheck:
         """On a worker."""
-        return self._sweeps.check(_sweep(draft))
+        return self._sweeps.check(draft.sweep)
 
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
@@ -53,7 +53,7 @@ class SweepController(QObject):
         self._progress = progress
         self._runner.run(
             "create",
-            partial(self._sweeps.queue, _sweep(draft), progress),
+            partial(self._sweeps.queue, draft.sweep, progress),
             self._queued,
             self._refused,
         )
@@ -87,7 +87,3 @@ class SweepController(QObject):
             self.told.emit(str(error))
         else:
             self._form.show_error(f"{error} {error.remedy}".strip())
-
-
-def _sweep(draft: JobDraft) -> Sweep:
-    return Sweep(draft.raw, draft.axes)

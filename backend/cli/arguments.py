@@ -12,7 +12,9 @@ from pathlib import Path
 
 from backend import VERSION
 from backend.cli.compare import add_arguments as add_compare
+from backend.cli.notice import add_words as add_notice
 from backend.cli.sweep import add_arguments as add_sweep
+from backend.cli.template import add_words as add_template
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
 from backend.records.queue_when import FORMS
@@ -46,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"Ringmaster {VERSION}")
-    words = _Words(parser, common, "command", required=False)
+    words = Words(parser, common, "command", required=False)
     _demo(words)
     words.leaf("doctor", "what is installed, what is missing, the command that mends it")
     words.leaf("rescan", "build the catalogue anew from the files of the data root")
@@ -62,10 +64,12 @@ def make_parser() -> argparse.ArgumentParser:
     _node(words.branch("node", "add, look at and remove nodes"))
     _job(words.branch("job", "create, start, queue, watch and stop jobs"))
     _queue(words.branch("queue", "the waiting jobs, and why each waits"))
+    add_template(words.branch("template", "settings to begin new jobs with"))
+    add_notice(words.branch("notice", "who is told of the end of a job, and how"))
     return parser
 
 
-class _Words:
+class Words:
     """A level of subcommands, each leaf of which takes the common options."""
 
     def __init__(
@@ -87,14 +91,14 @@ class _Words:
             allow_abbrev=False,
         )
 
-    def branch(self, name: str, does: str) -> _Words:
+    def branch(self, name: str, does: str) -> Words:
         parser = self._subparsers.add_parser(
             name, help=does, parents=[self._common], allow_abbrev=False
         )
-        return _Words(parser, self._common, "action")
+        return Words(parser, self._common, "action")
 
 
-def _demo(words: _Words) -> None:
+def _demo(words: Words) -> None:
     demo = words.leaf("demo", "import the built-in example and train it on this computer")
     demo.add_argument(
         "--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid"
@@ -102,7 +106,7 @@ def _demo(words: _Words) -> None:
     demo.add_argument("--headless", action="store_true", help="train in the terminal, no window")
 
 
-def _library(words: _Words, kind: str) -> None:
+def _library(words: Words, kind: str) -> None:
     leaf = words.leaf("import", f"make a {kind}, or its next version, of a folder or zip")
     leaf.add_argument("path", type=Path, metavar="PATH")
     leaf.add_argument("--name", required=True)
@@ -125,7 +129,7 @@ def _reference(parser: argparse.ArgumentParser, kind: str) -> None:
     parser.add_argument("reference", metavar="NAME", help=f"name of the {kind}, or NAME@VERSION")
 
 
-def _node(words: _Words) -> None:
+def _node(words: Words) -> None:
     leaf = words.leaf("add", "look at a machine over SSH and keep it as a node")
     leaf.add_argument("host", metavar="HOST", help="name, IP address, or Host of ~/.ssh/config")
     leaf.add_argument("--name", default="", metavar="N", help="as HOST if unsaid")
@@ -178,9 +182,12 @@ def _node(words: _Words) -> None:
     leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
 
 
-def _job(words: _Words) -> None:
-    leaf = words.leaf("create", "make a job of a job file")
-    leaf.add_argument("file", type=Path, metavar="FILE.toml")
+def _job(words: Words) -> None:
+    leaf = words.leaf("create", "make a job of a job file or of a template")
+    whence = leaf.add_mutually_exclusive_group(required=True)
+    whence.add_argument("file", nargs="?", type=Path, default=None, metavar="FILE.toml")
+    whence.add_argument("--template", default="", metavar="NAME", help="instead of a file")
+    leaf.add_argument("--name", default="", metavar="N", help="the job's name, if another one")
     for name, does in (
         ("start", "start a job from its beginning; what earlier runs left is kept in runs/"),
         ("stop", "stop a job after a checkpoint"),
@@ -278,7 +285,7 @@ def _job(words: _Words) -> None:
     leaf.add_argument("--remove", action="append", default=[], metavar="TAG")
 
 
-def _queue(words: _Words) -> None:
+def _queue(words: Words) -> None:
     words.leaf("list", "the waiting jobs, the next one first")
     words.leaf("pause", "start no more jobs from the queue; those that run go on")
     words.leaf("resume", "start jobs from the queue again")

@@ -12,6 +12,7 @@ from backend.records.job import parse_placement
 
 if TYPE_CHECKING:
     from backend.records.job import Placement
+    from backend.services.workplace import Services
 
 
 def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:
@@ -27,6 +28,10 @@ def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:
     if faults:
         raise BackendError(faults[0].sentence, "Write --on NODE=PROCESSES or --on NODE=GPU,GPU.")
     return found
+
+
+def trash_of(services: Services) -> str:
+    return services.share.shown(services.data_root.trash)
 
 
 def progress_bar(as_json: bool) -> Any:

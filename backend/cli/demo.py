@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def run_demo(services: Services, workers: int, as_json: bool) -> int:
+    from backend.cli.jobs import watch
     from backend.cli.printing import FAILED, OK
-    from backend.cli.run import watch
 
     view = create_example(services, workers)
     print_note(f"Training “{view.name}” on this computer, {view.world_size} processes ({view.id})")

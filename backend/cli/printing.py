@@ -117,3 +117,15 @@ def _width(text: str) -> int:
         else 1
         for c in text
     )
+
+
+def in_local_time(stamp: str) -> str:
+    """A time of the files, as people read it, in their own time zone."""
+    from datetime import datetime
+
+    if not stamp:
+        return ""
+    try:
+        return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return stamp

@@ -101,6 +101,30 @@ class JobView:
 
 
 @dataclass(frozen=True)
+class JobForecast:
+    """What a job will take; None where nobody can say.
+
+    ``like`` is the name of the job whose pace it is; ``checkpoint_bytes`` is one checkpoint, of
+    which ``checkpoints_kept`` lie on the disk in the end. ``free_bytes`` is what that disk has.
+    """
+
+    total_steps: int | None = None
+    lasts_s: float | None = None
+    like: str = ""
+    pace_s: float | None = None
+    checkpoint_bytes: int | None = None
+    checkpoints_kept: int = 0
+    free_bytes: int | None = None
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """Of all checkpoints that are kept, at most."""
+        if self.checkpoint_bytes is None:
+            return None
+        return self.checkpoint_bytes * self.checkpoints_kept
+
+
+@dataclass(frozen=True)
 class JobCheck:
     """What the form shows beside itself: faults, and what the settings come to.
 
@@ -118,6 +142,7 @@ class JobCheck:
     """Checks that passed, and hints that do not keep the job from starting."""
     jobs: int = 1
     """How many jobs would be made; more than one of a sweep, whose figures are its first job's."""
+    forecast: JobForecast = JobForecast()
 
     @property
     def may_start(self) -> bool:

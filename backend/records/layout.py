@@ -106,6 +106,11 @@ class DataRoot:
         return self.queue / "paused.json"
 
     @property
+    def templates(self) -> Path:
+        """Job files without a name, to begin new jobs with."""
+        return self.path / "templates"
+
+    @property
     def trash(self) -> Path:
         """Where removed things go; nothing here is ever emptied by the program unasked."""
         return self.path / "trash"

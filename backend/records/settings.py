@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES, THIS_COMPUTER
+from backend.records.job import THIS_COMPUTER, JobConfig, parse_job
 from backend.records.job_view import JobView
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 
 LABELS = {
     "model": "Model",
@@ -45,6 +47,16 @@ LABELS = {
 _NOT_SETTINGS = ("name", "notes", "tags")
 
 
+@dataclass(frozen=True)
+class Change:
+    """A setting that is another than before; "" where one side has none."""
+
+    key: str
+    label: str
+    before: str
+    now: str
+
+
 def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
     """A job file as path -> text."""
     rows: dict[str, str] = {}
@@ -74,12 +86,71 @@ def effective(view: JobView) -> dict[str, str]:
     Two jobs that were trained alike have the same, however their files were written.  The model,
     the dataset and the loader are those that the job is pinned to, with their versions.
     """
-    config = view.config
+    return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
+    """In what one job file differs from another; name, notes and tags are no settings.
+
+    What nobody gave counts as its default. A setting at fault is compared as it was typed, and one
+    that only one of the two has (a template names no nodes) is no difference.
+    """
+    then, typed = _plain(before, now), _plain(now, before)
+    return tuple(
+        Change(key, label(key), then.get(key, ""), typed.get(key, ""))
+        for key in sorted(dict.fromkeys((*then, *typed)), key=_place)
+        if then.get(key, "") != typed.get(key, "")
+    )
+
+
+def _place(key: str) -> float:
+    """Where a setting stands among others; one that has no place stands behind its kin."""
+    known = list(LABELS)
+    if key in LABELS:
+        return known.index(key)
+    kin = key.partition(".")[0]
+    return max((n + 0.5 for n, one in enumerate(known) if one.startswith(kin)), default=len(known))
+
+
+def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    parsed = parse_job(raw)
+    if parsed.config is not None:
+        return _effective(parsed.config, {})
+    at_fault = {fault.field for fault in parsed.faults}
+    shown = flat(raw)
+    mended = parse_job(_mended(raw, other, at_fault)).config
+    if mended is None:
+        # Both are at fault: what both give can still be held side by side.
+        theirs = flat(other)
+        return {key: value for key, value in shown.items() if key in theirs}
+    typed = {key: value for key, value in shown.items() if key in at_fault}
+    return _effective(mended, {}) | typed
+
+
+def _mended(
+    raw: Mapping[str, Any], other: Mapping[str, Any], at_fault: Collection[str], path: str = ""
+) -> dict[str, Any]:
+    """``raw`` with the settings at fault as ``other`` has them, or without them."""
+    whole = dict(raw)
+    for key in (*raw, *(key for key in other if key not in raw)):
+        name = f"{path}.{key}" if path else key
+        if not any(field.startswith(name) for field in at_fault):
+            continue
+        mine, theirs = raw.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            whole[key] = _mended(mine, theirs, at_fault, name)
+        elif key in other:
+            whole[key] = theirs
+        else:
+            whole.pop(key, None)
+    return whole
+
+
+def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
     raw = config.to_dict()
     for key in _NOT_SETTINGS:
         raw.pop(key, None)
-    for kind, pin in view.pins.items():
-        raw[kind] = pin.reference
+    raw.update(references)
     for part, known in (
         ("optimizer", OPTIMIZERS[config.optimizer.name]),
         ("schedule", SCHEDULES[config.schedule.name]),

@@ -15,14 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES, JobConfig, parse_job
+from backend.records.job import JobConfig, parse_job
 from backend.records.job_view import JobView
 from backend.records.sweep_values import Axis, Span, parse_axis, value_text
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from backend.records.values import Fault, kind_of, nearest
 
 MOST_JOBS = 200
 TAG = "sweep:"
 """So begins the tag of a job that came of a sweep: any Ringmaster reads it, any list finds it."""
+DRAWS, SEED = "sweep.random", "sweep.seed"
+"""The fields of a sweep itself, as its file names them."""
 _NAME_BYTES = 255
 _SHUFFLED_UP_TO = 4 * MOST_JOBS
 _TRIES_A_JOB = 100
@@ -161,6 +164,25 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]
     return (None if faults else Sweep(base, tuple(axes), draws, seed)), tuple(faults)
 
 
+def sweep_file(sweep: Sweep) -> dict[str, Any]:
+    """The sweep as `read_sweep` reads it; without axes it is the job file alone."""
+    raw = dict(sweep.base)
+    if not sweep.axes:
+        return raw
+    table: dict[str, Any] = {"axes": {axis.path: _axis_entry(axis) for axis in sweep.axes}}
+    if sweep.draws is not None:
+        table = {"random": sweep.draws, "seed": sweep.seed, **table}
+    return {**raw, "sweep": table}
+
+
+def _axis_entry(axis: Axis) -> Any:
+    """A range as one types it: a table would come after all values, in another order."""
+    if axis.span is not None:
+        low, high, steps = axis.span.low, axis.span.high, axis.span.steps
+        return f"{low!r}..{high!r}" + (f":{steps}" if steps else "") + f":{axis.span.scale}"
+    return [list(value) if isinstance(value, tuple) else value for value in axis.values]
+
+
 def _read_axis(text: str, value: Any, base: Mapping[str, Any]) -> Axis | Fault:
     try:
         return _axis(swept_path(text, base), value)
@@ -210,7 +232,7 @@ def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
         if sentence:
             yield Fault(axis.path, f"{axis.path}: {sentence}")
     if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
-        yield Fault("", f"A sweep draws 1 to {MOST_JOBS} jobs, not {sweep.draws}.")
+        yield Fault(DRAWS, f"{DRAWS}: draws 1 to {MOST_JOBS} jobs, not {sweep.draws}.")
 
 
 def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:

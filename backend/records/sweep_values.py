@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import OPTIMIZERS, SCHEDULES
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from backend.records.values import printable
 
 LINEAR, LOG = "linear", "log"
@@ -59,6 +59,11 @@ class Axis:
     @property
     def is_whole(self) -> bool:
         return field_kind(self.path) == "whole"
+
+    @property
+    def is_drawn_only(self) -> bool:
+        """A range without steps, which is no part of a grid."""
+        return self.span is not None and not self.span.steps
 
     def points(self) -> tuple[Any, ...]:
         """The values of a grid; empty for a range without steps."""

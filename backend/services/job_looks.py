@@ -159,6 +159,10 @@ class JobLooks:
         """Every job as it was last seen from here; the folders are not looked at."""
         return self._index.job_lines()
 
+    def search(self, text: str, limit: int) -> tuple[JobView, ...]:
+        """Jobs as they were last seen from here, newest first, with every word of ``text``."""
+        return self._index.jobs(text, limit=limit)
+
     def queued_ids(self) -> frozenset[str]:
         """The jobs that may be waiting for their turn."""
         with in_words("The queue could not be read"):

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from backend.datastore import job_files, queue_files
+from backend.datastore.bundled_job import mark_replay
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
+from backend.records.files import replace_bytes
 from backend.records.job import JobConfig
 from backend.records.job_view import JobCheck, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
 from backend.records.sweep import sweep_of
-from backend.records.values import job_name_fault, notes_fault, printable, tags_fault
+from backend.records.values import Fault, job_name_fault, notes_fault, printable, tags_fault
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import Checked, JobChecker, check_size, rates, read_job_file
+from backend.services.job_forecast import JobForecasts
 from backend.services.job_runs import JobRuns
 from backend.services.preflight import PreflightService
 from backend.services.run_start import RunStarter
@@ -59,6 +63,7 @@ class JobService(JobRuns):
         super().__init__(root, checker, starter, preflight, index, cache, share)
         self._library = library
         self._sizes = DataSizes(library, cache / "sizes")
+        self._forecasts = JobForecasts(root, library, index, share)
 
     # Making a job.
 
@@ -66,11 +71,15 @@ class JobService(JobRuns):
         """A job file as plain values."""
         return read_job_file(path)
 
-    def write_file(self, raw: Mapping[str, Any], path: Path) -> Path:
-        """A job file, to change and create. Refuses to write over anything."""
+    def write_file(self, raw: Mapping[str, Any], path: Path, *, replaces: bool = False) -> Path:
+        """A job file, to change and create. Writes over a file only where that was asked for."""
+        content = tomli_w.dumps(raw).encode()
         try:
+            if replaces:
+                replace_bytes(path, content)
+                return path.absolute()
             with path.open("xb") as file:
-                file.write(tomli_w.dumps(raw).encode())
+                file.write(content)
         except FileExistsError as error:
             raise BackendError(
                 f"{path} exists already and is left as it is.", "Choose another name."
@@ -81,12 +90,35 @@ class JobService(JobRuns):
 
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
         """What the form shows while a job is being written; runs no user code."""
+        check, checked = self._look_over(raw)
+        if checked.config is None:
+            return check
+        found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
+        return replace(check, forecast=found)
+
+    def count_items(self, raw: Mapping[str, Any], progress: Progress | None = None) -> bool:
+        """Count what the loader gives of the dataset; whether it is known afterwards.
+
+        Runs the user's loader in a process of its own; once for the same files.
+
+        Raises:
+            BackendError: The loader cannot be used, or did not come to an end.
+        """
+        checked = self._checker.check(raw)
+        return self._sizes.count(checked.pins, progress or Progress()) is not None
+
+    def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+        """What is wrong with a job file, and no figures: many can be looked over."""
+        return self._look_over(raw)[0].faults
+
+    def _look_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
         checked = self._checker.check(raw)
         config = checked.config
         size = self._sizes.known(checked.pins)
         check_size(checked, size)
         if config is None:
-            return JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
+            told = JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
+            return told, checked
         steps = size.training // config.global_batch_size if size is not None else None
         command: tuple[str, ...] = ()
         if not checked.faults:
@@ -94,7 +126,7 @@ class JobService(JobRuns):
                 command = self._starter.plan(config, "JOB", 1).argv
             except BackendError as error:
                 checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
-        return JobCheck(
+        told = JobCheck(
             faults=tuple(checked.faults),
             global_batch=config.global_batch_size,
             learning_rate=config.optimizer.lr * config.lr_factor,
@@ -103,17 +135,25 @@ class JobService(JobRuns):
             command=command,
             findings=tuple(checked.findings),
         )
+        return told, checked
 
-    def create(self, raw: Mapping[str, Any], progress: Progress | None = None) -> JobView:
+    def create(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
+    ) -> JobView:
         """Make a job; nothing is made when anything is wrong with it.
+
+        Args:
+            replay_of: The id of the job whose curve it is to make again, or "".
 
         Raises:
             BackendError: Every fault, one sentence after the other.
         """
         checked, config = self._whole(raw, progress or Progress())
-        return self.show(self._make(checked, config).id)
+        return self.show(self._make(checked, config, replay_of).id)
 
-    def create_and_start(self, raw: Mapping[str, Any], progress: Progress | None = None) -> JobView:
+    def create_and_start(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
+    ) -> JobView:
         """Make a job and start it; nothing is made when anything keeps it from starting.
 
         Raises:
@@ -124,7 +164,7 @@ class JobService(JobRuns):
         checked, config = self._whole(raw, progress or Progress())
         weights = self._weights(config.start_from)
         self._preflight.insist(config, progress=progress)
-        file = self._make(checked, config)
+        file = self._make(checked, config, replay_of)
         return self._run(self._folder(file.id), file, 1, False, start_from=weights)
 
     def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
@@ -140,9 +180,13 @@ class JobService(JobRuns):
             )
         return checked, checked.config
 
-    def _make(self, checked: Checked, config: JobConfig) -> JobFile:
+    def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
         with in_words("The job could not be created"):
-            return job_files.create_job(self._root, config, checked.pins, self._share)
+            file = job_files.create_job(self._root, config, checked.pins, self._share)
+        if replay_of:
+            with in_words(f"That {file.id} is a replay could not be written down"):
+                mark_replay(self._root.job(file.id), replay_of, self._share)
+        return file
 
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backend.datastore.bundled_job import (
     environment_of,
     is_imported,
-    mark_replay,
     original_of,
 )
 from backend.datastore.job_files import read_job
@@ -68,6 +67,14 @@ class ReplayService:
         Raises:
             BackendError: A version is not here, or the nodes cannot be chosen; nothing was made.
         """
+        return self._jobs.create(self.draft(job_id, placement), progress, replay_of=job_id)
+
+    def draft(self, job_id: str, placement: Sequence[Placement] = ()) -> dict[str, Any]:
+        """The job file of a replay, of which only the nodes may be changed.
+
+        Raises:
+            BackendError: A version is not here, or the nodes cannot be chosen.
+        """
         view = self._jobs.show(job_id)
         raw = self._jobs.clone(job_id)
         raw["name"] = _named(view.name)
@@ -82,10 +89,7 @@ class ReplayService:
             raw[key] = item.reference
         chosen = tuple(placement) or self._placement(view.config)
         raw["placement"] = [one.to_dict() for one in chosen]
-        made = self._jobs.create(raw, progress)
-        with in_words(f"That {made.id} is a replay could not be written down"):
-            mark_replay(self._root.job(made.id), job_id, self._share)
-        return made
+        return raw
 
     def _placement(self, config: JobConfig) -> tuple[Placement, ...]:
         rooms = {room.node: room for room in self._nodes.rooms()}

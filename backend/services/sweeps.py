@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class SweepService:
             return found
         told: dict[Fault, None] = {}
         for job in found.jobs:
-            told.update(dict.fromkeys(self._jobs.check(job.raw).faults))
+            told.update(dict.fromkeys(self._jobs.faults(job.raw)))
         return Expansion(found.jobs, tuple(told))
 
     def check(self, sweep: Sweep) -> JobCheck:
@@ -83,16 +84,7 @@ class SweepService:
         found = self.expand(sweep)
         first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
         check = self._jobs.check(first)
-        return JobCheck(
-            faults=found.faults,
-            global_batch=check.global_batch,
-            learning_rate=check.learning_rate,
-            steps_per_epoch=check.steps_per_epoch,
-            rates=check.rates,
-            command=check.command,
-            findings=check.findings,
-            jobs=len(found.jobs),
-        )
+        return replace(check, faults=found.faults, jobs=len(found.jobs))
 
     def queue(self, sweep: Sweep, progress: Progress | None = None) -> SweepMade:
         """Make every job and put it in the queue, in the order of the sweep.

@@ -34,6 +34,7 @@ from backend.services.replay import ReplayService
 from backend.services.run_start import RunStarter
 from backend.services.set_up import SetUpService, default_places
 from backend.services.sweeps import SweepService
+from backend.services.templates import TemplateService
 from backend.services.training_python import training_python
 
 
@@ -55,6 +56,7 @@ class Services:
     bundles: BundleService
     replays: ReplayService
     sweeps: SweepService
+    templates: TemplateService
     data_root: DataRoot
     share: Share
     catalogue: Catalogue
@@ -148,6 +150,7 @@ def open_services(
         bundles=BundleService(root, library, jobs, opened, share),
         replays=ReplayService(root, library, nodes, jobs, share),
         sweeps=SweepService(jobs, queue),
+        templates=TemplateService(root, share),
         data_root=root,
         share=share,
         catalogue=opened,

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
@@ -9,8 +10,8 @@ from PySide6.QtWidgets import QApplication, QMenu
 
 from app.bootstrap import Program
 from app.bundle_controller import BundleController
+from app.form_controller import FormController
 from backend.datastore.bundled_job import mark_replay
-from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import open_services
@@ -19,6 +20,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.look import ThemeChoice
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
 from widgets.jobs.job_detail import JobDetail
+from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 
 LONG_MS = 60_000
@@ -129,17 +131,48 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     dialog.reject()
 
 
-def test_a_replay_is_a_draft_that_is_opened(controller, page, monkeypatch, origin):
+def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
+    controller, origin, page, tmp_path
+):
     services, job_id = origin
-    view: JobView = services.jobs.show(job_id)
-    asked = []
-    monkeypatch.setattr(services.replays, "replay", lambda one: asked.append(one) or view)
-    made = []
-    controller.made.connect(made.append)
-    press(page.detail, "Replay")
-    assert asked == [job_id]
-    assert made == [view]
-    assert page.detail._busy == ""
+    controller.see(services.jobs.look(job_id))
+    assert page.detail._verdict == ("", False), "the original is no replay"
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    again = services.bundles.unbundle(bundle).view
+    mark_replay(services.data_root.job(again.id), job_id)
+    page.show_view(again)
+    page.open_job(again.id)
+    controller.see(services.jobs.look(again.id))
+    banner = page.detail._banner
+    assert banner.isVisible()
+    assert banner.accessibleName().startswith("The same curve. All 4 steps that both made agree")
+
+
+def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
+    origin, page, qtbot, immediately
+):
+    services, job_id = origin
+    form, started = JobForm(), []
+    qtbot.addWidget(form)
+    starts = SimpleNamespace(start=started.append)
+    controller = FormController(services, immediately, starts, page, form, page)
+    controller.replay(job_id, lambda error: pytest.fail(str(error)))
+    draft = form.draft()
+    assert draft.raw["name"] == "Täglich/1 (replay)"
+    assert draft.origin.replays == job_id
+    form._wish_check()
+    assert form._banner.accessibleName().startswith("Replay of “Täglich/1”.")
+    # Other nodes, or more processes on the same, are still the replay; other settings are none.
+    form._picker.put([{"node": "this-computer", "processes": 2}])
+    assert form.draft().origin.replays == job_id
+    form._fields.field("epochs").control.setText("9")
+    assert form.draft().origin.replays == ""
+    form.show_draft(draft)
+    form.save_requested.emit(form.draft())
+    (made,) = [one for one in services.jobs.list() if one.id != job_id]
+    assert services.replays.original(made.id) == job_id
+    assert made.state is JobState.CREATED
 
 
 def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(

@@ -41,8 +41,7 @@ def page(qtbot, services, ids):
 @pytest.fixture
 def acts(services, page, immediately):
     stopped = []
-    forms = SimpleNamespace(clone=lambda job_id: None)
-    jobs = SimpleNamespace(stop=stopped.append, new_jobs=forms)
+    jobs = SimpleNamespace(stop=stopped.append, clone=lambda job_id: None)
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
     many.stopped = stopped

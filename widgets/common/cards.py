@@ -208,7 +208,10 @@ class _FactView(QWidget):
 
 
 class Facts(QWidget):
-    """Facts in a row; when room is short the last ones go, whole, and come into the tool tip."""
+    """Facts in a row; when room is short the last ones go, whole, and come into the tool tip.
+
+    With `columns` they stand in columns of equal width, so that two rows of them are one table.
+    """
 
     def __init__(
         self,
@@ -216,11 +219,13 @@ class Facts(QWidget):
         *,
         role: Role = "strong",
         gap: int = 28,
+        columns: int = 0,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._role: Role = role
         self._gap = gap
+        self._columns = columns
         self._facts: tuple[Fact, ...] = ()
         self._views: list[_FactView] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -262,6 +267,8 @@ class Facts(QWidget):
                 view.hide()
                 continue
             size = view.sizeHint()
+            if self._columns:
+                x = index * self.width() // self._columns
             fits = not hidden and (x + size.width() <= self.width() or index == 0)
             view.setGeometry(x, 0, size.width(), size.height())
             view.setVisible(fits)

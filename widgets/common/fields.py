@@ -308,7 +308,8 @@ class Field(QWidget):
         box = self._box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(LABEL_GAP)
-        box.addWidget(self._label)
+        self._head = row((self._label, 1), gap=0)
+        box.addLayout(self._head)
         box.addWidget(control)
         box.addWidget(self._below)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -355,6 +356,21 @@ class Field(QWidget):
     def set_label(self, label: str) -> None:
         self._label.setText(label)
         self.control.setAccessibleName(label)
+
+    def label(self) -> str:
+        return self._label.text()
+
+    def set_tip(self, tip: str) -> None:
+        """What the label means, for those who point at it."""
+        self._label.set_tip(tip)
+
+    def set_corner(self, part: QWidget, *, beside: bool = False) -> None:
+        """A small act above the right end of the control, or beside the label; as high as that."""
+        part.setFixedHeight(self._label.sizeHint().height())
+        self._head.addWidget(part)
+        if beside:
+            self._head.setStretch(0, 0)
+            self._head.addStretch(1)
 
     def _show(self) -> None:
         text = self._error or self._note

@@ -65,6 +65,11 @@ def text_width(text: str, role: Role = "body") -> int:
     return _metrics(role).horizontalAdvance(text)
 
 
+def elided(text: str, width: int, role: Role = "body") -> str:
+    """``text`` as far as ``width`` pixels hold it, with "…" where it was cut."""
+    return _elided(text, role, width, middle=False)[0]
+
+
 @cache
 def _metrics(role: Role) -> QFontMetrics:
     return QFontMetrics(theme.font(role))

@@ -66,7 +66,7 @@ def fill_menu(
         ("Compare", True, lambda: wishes.compare(job)),
         ("Export…", has_checkpoints, wishes.export),
         ("Bundle…", not live, lambda: wishes.bundle(job)),
-        ("Replay", view.state.is_over, lambda: wishes.replay(job)),
+        ("Replay…", view.state.is_over, lambda: wishes.replay(job)),
         ("How the replay went", view.state.is_over, lambda: wishes.replayed(job)),
         (
             "Resume on other nodes…",

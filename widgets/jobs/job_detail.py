@@ -61,7 +61,7 @@ class JobDetail(QWidget):
         start_requested, stop_requested, start_over_requested, start_cancelled,
         preflight_requested (everything is to be looked at before a start), clone_requested,
         compare_requested, csv_requested (all its curves in one table),
-        bundle_requested, replay_requested (a draft that makes the curve again), replayed_requested
+        bundle_requested, replay_requested (the form, to make the curve again), replayed_requested
         (how that went), remove_requested, folder_requested, checkpoints_requested,
         settings_requested: Job id.
         resume_requested: Job id, checkpoint ("" for the newest).
@@ -108,6 +108,7 @@ class JobDetail(QWidget):
         self._can_cancel = False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
+        self._verdict: tuple[str, bool] = ("", False)
         self._shows_failure = False
         self._dialog: KeptDialog[ExportDialog] = KeptDialog()
         self._elsewhere: KeptDialog[ElsewhereDialog] = KeptDialog()
@@ -152,6 +153,7 @@ class JobDetail(QWidget):
         self._checkpoints = ()
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
+        self._verdict = ("", False)
         self._place = None
         self.curves.clear(view.name)
         self.log.open_job(view)
@@ -237,6 +239,12 @@ class JobDetail(QWidget):
         """The job could not be looked at: doubt, which is not a state."""
         if self._is_open(job_id):
             self._doubt = sentence
+            self._show()
+
+    def show_verdict(self, job_id: str, sentence: str, is_same: bool) -> None:
+        """How the replay that is open went beside its original."""
+        if self._is_open(job_id):
+            self._verdict = (sentence, is_same)
             self._show()
 
     def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
@@ -409,7 +417,7 @@ class JobDetail(QWidget):
         self._wait.setEnabled(not self._busy)
 
     def _show_banner(self, view: JobView) -> None:
-        found = finding(view, self._error, self._doubt, self._place)
+        found = finding(view, self._error, self._doubt, self._place, self._verdict)
         if found is not None:
             self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
         self._banner.setVisible(found is not None)

@@ -14,11 +14,13 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job import Setting
+from backend.records.sweep import Sweep
 from backend.records.sweep_values import Axis
+from backend.records.torch_settings import Setting
 from backend.records.values import Fault
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.terms import term_tip
 from widgets.common.theme import CONTROL_H
 from widgets.jobs.swept_fields import SweptFields, with_first_values
 
@@ -27,14 +29,36 @@ _OPTIONAL_FLAG = "optional flag"
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Whence the settings in the form are.
+
+    ``words`` names it in a sentence ("“digits 3”"), ``raw`` is how they were, and ``replays`` is
+    the id of the job that is to be trained again, or "".
+    """
+
+    words: str
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    replays: str = ""
+
+
+@dataclass(frozen=True)
 class JobDraft:
     """A job file as it stands in the form; perhaps not a job yet.
 
-    ``axes``: fields that take several values; ``raw`` has the first of each.
+    ``axes``: fields that take several values; ``raw`` has the first of each. ``draws`` of their
+    combinations are drawn at random with ``seed``; None is all of them.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()
+    draws: int | None = None
+    seed: int = 1
+    origin: Origin | None = None
+
+    @property
+    def sweep(self) -> Sweep:
+        """All jobs that are asked for; without axes it is the one."""
+        return Sweep(self.raw, self.axes, self.draws, self.seed)
 
 
 def whole_or_text(text: str) -> int | str:
@@ -79,6 +103,7 @@ class JobFields(QObject):
         super().__init__(parent)
         self._fields: dict[str, Field] = {}
         self._kinds: dict[str, str] = {}
+        self._tips: dict[str, tuple[str, str]] = {}
         self._showing = False
         self.swept = SweptFields(self)
         self.swept.changed.connect(self._changed)
@@ -113,6 +138,13 @@ class JobFields(QObject):
         shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
         return self._line(path, setting.label, setting.kind, "", shown)
 
+    def explain(self, path: str, term: str, sentence: str) -> None:
+        """What a word in the label of a field means; the field may come later."""
+        self._tips[path] = (term, sentence)
+        made = self._fields.get(path)
+        if made is not None:
+            made.set_tip(term_tip(made.label(), term, sentence))
+
     def forget(self, path: str) -> None:
         """The field at ``path`` is about to be deleted."""
         self.swept.forget(path)
@@ -128,9 +160,13 @@ class JobFields(QObject):
         return control.key() if isinstance(control, ComboBox) else ""
 
     def set_options(self, path: str, options: tuple[tuple[str, str], ...]) -> None:
+        """What can be chosen; a choice that is not among it stays, for the check to name."""
         control = self._fields[path].control
         if isinstance(control, ComboBox):
+            chosen = control.key()
             control.set_options(options)
+            if chosen:
+                _choose(control, chosen)
 
     def draft(self) -> dict[str, Any]:
         """The job file; fields left empty are left out."""
@@ -203,6 +239,8 @@ class JobFields(QObject):
         self.swept.watch(path, made, label)
         self._fields[path] = made
         self._kinds[path] = kind
+        if path in self._tips:
+            self.explain(path, *self._tips[path])
         return made
 
     def _value(self, path: str, control: QWidget) -> Any:
@@ -222,7 +260,7 @@ class JobFields(QObject):
             if value is None:
                 control.setCurrentIndex(0)
             else:
-                control.choose(str(value))
+                _choose(control, str(value))
         elif isinstance(control, Switch):
             control.setChecked(bool(value))
         elif isinstance(control, LineEdit):
@@ -232,6 +270,17 @@ class JobFields(QObject):
     def _changed(self) -> None:
         if not self._showing:
             self.changed.emit()
+
+
+def _choose(control: ComboBox, key: str) -> None:
+    """Choose by key; one that is not offered is offered from now on, as it was named.
+
+    A job keeps the version that it was made with, and one that was removed must not turn into
+    another in silence.
+    """
+    if control.findData(key) < 0:
+        control.addItem(key.replace("@", " @ "), key)
+    control.choose(key)
 
 
 def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

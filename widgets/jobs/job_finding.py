@@ -29,7 +29,11 @@ class JobFinding:
 
 
 def finding(
-    view: JobView, refusal: tuple[str, str], doubt: str, place: QueuePlace | None
+    view: JobView,
+    refusal: tuple[str, str],
+    doubt: str,
+    place: QueuePlace | None,
+    verdict: tuple[str, bool],
 ) -> JobFinding | None:
     """The worst of it, None when all is as one expects.
 
@@ -37,6 +41,7 @@ def finding(
         refusal: Why the last act was refused, and the way out; ("", "") when none was.
         doubt: Why the job could not be looked at, "" when it could.
         place: Where it stands in the queue.
+        verdict: How a replay went beside its original, and whether its curve is the same.
     """
     sentence, remedy = refusal
     if sentence:
@@ -49,6 +54,11 @@ def finding(
         return JobFinding("warn", alarm.sentence, more)
     if place is not None and view.state is JobState.QUEUED:
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
+    sentence, is_same = verdict
+    if sentence and view.state is JobState.FINISHED:
+        strong, _, rest = sentence.partition(": ")
+        told = rest[:1].upper() + rest[1:]
+        return JobFinding("good" if is_same else "warn", f"{strong}.", told)
     if view.state in _TELLING and view.message:
         return JobFinding(_TELLING[view.state], view.message)
     return None

@@ -70,9 +70,11 @@ class SeveralValues(QFrame):
         options: Sequence[tuple[str, str]] = (),
         *,
         window: QWidget,
+        draws_at_random: bool = False,
     ) -> None:
         """
         Args:
+            draws_at_random: A range may be drawn from anywhere between its ends: no steps then.
             window: It lies over this, for a window of its own would take the keys of all others.
             now: The one value that the field has.
             options: What can be chosen, as (value, text); empty where values are typed.
@@ -86,6 +88,7 @@ class SeveralValues(QFrame):
         self._ground = _Ground(window)
         self._ground.pressed.connect(self.close)
         self._path = path
+        self._draws_at_random = draws_at_random
         self._axis: Axis | None = None
         self._ticks: dict[str, CheckBox] = {}
         self._kinds = SegmentedControl(
@@ -191,7 +194,8 @@ class SeveralValues(QFrame):
     def _make_range(self) -> QWidget:
         self._from = LineEdit(name="From")
         self._to = LineEdit(name="To")
-        self._steps = LineEdit("3", name="How many values")
+        hint = "any" if self._draws_at_random else ""
+        self._steps = LineEdit("" if hint else "3", placeholder=hint, name="How many values")
         self._scale = SegmentedControl(
             [(LINEAR, "Equal steps"), (LOG, "Equal factors")], LINEAR, name="How they are spaced"
         )
@@ -217,7 +221,7 @@ class SeveralValues(QFrame):
         else:
             self._from.setText(value_text(axis.span.low))
             self._to.setText(value_text(axis.span.high))
-            self._steps.setText(str(axis.span.steps))
+            self._steps.setText(str(axis.span.steps or ""))
             self._scale.choose(axis.span.scale)
             self._kinds.choose(_RANGE)
             self._pages.setCurrentIndex(1)
@@ -244,12 +248,14 @@ class SeveralValues(QFrame):
             told = str(error).partition(": ")[2]
             told = told[:1].upper() + told[1:]
         points = () if self._axis is None else self._axis.points()
-        if self._axis is not None and len(points) < 2:
+        is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
+        if self._axis is not None and len(points) < 2 and not is_open:
             self._axis, told = None, "One more value, and there are several."
         is_fault = self._axis is None and len(points) != 1
         self._preview.set_tone("bad" if is_fault else "text2")
         self._preview.setText(told if self._axis is None else axis_text(self._axis))
-        self._use.setText(f"Use {formats.plural(len(points), 'value')}" if self._axis else "Use")
+        values = formats.plural(len(points), "value")
+        self._use.setText(f"Use {values}" if points and self._axis else "Use")
         self._use.setEnabled(self._axis is not None)
 
     def _given(self) -> Axis:
@@ -263,9 +269,9 @@ class SeveralValues(QFrame):
         if self._pages.currentIndex() == 0:
             return parse_axis(self._path, self._list.text())
         low, high, steps = (line.text().strip() for line in (self._from, self._to, self._steps))
-        if not (low and high and steps):
+        if not (low and high and (steps or self._draws_at_random)):
             raise ValueError(f"{self._path}: needs from, to and how many values.")
-        axis = parse_axis(self._path, f"{low}..{high}:{steps}:{self._scale.key()}")
+        axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
         if axis.span is None:
             raise ValueError(f"{self._path}: needs numbers as from, to and how many values.")
         return axis

@@ -4,21 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 
 from backend.records.sweep_values import Axis, axis_text
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.icons import paint_icon
 from widgets.common.text import plain_tip
 from widgets.jobs.several_values import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
+_BUTTON_W, _ICON = 20, 13
+
+
+class SeveralButton(QAbstractButton):
+    """Stands at a field that can take several values, and opens them.
+
+    It takes no focus: at the field itself the menu key does the same, and one stop of Tab for each
+    of thirty fields is enough.
+    """
+
+    def __init__(self, label: str) -> None:
+        super().__init__()
+        self.setFixedWidth(_BUTTON_W)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(f"Several values of {label}")
+        self.setToolTip(plain_tip("Several values: one job for each"))
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        box = QRectF(self.width() - _ICON, (self.height() - _ICON) / 2, _ICON, _ICON)
+        paint_icon(painter, box, "list-plus", "text" if self.underMouse() else "text3")
 
 
 class SweptFields(QObject):
-    """Watches the fields for a right click or the menu key, and opens the popover.
+    """Watches the fields for their button, a right click or the menu key; opens the popover.
+
+    Attributes:
+        draws_at_random: A range needs no steps then.
 
     Signals:
         changed: A field takes other values than before.
@@ -30,6 +61,7 @@ class SweptFields(QObject):
         super().__init__(parent)
         self._fields: dict[str, tuple[Field, str]] = {}
         self._axes: dict[str, Axis] = {}
+        self.draws_at_random = False
         self.popover: SeveralValues | None = None
 
     def watch(self, path: str, field: Field, label: str) -> None:
@@ -38,6 +70,9 @@ class SweptFields(QObject):
             self._fields[path] = (field, label)
             for part in (field, field.control):
                 part.installEventFilter(self)
+            button = SeveralButton(label)
+            button.clicked.connect(lambda: self.open(path))
+            field.set_corner(button, beside=isinstance(field.control, Switch))
 
     def axes(self) -> tuple[Axis, ...]:
         """In the order of the fields."""
@@ -52,7 +87,7 @@ class SweptFields(QObject):
         line = LineEdit(axis_text(axis), name=f"{label}, several values")
         line.setReadOnly(True)
         line.setCursorPosition(0)
-        line.setToolTip(plain_tip(f"{axis_text(axis)}\nRight click to change them"))
+        line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change them"))
         line.installEventFilter(self)
         field.stand_in(line)
         self.changed.emit()
@@ -90,7 +125,13 @@ class SweptFields(QObject):
         if self.popover is not None:
             self.popover.close()
         popover = self.popover = SeveralValues(
-            path, label, self._axes.get(path), now, options, window=field.window()
+            path,
+            label,
+            self._axes.get(path),
+            now,
+            options,
+            window=field.window(),
+            draws_at_random=self.draws_at_random,
         )
         self.popover.chosen.connect(self.take)
         self.popover.one_wished.connect(lambda: self.give_up(path))

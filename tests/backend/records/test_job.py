@@ -12,7 +12,8 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records.job import OPTIMIZERS, SCHEDULES, JobConfig, parse_job
+from backend.records.job import JobConfig, parse_job
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 
 GOOD: dict[str, Any] = {
     "name": "digits",

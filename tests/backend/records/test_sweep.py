@@ -200,8 +200,8 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
         ((Axis("optimizer.lr", span=Span(0.1, 1)),), None, ["is a range without steps"]),
         ((RATE, BATCH), 7, ["batch_size: 7 jobs were asked for, and these values make only 6"]),
         ((Axis("epochs", span=Span(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
-        ((RATE,), 0, ["A sweep draws 1 to 200 jobs, not 0."]),
-        ((RATE,), 201, ["A sweep draws 1 to 200 jobs, not 201."]),
+        ((RATE,), 0, ["sweep.random: draws 1 to 200 jobs, not 0."]),
+        ((RATE,), 201, ["sweep.random: draws 1 to 200 jobs, not 201."]),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 
-from backend.records.job import OPTIMIZERS, parse_job
+from backend.records.job import parse_job
 from backend.records.job_view import JobCheck
 from backend.records.library import Kind, LibraryItem
 from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.job_fields import JobDraft, number_or_text, pair_or_text, whole_or_text

@@ -21,6 +21,7 @@ from widgets.common.fields import LineEdit
 from widgets.common.look import ThemeChoice
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
+from widgets.jobs.swept_fields import SeveralButton
 from widgets.main_window import MainWindow
 
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
@@ -77,6 +78,36 @@ def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
     assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
     with pytest.raises(KeyError):
         swept(form).menu("name")
+
+
+def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form):
+    buttons = {one.accessibleName(): one for one in form.findChildren(SeveralButton)}
+    assert "Several values of Learning rate" in buttons
+    assert "Several values of Name" not in buttons
+    fields = form._fields._fields
+    assert len(buttons) >= len(fields) - 3, "but name and start from"
+    button = buttons["Several values of Batch size"]
+    assert button.isVisible()
+    assert button.toolTip() == "Several values: one job for each"
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert swept(form).popover._list.text() == "32"
+
+
+def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
+    form.show_draft(JobDraft(DIGITS, (RATE,), 5, 2))
+    popover = opened(form, "optimizer.momentum")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    popover._from.setText("0.1")
+    popover._to.setText("0.9")
+    assert popover._steps.text() == ""
+    assert popover._use.isEnabled()
+    popover._use.click()
+    axis = Axis("optimizer.momentum", span=Span(0.1, 0.9, 0))
+    assert form.draft().axes == (RATE, axis)
+    assert form.draft().draws == 5
+    words = form._sections.sweep._words.text()
+    assert words == "A range without steps is drawn from anywhere between its ends."
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):

@@ -1,0 +1,295 @@
+"""What a person does on the page New job becomes calls of the services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.background import Runner
+from app.start_controller import StartController, StartWish
+from app.sweep_controller import SweepController
+from app.template_controller import TemplateController, draft_of
+from app.terms import read_terms
+from backend.errors import BackendError
+from backend.progress import Progress
+from backend.records.bundle import SUFFIX
+from backend.records.job import Placement
+from backend.records.job_view import JobCheck, JobView
+from backend.records.library import Kind
+from backend.services.workplace import Services
+from widgets.jobs.job_fields import JobDraft, Origin
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+
+_NEW_JOB: Mapping[str, Any] = {
+    "epochs": 10,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "schedule": {"name": "cosine", "warmup_epochs": 1},
+    "placement": [{"node": "this-computer", "processes": 1}],
+}
+_COUNTED_BY = ("dataset", "loader", "validation_dataset", "validation_loader")
+
+
+class FormController(QObject):
+    """Serves the form, and whatever opens it.
+
+    Attributes:
+        sweeps: Serves it where it is about several jobs.
+        templates: Serves it where it begins with something.
+
+    Signals:
+        form_wished: The page New job should be in front.
+        made: A `JobView` of a job that is new, to be shown.
+        told: A sentence for the toast.
+        bundle_opened: The path of a bundle that was chosen or dropped.
+    """
+
+    form_wished = Signal()
+    made = Signal(object)
+    told = Signal(str)
+    bundle_opened = Signal(object)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        starts: StartController,
+        page: JobsPage,
+        form: JobForm,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._jobs = services.jobs
+        self._runner = runner
+        self._starts = starts
+        self._page = page
+        self._form = form
+        self._window = window
+        self._saving: Progress | None = None
+        self._check_number = 0
+        self._counted: set[tuple[str, ...]] = set()
+        self.sweeps = SweepController(services.sweeps, runner, form, self)
+        self.sweeps.told.connect(self.told)
+        self.templates = TemplateController(services, runner, form, window, self)
+        self.templates.told.connect(self.told)
+        self.templates.load_wished.connect(self.load_job)
+        self.templates.begun.connect(self._begin)
+        form.check_requested.connect(self._check)
+        form.start_requested.connect(self._start_draft)
+        form.start_cancelled.connect(self._cancel_draft)
+        form.queue_requested.connect(self._queue_draft)
+        form.save_requested.connect(partial(self._create, then=lambda view: view))
+        form.open_requested.connect(self._choose_job_file)
+        runner.run("help", read_terms, form.show_terms, self._form_refused)
+
+    # What the form begins with.
+
+    @Slot()
+    def new_job(self) -> None:
+        """Defaults that train: what the newest job was made of, as far as it is still there."""
+        self._new({})
+
+    def new_job_with(self, kind: Kind, reference: str) -> None:
+        """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
+        self._new({kind.value: reference.partition("@")[0]})
+
+    def _new(self, chosen: Mapping[str, str]) -> None:
+        def show(usual: Mapping[str, str]) -> None:
+            raw = {**_NEW_JOB, **usual, **chosen, "name": self._free_name()}
+            self.show_draft(JobDraft(raw))
+
+        self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
+
+    def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
+        """Names from the catalogue on this disk: a new job waits for no share."""
+        newest = self._jobs.search("", 1)
+        usual = {}
+        for kind in Kind:
+            there = {item.name for item in self._services.catalogue.items(kind)}
+            wished = [*chosen.values(), *(getattr(job.config, kind.value) for job in newest)]
+            names = (reference.partition("@")[0] for reference in wished)
+            found = next((name for name in names if name in there), "")
+            if found:
+                usual[kind.value] = found
+        return usual
+
+    def _free_name(self) -> str:
+        """A name nobody has to think of: "job 7"."""
+        model = self._page.model
+        number = self._page.total + 1
+        while model.has_name(f"job {number}"):
+            number += 1
+        return f"job {number}"
+
+    @Slot(object)
+    def _begin(self, draft: JobDraft) -> None:
+        """With a template: what it does not say is as for any new job."""
+        raw = {**_NEW_JOB, **draft.raw, "name": self._free_name()}
+        self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
+
+    def show_draft(self, draft: JobDraft) -> None:
+        self._form.show_draft(draft)
+        self.templates.refresh()
+        self.form_wished.emit()
+
+    @Slot(str)
+    def load_job(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self.begin_with(job_id, {}, self._form_refused)
+
+    def begin_with(
+        self,
+        job_id: str,
+        other: Mapping[str, Any],
+        refused: Callable[[BackendError], None],
+    ) -> None:
+        """The settings of a job, but for some ``other`` ones."""
+
+        def read() -> JobDraft:
+            raw = self._jobs.clone(job_id)
+            origin = Origin(f"“{self._jobs.show(job_id).name}”", raw)
+            return JobDraft({**raw, **other}, origin=origin)
+
+        self._runner.run("form", read, self.show_draft, refused)
+
+    def replay(self, job_id: str, refused: Callable[[BackendError], None]) -> None:
+        """Train a job again: its nodes can be chosen, and all else is as it was."""
+
+        def read() -> JobDraft:
+            view = self._jobs.show(job_id)
+            try:
+                raw = self._services.replays.draft(job_id)
+            except BackendError:
+                # Where it ran is not here: its nodes are to be chosen, and the check says so.
+                raw = self._services.replays.draft(job_id, view.config.placement)
+            return JobDraft(raw, origin=Origin(f"“{view.name}”", raw, job_id))
+
+        self._runner.run("form", read, self.show_draft, refused)
+
+    def open_job_file(self, path: Path) -> None:
+        """A job file, a sweep file or a bundle was chosen or dropped."""
+        if path.suffix.lower() == SUFFIX:
+            self.bundle_opened.emit(path)
+            return
+        self._runner.run(
+            "form",
+            lambda: draft_of(self._jobs.read_file(path), path.name),
+            self.show_draft,
+            self._form_refused,
+        )
+
+    def _form_refused(self, error: BackendError) -> None:
+        self.form_wished.emit()
+        self._form.show_error(f"{error} {error.remedy}".strip())
+
+    @Slot()
+    def _choose_job_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(
+            self._window, "Job file", "", f"Job files, sweeps and bundles (*.toml *{SUFFIX})"
+        )
+        if chosen:
+            self.open_job_file(Path(chosen))
+
+    # The check.
+
+    @Slot(object)
+    def _check(self, draft: JobDraft) -> None:
+        self._check_number += 1
+        self._runner.run(
+            "check",
+            partial(self.sweeps.check, draft)
+            if draft.axes
+            else partial(self._jobs.check, draft.raw),
+            partial(self._checked, self._check_number, draft),
+            lambda error: self._form.show_error(str(error)),
+        )
+
+    def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
+        if number != self._check_number:
+            return
+        self._form.show_check(check)
+        if check.may_start and check.steps_per_epoch is None and check.global_batch is not None:
+            self._count(draft)
+
+    def _count(self, draft: JobDraft) -> None:
+        """Steps and time depend on the size of the dataset, which only its loader can tell."""
+        key = tuple(str(draft.raw.get(part, "")) for part in _COUNTED_BY)
+        if key in self._counted:
+            return
+        # Once: a loader that cannot be used is told of when the job starts.
+        self._counted.add(key)
+
+        def counted(is_known: bool) -> None:
+            if is_known:
+                self._check(self._form.draft())
+
+        self._runner.run(
+            "count", partial(self._jobs.count_items, draft.raw), counted, lambda _error: None
+        )
+
+    # The job.
+
+    @Slot(object)
+    def _queue_draft(self, draft: JobDraft) -> None:
+        if draft.axes:
+            self.sweeps.queue(draft)
+        else:
+            self._create(draft, then=self._queue_new)
+
+    def _queue_new(self, view: JobView) -> JobView:
+        self._services.queue.enqueue(view.id)
+        return self._jobs.show(view.id)
+
+    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
+        """Make a job that does not start now, and do ``then`` with it on the worker."""
+        self._form.set_busy("Creating…")
+        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        self._saving = progress
+
+        def create() -> JobView:
+            return then(self._jobs.create(draft.raw, progress, _replayed(draft)))
+
+        self._runner.run("create", create, self._created, self._not_created)
+
+    @Slot()
+    def _cancel_draft(self) -> None:
+        self._starts.cancel("")
+        self.sweeps.cancel()
+        if self._saving is not None:
+            self._saving.cancel()
+
+    @Slot(object)
+    def _start_draft(self, draft: JobDraft) -> None:
+        def act(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+            raw = dict(draft.raw)
+            if placement:
+                raw["placement"] = [one.to_dict() for one in placement]
+            return self._jobs.create_and_start(raw, progress, _replayed(draft))
+
+        self._starts.start(
+            StartWish("", act, self._form.set_busy, self._created, self._not_created)
+        )
+
+    def _not_created(self, error: BackendError) -> None:
+        self._form.show_error(f"{error} {error.remedy}".strip())
+
+    def _created(self, view: JobView) -> None:
+        self._form.set_busy("")
+        self.made.emit(view)
+
+
+def _replayed(draft: JobDraft) -> str:
+    return draft.origin.replays if draft.origin is not None else ""
+
+
+def is_job_file(path: Path) -> bool:
+    """Whether a dropped file is meant as a job file or a bundle; reads nothing."""
+    return path.suffix.lower() in (".toml", SUFFIX)

@@ -1,0 +1,343 @@
+"""``job create|start|stop|…``: a job's life, and what it has made."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from backend.cli import sweep, template
+from backend.cli.asked import placement_of, progress_bar, trash_of
+from backend.cli.printing import (
+    FAILED,
+    OK,
+    in_bytes,
+    in_figures,
+    in_local_time,
+    in_time,
+    print_facts,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+    shown,
+)
+from backend.errors import BackendError
+from backend.records.state import JobState
+
+if TYPE_CHECKING:
+    from backend.records.job_view import JobView
+    from backend.services.workplace import Services
+
+_LOG_PIECE = 256 * 1024
+
+
+def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    raw = template.asked_job(services, arguments)
+    with progress_bar(as_json) as bar:
+        view = services.jobs.create(raw, bar)
+    if as_json:
+        print_json(view)
+    else:
+        print_line(f"Created {view.id}: {view.name}")
+        print_note(f"Start it: main.py job start {view.id}")
+    return OK
+
+
+def sweep_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        done = sweep.sweep(services, arguments, bar)
+    return sweep.tell(done, as_json)
+
+
+def start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    placement = placement_of(arguments)
+    view = services.jobs.start(job_id, start_over=True, placement=placement)
+    return _after_wish(services, view, arguments.wait, as_json)
+
+
+def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    placement = placement_of(arguments)
+    view = services.jobs.resume(job_id, arguments.checkpoint, placement)
+    return _after_wish(services, view, arguments.wait, as_json)
+
+
+def stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    view = services.jobs.stop(services.jobs.find(arguments.id))
+    if arguments.wait and view.state.is_live:
+        return _follow(services, view.id, as_json)
+    _print_state(view, as_json)
+    return OK
+
+
+def wait(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    return _follow(services, services.jobs.find(arguments.id), as_json)
+
+
+def _after_wish(services: Services, view: JobView, wait: bool, as_json: bool) -> int:
+    if wait:
+        return _follow(services, view.id, as_json)
+    _print_state(view, as_json)
+    return OK
+
+
+def _follow(services: Services, job_id: str, as_json: bool) -> int:
+    """Wait for the end of a run; what happens to this process does nothing to the run."""
+    try:
+        view = watch(services, job_id, as_json)
+    except KeyboardInterrupt:
+        raise BackendError(
+            f"The job {job_id} goes on; only the waiting has ended.",
+            f"To stop the job: main.py job stop {job_id}",
+        ) from None
+    _print_state(view, as_json)
+    return OK if view.state in (JobState.FINISHED, JobState.INTERRUPTED) else FAILED
+
+
+def watch(services: Services, job_id: str, as_json: bool) -> JobView:
+    """Wait for the end of a run, with bars where a person looks."""
+    if as_json or not sys.stderr.isatty():
+        return services.jobs.wait(job_id)
+    from backend.cli.bars import RunBars
+
+    with RunBars() as bars:
+        return services.jobs.wait(job_id, lambda update: bars.show(update.view))
+
+
+def _print_state(view: JobView, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+        return
+    print_line(f"{view.id}: {view.state.word}{_progress_words(view)}")
+    if view.error is not None:
+        print_line(_cause(view))
+    elif view.message:
+        print_line(view.message)
+
+
+def _progress_words(view: JobView) -> str:
+    if not view.total_steps:
+        return ""
+    return f", epoch {view.epoch} of {view.epochs}, step {view.step} of {view.total_steps}"
+
+
+def _cause(view: JobView) -> str:
+    if view.error is None:
+        return ""
+    where = "" if view.error.rank is None else f"Rank {view.error.rank}"
+    if where and view.error.node:
+        where += f" on {view.error.node}"
+    sentence = view.error.sentence
+    return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"
+
+
+def _evidence(view: JobView) -> str:
+    lines = view.error.evidence if view.error is not None else ()
+    return "\n".join(f"{line.place}: {line.text}" if line.file else line.text for line in lines)
+
+
+def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    view = services.jobs.show(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(view)
+        return OK
+    config = view.config
+    place = services.queue.look().of(view.id) if view.state is JobState.QUEUED else None
+    print_facts(
+        [
+            ("Job", view.id),
+            ("Name", view.name),
+            ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
+            ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
+            ("Cause", _cause(view)),
+            ("Way out", view.error.remedy if view.error else ""),
+            ("Message", view.message),
+            ("Run", str(view.run) if view.run else ""),
+            ("Epoch", f"{view.epoch} of {view.epochs}"),
+            ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),
+            ("Time left", in_time(view.eta_s) if view.state.is_live else ""),
+            *((name, in_figures(value)) for name, value in view.metrics.items()),
+            *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
+            (
+                "Optimizer",
+                f"{config.optimizer.name}, rate {config.optimizer.lr:g}, {config.schedule.name}",
+            ),
+            ("Batch", f"{config.batch_size} × {config.world_size} = {config.global_batch_size}"),
+            (
+                "Placement",
+                ", ".join(
+                    f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement
+                ),
+            ),
+            ("Tags", ", ".join(view.tags)),
+            ("Notes", view.notes),
+            ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
+            ("Started", in_local_time(view.started)),
+            ("Ended", in_local_time(view.ended)),
+            ("Folder", services.share.shown(services.data_root.job(view.id).path)),
+            ("Proof", _evidence(view)),
+            ("Traceback", view.error.traceback if view.error else ""),
+        ]
+    )
+    return OK
+
+
+def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    views = services.jobs.list()
+    if as_json:
+        print_json(views)
+        return OK
+    print_table(
+        ("ID", "STATE", "PROGRESS", "NAME", "MESSAGE"),
+        (
+            (
+                view.id,
+                view.state.word,
+                f"{view.progress:.0%}",
+                view.name,
+                _cause(view) or view.message,
+            )
+            for view in views
+        ),
+        "There are no jobs yet. Make one: main.py job create FILE.toml",
+    )
+    return OK
+
+
+def history(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    update = services.jobs.history(services.jobs.find(arguments.id))
+    for problem in update.problems:
+        print_note(problem)
+    if as_json:
+        print_json(
+            {
+                "step": [int(step) for step in update.steps],
+                "epoch": [int(epoch) for epoch in update.epochs],
+                "metrics": {
+                    name: [float(value) for value in values]
+                    for name, values in update.metrics.items()
+                },
+            }
+        )
+        return OK
+    names = list(update.metrics)
+    print_table(
+        ("STEP", "EPOCH", *(name.upper() for name in names)),
+        (
+            (str(step), str(epoch), *(in_figures(float(update.metrics[n][k])) for n in names))
+            for k, (step, epoch) in enumerate(zip(update.steps, update.epochs, strict=True))
+        ),
+        "No step has been made yet.",
+    )
+    return OK
+
+
+def log(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    offset, pieces = 0, []
+    while True:
+        chunk = services.jobs.log(job_id, arguments.rank, offset, _LOG_PIECE)
+        if as_json:
+            pieces.append(chunk.text)
+        else:
+            sys.stdout.write(shown(chunk.text))
+        if chunk.offset == offset or chunk.offset >= chunk.size:
+            break
+        offset = chunk.offset
+    if as_json:
+        print_json({"rank": arguments.rank, "text": "".join(pieces)})
+    return OK
+
+
+def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    found = services.jobs.checkpoints(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(found)
+        return OK
+    print_table(
+        ("NAME", "EPOCH", "STEP", "SIZE", "", "METRICS"),
+        (
+            (
+                record.name,
+                str(record.epoch),
+                str(record.step),
+                in_bytes(record.bytes),
+                " ".join(
+                    word
+                    for word, is_so in (("latest", record.is_latest), ("best", record.is_best))
+                    if is_so
+                ),
+                ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
+            )
+            for record in found
+        ),
+        "There is no checkpoint yet.",
+    )
+    return OK
+
+
+def export(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    with progress_bar(as_json) as bar:
+        path = services.jobs.export(
+            job_id, arguments.checkpoint, arguments.format, arguments.output, progress=bar
+        )
+    if as_json:
+        print_json({"path": str(path), "bytes": path.stat().st_size, "format": arguments.format})
+    else:
+        print_line(f"Wrote {path} ({in_bytes(path.stat().st_size)}).")
+    return OK
+
+
+def clone(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    raw = services.jobs.clone(services.jobs.find(arguments.id))
+    if arguments.output is not None:
+        path = services.jobs.write_file(raw, arguments.output)
+        if as_json:
+            print_json({"path": str(path)})
+        else:
+            print_line(
+                f"Wrote {path}. Change it, then: main.py job create {shlex.quote(str(path))}"
+            )
+    elif as_json:
+        print_json(raw)
+    else:
+        import tomli_w
+
+        sys.stdout.write(tomli_w.dumps(raw))
+    return OK
+
+
+def annotate(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    tags = None if arguments.tag is None else tuple(tag for tag in arguments.tag if tag)
+    view = services.jobs.annotate(
+        services.jobs.find(arguments.id), name=arguments.name, notes=arguments.notes, tags=tags
+    )
+    _print_state(view, as_json)
+    return OK
+
+
+def tag(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    jobs = services.jobs
+    views = [
+        jobs.retag(job_id, arguments.add, arguments.remove)
+        for job_id in map(jobs.find, arguments.ids)
+    ]
+    if as_json:
+        print_json(views)
+        return OK
+    for view in views:
+        print_line(f"{view.id}  {view.name}: {', '.join(view.tags) or 'no tags'}")
+    return OK
+
+
+def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    view = services.jobs.remove(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(view)
+    else:
+        print_line(f"Moved {view.id} to {trash_of(services)}.")
+    return OK

@@ -1,0 +1,145 @@
+"""``dataset|model|loader …`` and ``rescan``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from backend.cli.asked import progress_bar, trash_of
+from backend.cli.printing import (
+    OK,
+    in_bytes,
+    in_local_time,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from backend.records.library import Kind, LibraryItem
+    from backend.services.workplace import Services
+
+
+def import_item(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        item = services.library.import_item(
+            _kind(arguments), arguments.path, arguments.name, progress=bar
+        )
+    if as_json:
+        print_json(item)
+    else:
+        print_line(
+            f"Imported {item.kind.value} {item.reference}: {_files(item.files)}, "
+            f"{in_bytes(item.bytes)}."
+        )
+    return OK
+
+
+def list_items(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    items = services.library.list(_kind(arguments))
+    if as_json:
+        print_json(items)
+        return OK
+    print_table(
+        ("NAME", "VERSION", "FILES", "SIZE", "CREATED", "SHA-256"),
+        (
+            (
+                item.name,
+                str(item.version),
+                str(item.files),
+                in_bytes(item.bytes),
+                in_local_time(item.created),
+                item.sha256[:12],
+            )
+            for item in items
+        ),
+        f"There are no {arguments.command}s yet.",
+    )
+    return OK
+
+
+def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    item = services.library.show(_kind(arguments), arguments.reference)
+    if as_json:
+        print_json(item)
+    else:
+        _print_item(item)
+    return OK
+
+
+def _print_item(item: LibraryItem) -> None:
+    print_facts(
+        [
+            ("Name", item.name),
+            ("Version", str(item.version)),
+            ("Files", str(item.files)),
+            ("Size", in_bytes(item.bytes)),
+            ("Created", in_local_time(item.created)),
+            ("Source", item.source),
+            ("SHA-256", item.sha256),
+            *((name.replace("_", " ").capitalize(), _fact(v)) for name, v in item.facts.items()),
+        ]
+    )
+
+
+def _fact(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    item = services.library.remove(_kind(arguments), arguments.reference)
+    if as_json:
+        print_json(item)
+    else:
+        print_line(f"Moved {item.kind.value} {item.reference} to {trash_of(services)}.")
+    return OK
+
+
+def preview(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        preview = services.library.preview(
+            arguments.reference, arguments.loader, split=arguments.split, progress=bar
+        )
+    _print_record(preview, as_json)
+    return OK
+
+
+def check_model(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        check = services.library.check_model(
+            arguments.reference, dataset=arguments.dataset, loader=arguments.loader, progress=bar
+        )
+    _print_record(check, as_json)
+    return OK
+
+
+def rescan(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        report = services.library.rescan(progress=bar)
+    _print_record(report, as_json)
+    return OK
+
+
+def _print_record(record: object, as_json: bool) -> None:
+    from backend.cli.printing import plain
+
+    if as_json:
+        print_json(record)
+        return
+    print_facts(
+        (name.replace("_", " ").capitalize(), _fact(value))
+        for name, value in plain(record).items()
+        if value not in (None, "", [], {})
+    )
+
+
+def _kind(arguments: argparse.Namespace) -> Kind:
+    from backend.records.library import Kind
+
+    return Kind(arguments.command)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -1,0 +1,147 @@
+"""M2: every bad input turns Start off and is told at its field, in one sentence."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.form_controller import FormController
+from backend.records.preview import DataSize
+from backend.services.data_size import DataSizes
+from tests.backend.services.test_sweeps import places, services
+from tests.integration.tiny import raw_job
+from widgets.common.fields import LineEdit
+from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+
+__all__ = ["places", "services"]
+
+SGD = {"name": "sgd", "lr": 0.05}
+HERE = "this-computer"
+TYPED = [
+    ("name", "", "A job needs a name."),
+    ("name", "x" * 256, "A job's name can be 255 bytes at most; choose a shorter one."),
+    ("start_from", "gone/best", "“gone/best” is neither JOB/CHECKPOINT nor a file of weights."),
+    ("epochs", "0", "Is 0; it must be between 1 and 1000000."),
+    ("epochs", "many", "Must be a whole number, not text."),
+    ("epochs", "", "Is missing."),
+    ("batch_size", "-4", "Is -4; it must be between 1 and 10000000."),
+    ("batch_size", "600", "One step takes 600 items, but the dataset has 512; choose 512 or less."),
+    ("gradient_norm", "0", "Is 0; it must be above 0."),
+    ("optimizer.lr", "0", "Is 0; it must be above 0."),
+    ("optimizer.lr", "fast", "Must be a number, not text."),
+    ("optimizer.momentum", "1", "Is 1; it must be 0 or more and below 1."),
+    ("optimizer.weight_decay", "-1", "Is -1; it must be 0 or more."),
+    ("schedule.warmup_epochs", "-1", "Is -1; it must be 0 or more."),
+    ("checkpoint.every_epochs", "0", "Is 0; it must be 1 or more."),
+    ("checkpoint.keep_latest", "0", "Is 0; it must be 1 or more."),
+    ("early_stop.patience_epochs", "0", "Is 0; it must be 1 or more."),
+    ("seed", "-1", "Is -1; it must be between 0 and 9223372036854775807."),
+    ("loader_workers", "1000", "Is 1000; it must be between 0 and 256."),
+    ("stall_limit_s", "1", "Is 1; it must be 5 or more."),
+]
+LOADED = [
+    ("model", {"model": "gone"}, "There is no model “gone”"),
+    ("dataset", {"dataset": "tiny@7"}, "tiny@7"),
+    ("loader", {"loader": "gone@1"}, "There is no loader “gone"),
+    ("validation_dataset", {"validation_dataset": "gone"}, "There is no dataset “gone”"),
+    ("optimizer.name", {"optimizer": {**SGD, "name": "lion"}}, "Is “lion”; it must be one of"),
+    (
+        "optimizer.nesterov",
+        {"optimizer": {**SGD, "nesterov": True}},
+        "Needs momentum above 0 and no dampening.",
+    ),
+    ("mixed_precision", {"mixed_precision": True}, "Needs GPUs; the job runs on processors."),
+]
+PLACED = [
+    ([], "Choose a node or its GPUs; the job runs nowhere yet."),
+    ([{"node": "gone", "processes": 1}], "There is no node “gone”"),
+    ([{"node": HERE, "processes": 60}], "processes at most"),
+    ([{"node": HERE, "gpus": ["GPU-gone"]}], "has no GPU “GPU-gone”"),
+]
+
+
+@pytest.fixture
+def form(qtbot, services, immediately, monkeypatch):
+    """The form over a real data root, whose dataset was counted before."""
+    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    page, form = JobsPage(), JobForm()
+    for widget in (page, form):
+        qtbot.addWidget(widget)
+    starts = SimpleNamespace(start=lambda wish: pytest.fail("a job with a fault was started"))
+    form.controller = FormController(services, immediately, starts, page, form, form)
+    form.resize(1200, 800)
+    form.show()
+    form.show_nodes(services.nodes.list())
+    return form
+
+
+def told(form):
+    """What is said after the check; nothing else was said."""
+    form._wish_check()
+    assert not form._start_button.isEnabled()
+    assert not form._queue_button.isEnabled()
+    assert not form._save_button.isEnabled()
+    assert form._start_button.text() == form._foot_start.text() == "1 thing to fix"
+    form._start()
+    form._foot_start.click()
+    at_fault = {path: f.error() for path, f in form._fields._fields.items() if f.error()}
+    placed = form._picker._error.text()
+    return at_fault | ({"placement": placed} if placed else {})
+
+
+def is_one_sentence(text):
+    return text.count(". ") == 0 and text.endswith(".") and "\n" not in text
+
+
+def test_without_a_bad_input_it_may_start(form):
+    form.show_draft(JobDraft(raw_job(1)))
+    form._wish_check()
+    assert form._start_button.text() == "Start on 1 process"
+    assert form._start_button.isEnabled()
+
+
+@pytest.mark.parametrize(("path", "typed", "sentence"), TYPED)
+def test_m2_what_is_typed_wrong_is_told_at_its_field(form, path, typed, sentence):
+    form.show_draft(JobDraft(raw_job(1)))
+    control = form._fields.field(path).control
+    assert isinstance(control, LineEdit)
+    control.setText(typed)
+    assert told(form) == {path: sentence}
+    assert is_one_sentence(sentence)
+    assert form._fields.field(path).control.property("bad") == "true"
+    assert form._fields.first_at_fault() is control
+
+
+@pytest.mark.parametrize(("path", "settings", "sentence"), LOADED, ids=[one[0] for one in LOADED])
+def test_m2_what_is_loaded_and_does_not_fit_is_told_at_its_field(form, path, settings, sentence):
+    form.show_draft(JobDraft(raw_job(1, **settings)))
+    (found,) = told(form).items()
+    assert found[0] == path
+    assert sentence in found[1]
+    assert is_one_sentence(found[1])
+
+
+@pytest.mark.parametrize(("placement", "sentence"), PLACED, ids=["none", "gone", "many", "gpu"])
+def test_m2_a_place_where_it_cannot_run_is_told_at_the_nodes(form, placement, sentence):
+    form.show_draft(JobDraft(raw_job(1, placement=placement)))
+    found = told(form)
+    assert set(found) == {"placement"}
+    assert sentence in found["placement"]
+    assert is_one_sentence(found["placement"])
+
+
+def test_m2_what_has_no_field_is_told_among_the_checks(form):
+    form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
+    assert told(form) == {}
+    words = form._findings.itemAt(0).layout().itemAt(1).layout().itemAt(0).widget().text()
+    assert words.startswith("environment.A B: ")
+
+
+def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
+    form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
+    form._wish_check()
+    assert form._start_button.text() == "2 things to fix"
+    assert form._fields.first_at_fault() is form._fields.field("epochs").control

@@ -1,0 +1,14 @@
+"""Words that want explaining, explained where they stand."""
+
+from __future__ import annotations
+
+
+def term_tip(label: str, term: str, sentence: str, more: str = "") -> str:
+    """The tool tip of a label that uses a term; "" where nobody has explained it.
+
+    The term is named where the label says it in other words: "Keep best" is about retention.
+    """
+    if not sentence:
+        return more
+    begin = "" if term.casefold() in label.casefold() else f"{term[:1].upper()}{term[1:]}: "
+    return f"{begin}{sentence}" + (f"\n{more}" if more else "")

@@ -1,0 +1,186 @@
+"""The left of New job: what, where, how and what to keep, each field in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from backend.records.job import LR_SCALINGS, STRATEGIES
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
+from widgets.common.cards import Banner, Card
+from widgets.common.fields import ComboBox, Field
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.text import Label
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S2, S3, S4
+from widgets.jobs.job_fields import JobFields
+from widgets.jobs.placement_picker import PlacementPicker
+from widgets.jobs.sweep_card import SweepCard
+from widgets.jobs.template_strip import TemplateStrip
+
+SECTION_W = 64
+_SETTINGS_A_ROW = 4
+_OPTIMIZER_TITLES = {
+    "sgd": "SGD",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "adagrad": "Adagrad",
+    "adadelta": "Adadelta",
+    "rmsprop": "RMSprop",
+}
+_STRATEGY_TITLES = {"allreduce": "Allreduce", "alone": "One process, no Horovod"}
+_SCALING_TITLES = {"linear": "times processes", "sqrt": "times their root", "none": "as given"}
+
+
+class FormSections(QWidget):
+    """The fields of the form as cards, one below the other.
+
+    Attributes:
+        picker: Where the job runs.
+        sweep: How the combinations of several values are taken; hidden while there are none.
+        banner: What is special about this job.
+        templates: What a new job can begin with; hidden while there is nothing.
+    """
+
+    def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fields = fields
+        self.picker = PlacementPicker()
+        self.sweep = SweepCard(fields)
+        self.templates = TemplateStrip()
+        self.banner = Banner(stacked=True)
+        self.banner.hide()
+        self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
+        self._settings_rows = {"optimizer": col(gap=S2), "schedule": col(gap=S2)}
+        cards = QWidget()
+        cards.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
+        cards.setLayout(
+            col(
+                self.banner,
+                self.templates,
+                self._what(),
+                section("Where", self.picker),
+                self._how(),
+                self.sweep,
+                self._keep(),
+                STRETCH,
+                gap=S3,
+                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S4),
+            )
+        )
+        self.setLayout(row((cards, 1), gap=0))
+        for table in self._settings_of:
+            control = fields.field(f"{table}.name").control
+            if isinstance(control, ComboBox):
+                control.currentIndexChanged.connect(self.fit_settings)
+        fields.show({"stop_on_nan": True})
+        self.fit_settings()
+
+    @Slot()
+    def fit_settings(self) -> None:
+        """Show the settings of the chosen optimizer and schedule, and no others."""
+        for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            name = self._fields.key(f"{table}.name")
+            settings = {k: s for k, s in known.get(name, {}).items() if s.label}
+            wanted = tuple(f"{table}.{key}" for key in settings)
+            if wanted == self._settings_of[table] and wanted:
+                continue
+            kept = self._fields.draft().get(table, {})
+            for path in self._settings_of[table]:
+                self._fields.forget(path)
+            clear(self._settings_rows[table])
+            self._settings_of[table] = wanted
+            self._add_settings(table, settings)
+            for key in settings:
+                if key in kept:
+                    self._fields.show_one(f"{table}.{key}", kept[key])
+
+    def _add_settings(self, table: str, settings: Mapping[str, Setting]) -> None:
+        made = [self._fields.setting(f"{table}.{key}", s) for key, s in settings.items()]
+        for start in range(0, len(made), _SETTINGS_A_ROW):
+            fields = made[start : start + _SETTINGS_A_ROW]
+            line = _line(*((one, 1) for one in fields))
+            line.addStretch(_SETTINGS_A_ROW - len(fields))
+            self._settings_rows[table].addLayout(line)
+
+    def _what(self) -> Card:
+        f = self._fields
+        return section(
+            "What",
+            _line((f.text("name", "Name"), 2), (f.choice("model", "Model"), 1)),
+            _line(
+                (f.choice("dataset", "Dataset"), 1),
+                (f.choice("loader", "Loader"), 1),
+                (f.choice("validation_dataset", "Validation dataset"), 1),
+                (f.choice("validation_loader", "Validation loader"), 1),
+            ),
+            _line(
+                (f.text("start_from", "Start from", "nothing: a job/checkpoint or weights"), 1),
+            ),
+        )
+
+    def _how(self) -> Card:
+        f = self._fields
+        choices = tuple((name, _OPTIMIZER_TITLES[name]) for name in OPTIMIZERS)
+        schedules = tuple((name, name.capitalize()) for name in SCHEDULES)
+        strategies = tuple((name, _STRATEGY_TITLES[name]) for name in STRATEGIES)
+        scalings = tuple((name, _SCALING_TITLES[name]) for name in LR_SCALINGS)
+        return section(
+            "How",
+            _line(
+                (f.whole("epochs", "Epochs"), 2),
+                (f.whole("batch_size", "Batch size", "per process"), 3),
+                (f.number("gradient_norm", "Gradient norm", placeholder="off"), 3),
+                (f.choice("strategy.name", "Strategy", strategies), 4),
+            ),
+            _line(
+                (f.choice("optimizer.name", "Optimizer", choices), 2),
+                (f.number("optimizer.lr", "Learning rate"), 2),
+                (f.choice("strategy.lr_scaling", "With more processes", scalings), 2),
+            ),
+            self._settings_rows["optimizer"],
+            _line(
+                (f.choice("schedule.name", "Schedule", schedules), 2),
+                (f.number("schedule.warmup_epochs", "Warm-up", "epochs", "0"), 2),
+                (f.switch("mixed_precision", "Half precision, on GPUs"), 2),
+            ),
+            self._settings_rows["schedule"],
+        )
+
+    def _keep(self) -> Card:
+        f = self._fields
+        return section(
+            "Keep",
+            _line(
+                (f.whole("checkpoint.every_epochs", "Checkpoint every", "epochs", "1"), 1),
+                (f.whole("checkpoint.keep_latest", "Keep latest", placeholder="2"), 1),
+                (f.whole("checkpoint.keep_best", "Keep best", placeholder="1"), 1),
+                (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
+            ),
+            _line(
+                (f.whole("seed", "Seed", placeholder="1"), 4),
+                (f.whole("loader_workers", "Loader workers", placeholder="0"), 6),
+                (f.number("stall_limit_s", "Silent at most", "s", "600"), 6),
+                (f.switch("stop_on_nan", "Stop on NaN"), 5),
+                (f.switch("stop_on_divergence", "Stop when it diverges"), 9),
+            ),
+        )
+
+
+def section(name: str, *items: Any) -> Card:
+    """A card of the form with its name on the left."""
+    head = Label(name, "heading")
+    head.setFixedWidth(SECTION_W)
+    body = col(*items, gap=S3)
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S4))
+
+
+def _line(*fields: tuple[Field, int]) -> QHBoxLayout:
+    line = row(*fields, gap=S3)
+    for index in range(line.count()):
+        item = line.itemAt(index)
+        if item is not None:
+            item.setAlignment(Qt.AlignmentFlag.AlignTop)
+    return line
