@@ -31,6 +31,7 @@ from app.offers import Things, offer_acts, offer_things
 from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
+from app.window_place import WindowPlace
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
@@ -80,7 +81,7 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(program.tell_bug, log_file()).install()
     # Python sees Ctrl+C only between two of its own instructions: give it some.
-    signal.signal(signal.SIGINT, lambda *_: app.quit())
+    signal.signal(signal.SIGINT, lambda *_: program.frame.end())
     heartbeat = QTimer()
     heartbeat.timeout.connect(_nothing)
     heartbeat.start(_HEARTBEAT_MS)
@@ -126,7 +127,6 @@ class Program(QObject):
         self.is_built = False
 
         self.window = MainWindow()
-        self.window.resize(preferences.width, preferences.height)
         # After the window: each widget that joins a dressed one is dressed by itself.
         self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
         self.window.setWindowIcon(_mark())
@@ -135,6 +135,8 @@ class Program(QObject):
         self.frame = FrameController(
             self._settings, self._look, self.window, self._background, _mark(), self
         )
+        self.place = WindowPlace(app, self.window, self._settings, self.frame.remember, self)
+        self.frame.brought_up.connect(self.place.bring_in)
         self._wire_frame()
 
     def show(self) -> None:
@@ -417,6 +419,7 @@ class Program(QObject):
                 self._library_controller.drop(Path(path))
 
         self.window.dropped.connect(dropped)
+        self.window.look_wished.connect(self._look_again)
         self._library_controller.refresh()
         self._node_controller.start()
         self._compare_controller.start()
@@ -480,6 +483,15 @@ class Program(QObject):
     def _checked(self, findings: tuple[Finding, ...]) -> None:
         self.jobs.first_start.show_findings(findings)
         self.frame.show_checks(findings)
+
+    @Slot()
+    def _look_again(self) -> None:
+        """What other desktops and nodes may have changed, now and not at the next look."""
+        self._poller.look()
+        self._poller.look_at_list()
+        self._node_controller.look()
+        self._library_controller.refresh()
+        self.window.toast.tell("Looking again")
 
     # News.
 

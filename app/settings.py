@@ -25,8 +25,13 @@ class Preferences:
     scale_percent: int = 100
     reduced_motion: bool = False
     tell_finished: bool = True
+    stays_in_tray: bool = False
+    """Closing the window leaves the program in the tray, where there is one."""
     width: int = 1440
     height: int = 900
+    position: list[int] = field(default_factory=list)
+    """Of the window's upper left corner, frame included; empty for wherever the system puts it."""
+    maximized: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
     """Columns, widths and order of the wide table, as it gives and takes them."""
 

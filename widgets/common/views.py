@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt
+from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -49,6 +50,19 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         _dress_header(view.header())
     elif isinstance(view, QListView):
         view.setUniformItemSizes(True)
+
+
+def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
+    """The row whose menu is wished for, and where on the screen the menu belongs.
+
+    Qt gives the place of the current row for a menu that is opened by key, but in pixels of the
+    view's content: below a header that is the row after it.
+    """
+    viewport = view.viewport()
+    if event.reason() is QContextMenuEvent.Reason.Keyboard:
+        index = view.currentIndex()
+        return index, viewport.mapToGlobal(view.visualRect(index).center())
+    return view.indexAt(event.pos()), event.globalPos()
 
 
 class TallRows(QStyledItemDelegate):

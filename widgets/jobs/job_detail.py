@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from PySide6.QtCore import QStandardPaths, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.alarm import Alarm
@@ -22,7 +22,7 @@ from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Banner, Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4, Family
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
@@ -54,6 +54,7 @@ _TELLING: dict[JobState, Family] = {
     JobState.FINISHED: "idle",
 }
 """States whose message stands atop the page; one that has finished says whence it was imported."""
+_KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
 QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 
 
@@ -119,6 +120,7 @@ class JobDetail(QWidget):
         self.queue = QueueActs(self)
         self._make_header()
         self._make_tabs()
+        self.setFocusProxy(self._act)
         self.setLayout(
             col(
                 self._header,
@@ -254,6 +256,18 @@ class JobDetail(QWidget):
         self.curves.fit()
 
     @Slot()
+    def focus_smoothing(self) -> None:
+        self._choose_tab("curves")
+        self.curves.focus_smoothing()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc leads back to the list, from whatever had no use for it."""
+        if event.key() == Qt.Key.Key_Escape and not event.modifiers():
+            self.back_requested.emit()
+        else:
+            super().keyPressEvent(event)
+
+    @Slot()
     def focus_log(self) -> None:
         self._choose_tab("log")
         self.log.focus_search()
@@ -322,6 +336,8 @@ class JobDetail(QWidget):
             self._pages.addWidget(page)
         self._tabs = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
         self._tabs.chosen.connect(self._tab_chosen)
+        for key, does in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
+            self._tabs.add_tip(plain_tip(does, key))
         self._pages.setCurrentWidget(self.curves)
         self.curves.save_requested.connect(self.save_requested)
         self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
@@ -386,6 +402,8 @@ class JobDetail(QWidget):
         if self._busy and self._can_cancel:
             text, icon, kind, able = "Cancel", "x", "plain", True
         self._act.setText(text)
+        key = _KEYS_OF_ACTS.get(text, "")
+        self._act.setToolTip(plain_tip(text, key) if key else "")
         self._act.set_icon(icon)
         self._act.set_kind("primary" if kind == "primary" else "plain")
         self._act.setEnabled(able)
@@ -516,7 +534,11 @@ class JobDetail(QWidget):
             ("Copy id", True, lambda: QGuiApplication.clipboard().setText(view.id)),
         )
         for text, able, act in acts:
-            self._menu.addAction(text, act).setEnabled(able)
+            added = self._menu.addAction(text, act)
+            added.setEnabled(able)
+            # Told beside the words; the key itself is heard by the page.
+            added.setShortcut(_KEYS_OF_ACTS.get(text, ""))
+            added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self._menu.addSeparator()
         trash = self._menu.addAction(
             "Move to the trash", lambda: self.remove_requested.emit(view.id)

@@ -24,7 +24,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, Fact, Facts, Frame, PageHeader, Rule, Scroll
 from widgets.common.fields import Field
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.text import IconLabel, Label
+from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import (
     FORM_MAX_W,
     ICON_LARGE,
@@ -262,7 +262,8 @@ class JobForm(QWidget):
             ),
             self._settings_rows["schedule"],
             Label(
-                "Right click a field for several values: one job for each combination.",
+                "Right click a field, or Shift+F10, for several values: one job for each "
+                "combination.",
                 "small",
                 "text3",
                 wrap=True,
@@ -367,7 +368,8 @@ class JobForm(QWidget):
         return button
 
     def _make_start(self) -> Button:
-        start = Button("Start", kind="big", icon="play", tip="Start the job", key="")
+        tip = plain_tip("Start the job", "Ctrl+Return")
+        start = Button("Start", kind="big", icon="play", tip=tip, key="")
         start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         start.clicked.connect(self._start)
         return start

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
-from widgets.common.views import dress
+from widgets.common.views import asked_row, dress
 from widgets.jobs.job_list_model import JOB_ROLE, JobColumn, JobListModel
 from widgets.jobs.job_table_delegate import JobTableDelegate
 
@@ -90,8 +90,6 @@ class JobTableView(QTableView):
         header.sectionResized.connect(self._resized)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._choose_columns)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
         self._fit()
@@ -262,6 +260,10 @@ class JobTableView(QTableView):
             self.edit_cell(index.row(), column if column.can_edit else JobColumn.NAME)
         elif key == Qt.Key.Key_Delete:
             self.trash_requested.emit()
+        elif key == Qt.Key.Key_O and index.isValid() and not event.modifiers():
+            self._head_clicked(index.column())
+        elif key == Qt.Key.Key_C and not event.modifiers():
+            self._choose_columns(QPoint(0, self.horizontalHeader().height()))
         elif key == Qt.Key.Key_Escape and self.selectionModel().hasSelection():
             self.clearSelection()
         else:
@@ -278,11 +280,11 @@ class JobTableView(QTableView):
         else:
             self.opened.emit(index.data(JOB_ROLE).id)
 
-    @Slot(QPoint)
-    def _show_menu(self, at: QPoint) -> None:
-        index = self.indexAt(at)
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Of the row under the pointer; by keys of the current one, whatever lies there."""
+        index, at = asked_row(self, event)
         if index.isValid():
-            self.menu_requested.emit(index, self.viewport().mapToGlobal(at))
+            self.menu_requested.emit(index, at)
 
     @Slot()
     def _tell_chosen(self) -> None:

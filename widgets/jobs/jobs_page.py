@@ -110,6 +110,9 @@ class JobsPage(QWidget):
         self.list.table_requested.connect(self.show_table)
         self.list.strip.pause_requested.connect(self.pause_requested)
         self.list.view.moved.connect(self.move_requested)
+        self.list.view.opened.connect(self._enter)
+        # Asked about as of several: a key is pressed sooner than a menu is opened.
+        self.list.view.trash_requested.connect(self._wish_trash)
         self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
         self.table.opened.connect(self._open_from_table)
         self.table.menu_requested.connect(self._show_menu)
@@ -282,6 +285,7 @@ class JobsPage(QWidget):
             ("]", lambda: detail.step_tab(1)),
             ("L", detail.toggle_log_y),
             ("F", detail.fit),
+            ("S", detail.focus_smoothing),
             ("Ctrl+L", detail.focus_log),
             ("Ctrl+E", detail.export),
             ("Ctrl+.", lambda: detail.stop_requested.emit(self._open_id)),
@@ -346,6 +350,17 @@ class JobsPage(QWidget):
         self._wants_list = False
         self._fit()
 
+    @Slot()
+    def _enter(self) -> None:
+        """From the row that keys led to, into its job."""
+        self._pressed()
+        self.detail.setFocus(Qt.FocusReason.TabFocusReason)
+
+    @Slot()
+    def _wish_trash(self) -> None:
+        if self._open_id:
+            self.table.trash_requested.emit((self._open_id,))
+
     @Slot(str)
     def _open_from_table(self, job_id: str) -> None:
         self.show_list()
@@ -367,6 +382,7 @@ class JobsPage(QWidget):
     def _back(self) -> None:
         self._wants_list = True
         self._fit()
+        self.list.view.setFocus(Qt.FocusReason.TabFocusReason)
 
 
 def _list_width(page_w: int) -> int:

@@ -79,7 +79,7 @@ class JobsTable(QWidget):
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
         self._foot = Label("", "small", "text2", elide="right")
-        self._keys = Label("Enter opens, Space chooses, F2 renames", "small", "text3")
+        self._keys = Label("Enter opens, Space chooses, F2 renames, O orders", "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
         self.setLayout(
             col(

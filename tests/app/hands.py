@@ -1,0 +1,76 @@
+"""A person who has a keyboard and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+_MOST_TABS = 120
+
+
+class Hands:
+    """Presses keys where the focus is; never says which widget they are for."""
+
+    def __init__(self, qtbot: QtBot, window: QWidget) -> None:
+        self._qtbot = qtbot
+        self.window = window
+
+    def focus(self) -> QWidget:
+        """Who gets the next key."""
+        popup = QApplication.activePopupWidget()
+        found = popup or QApplication.focusWidget() or QApplication.activeWindow() or self.window
+        assert found.isVisible(), f"the keys go to {found}, which nobody sees"
+        return found
+
+    def press(self, *keys: str, times: int = 1) -> None:
+        """Keys as Qt writes them, one after the other: ``Ctrl+K``, ``Shift+Tab``."""
+        for key in keys * times:
+            pressed = QKeySequence(key)[0]
+            QTest.keyClick(self.focus(), pressed.key(), pressed.keyboardModifiers())
+
+    def write(self, text: str) -> None:
+        QTest.keyClicks(self.focus(), text)
+
+    def name(self) -> str:
+        """What those who hear it are told of the focus."""
+        return self.focus().accessibleName().replace("\xa0", " ")
+
+    def tab_to(self, name: str, *, back: bool = False) -> QWidget:
+        """Tab until what has the focus begins with this name."""
+        seen = []
+        for _ in range(_MOST_TABS):
+            self.press("Shift+Tab" if back else "Tab")
+            seen.append(self.name())
+            if seen[-1].startswith(name):
+                return self.focus()
+        raise AssertionError(f"Tab leads to no “{name}”, but to {list(dict.fromkeys(seen))}")
+
+    def wait(self, is_so: Callable[[], object], timeout_ms: int = 20_000) -> None:
+        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=timeout_ms)
+
+    def walk(self) -> list[QWidget]:
+        """Everything that Tab leads to, from here once around."""
+        begin = self.focus()
+        found: list[QWidget] = []
+        while len(found) < 4 * _MOST_TABS:
+            self.press("Tab")
+            here = self.focus()
+            if here in found:
+                return found
+            found.append(here)
+        raise AssertionError(f"Tab from {begin} never comes around")
+
+
+def place_of(widget: QWidget) -> QRect:
+    """Where it is in its window."""
+    return QRect(widget.mapTo(widget.window(), QPoint(0, 0)), widget.size())
+
+
+def hears(widget: QWidget) -> bool:
+    """Whether Tab may stop there."""
+    return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
