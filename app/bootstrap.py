@@ -218,15 +218,19 @@ class Program(QObject):
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
         self.jobs.open_job(job_id)
+        # Its keys are heard where it is, and whoever came here by key goes on by key.
+        self.jobs.setFocus()
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
         self.window.go("nodes")
         self.nodes.open_node(name)
+        self.nodes.setFocus()
 
     def _open_item(self, kind: Kind, name: str) -> None:
         self.window.go(PLACES_OF_KINDS[kind])
         self.library[kind].show_item(name)
+        self.library[kind].setFocus()
 
     # The services.
 

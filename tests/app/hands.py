@@ -23,6 +23,8 @@ class Hands:
     def focus(self) -> QWidget:
         """Who gets the next key."""
         popup = QApplication.activePopupWidget()
+        if popup is not None and not popup.isVisible():
+            popup = None
         found = popup or QApplication.focusWidget() or QApplication.activeWindow() or self.window
         assert found.isVisible(), f"the keys go to {found}, which nobody sees"
         return found
@@ -49,6 +51,14 @@ class Hands:
             if seen[-1].startswith(name):
                 return self.focus()
         raise AssertionError(f"Tab leads to no “{name}”, but to {list(dict.fromkeys(seen))}")
+
+    def tab_until(self, widget: QWidget) -> None:
+        """Tab until this one has the focus."""
+        for _ in range(_MOST_TABS):
+            if self.focus() is widget:
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not lead to {widget}")
 
     def wait(self, is_so: Callable[[], object], timeout_ms: int = 20_000) -> None:
         self._qtbot.waitUntil(lambda: bool(is_so()), timeout=timeout_ms)

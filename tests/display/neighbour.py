@@ -22,7 +22,8 @@ from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 
 def tell(what: str, value: object = None) -> None:
-    print(json.dumps({"what": what, "value": value}), flush=True)
+    sys.stdout.write(json.dumps({"what": what, "value": value}) + "\n")
+    sys.stdout.flush()
 
 
 class Source(QLabel):

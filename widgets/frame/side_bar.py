@@ -217,7 +217,7 @@ class SideBar(QWidget):
         self._theme = IconButton("moon", "Dark or light")
         self._theme.clicked.connect(self.theme_toggled)
         self._gear = IconButton("gear", "Settings")
-        self._gear.set_tip(plain_tip("Settings", "Ctrl+,"))
+        self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
         self._foot = row(self._folder, (self._root, 1), self.bell, self._theme, self._gear, gap=2)
         for act in (self.bell, self._theme, self._gear):

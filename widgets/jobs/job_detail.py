@@ -20,6 +20,7 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Banner, Facts
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label, plain_tip
@@ -120,7 +121,7 @@ class JobDetail(QWidget):
         self.queue = QueueActs(self)
         self._make_header()
         self._make_tabs()
-        self.setFocusProxy(self._act)
+        FocusLead(self, self._act)
         self.setLayout(
             col(
                 self._header,

@@ -23,6 +23,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Fact, Facts, Frame, PageHeader, Rule, Scroll
 from widgets.common.fields import Field
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import (
@@ -111,7 +112,7 @@ class JobForm(QWidget):
         self._fields.changed.connect(self._changed)
         self._picker.changed.connect(self._changed)
         QShortcut(QKeySequence("Ctrl+Return"), self, self._start)
-        self.setFocusProxy(self._fields.field("name").control)
+        FocusLead(self, self._fields.field("name").control)
         self._fit_settings()
         self._show_verdict(JobCheck())
 

@@ -19,6 +19,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S2, S3, S4
@@ -87,7 +88,7 @@ class JobListPane(QWidget):
                 gap=0,
             )
         )
-        self.setFocusProxy(self.view)
+        FocusLead(self, self.view)
 
     @property
     def query(self) -> JobQuery:

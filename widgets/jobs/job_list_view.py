@@ -117,8 +117,12 @@ class JobListView(QTableView):
             wishes = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
             wishes[Qt.Key.Key_Delete] = self.trash_requested
             wish = wishes.get(Qt.Key(event.key()))
+            ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
             if wish is not None and self.currentIndex().isValid():
                 wish.emit()
+            elif event.key() in ends and not event.modifiers():
+                # Of a table's own these lead to the ends of the row, which is the whole list.
+                self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))
             else:
                 super().keyPressEvent(event)
             return

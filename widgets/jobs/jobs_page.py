@@ -10,6 +10,7 @@ from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.queue import Queue
 from widgets.common.cards import EmptyState
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.state_badge import turns
 from widgets.common.theme import (
@@ -96,7 +97,7 @@ class JobsPage(QWidget):
         for page in (QWidget(), self._reading, self.first_start, self._splitter, self.table):
             self._pages.addWidget(page)
         self.setLayout(col((self._pages, 1), gap=0))
-        self.setFocusProxy(self.list)
+        self._focus = FocusLead(self, self.list)
         self._wire()
         self._make_keys()
 
@@ -264,14 +265,14 @@ class JobsPage(QWidget):
     def show_table(self) -> None:
         """The whole width."""
         self._pages.setCurrentWidget(self.table)
-        self.setFocusProxy(self.table)
+        self._focus.lead_to(self.table)
         self.rows_wished.emit(TABLE, self.table.query)
         self.table.view.setFocus()
 
     @Slot()
     def show_list(self) -> None:
         self._pages.setCurrentWidget(self._splitter)
-        self.setFocusProxy(self.list)
+        self._focus.lead_to(self.list)
         self.list.choose(self._open_id)
 
     # -- what happens

@@ -15,6 +15,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.text import Label
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
@@ -93,7 +94,7 @@ class JobsTable(QWidget):
             )
         )
         self._wire_bar()
-        self.setFocusProxy(self.view)
+        FocusLead(self, self.view)
 
     def _make_head(self) -> None:
         self._sentence = Label("", "body", "text2", elide="right")

@@ -14,6 +14,7 @@ from backend.records.library import Kind, LibraryItem
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, Frame
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import LIBRARY_LIST_W, ONE_PANE_BELOW_W, RAIL_W, S1, S2, S3, S4
@@ -49,7 +50,7 @@ class LibraryPage(QWidget):
         self._splitter.setStretchFactor(1, 1)
         self._splitter.setSizes([LIBRARY_LIST_W, 2000])
         self.setLayout(col((self._splitter, 1), gap=0))
-        self.setFocusProxy(self._list)
+        FocusLead(self, self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self._show_entry()
 
