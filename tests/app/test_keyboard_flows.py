@@ -5,65 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QMenu
-from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
 from app.notices import Notice
 from backend.node import sweep
 from backend.records.layout import run_tag
 from backend.records.state import JobState
 from tests.app.hands import Hands
-from tests.app.lived_in import FAULT_LINE, NEEDLES, WAITING, move_in, move_out
+from tests.app.keyboard_window import LONG_MS, ids, ids_and_program, program
+from tests.app.lived_in import FAULT_LINE, NEEDLES, WAITING
 from tests.widgets.cluster import samples
-from widgets.common.look import ThemeChoice
 from widgets.jobs.job_list_model import JobColumn
 
-LONG_MS = 240_000
-
-
-@pytest.fixture(scope="module")
-def ids_and_program(qapp, request, tmp_path_factory):
-    """One window for all flows: each begins where one lands who just opened it."""
-    folder = tmp_path_factory.mktemp("keys")
-    places = (folder / "root", folder / "catalogue.sqlite")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        ids = move_in(*places)
-        program = Program(qapp, *places, None)
-        program._look.choose(ThemeChoice.LIGHT)
-        program.window.resize(1440, 900)
-        bot = QtBot(request)
-        with bot.waitActive(program.window):
-            program.show()
-            program.window.activateWindow()
-        bot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
-        bot.waitUntil(lambda: program.jobs.total == len(ids) + 1, timeout=LONG_MS)
-        yield ids, program
-        program.window.close()
-        program.close()
-        move_out(*places)
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-
-@pytest.fixture
-def ids(ids_and_program):
-    return ids_and_program[0]
-
-
-@pytest.fixture
-def program(ids_and_program, qtbot):
-    """Jobs, as a list, with the focus in it: a window that was just opened."""
-    program = ids_and_program[1]
-    program.window.activateWindow()
-    qtbot.waitUntil(program.window.isActiveWindow)
-    program.frame.palette.close_again()
-    program.jobs.show_list()
-    program.window.go("jobs")
-    program.jobs.setFocus()
-    return program
+__all__ = ["ids", "ids_and_program", "program"]
 
 
 @pytest.fixture
@@ -201,9 +155,11 @@ def test_the_menu_of_a_row_is_that_of_the_row_and_not_of_the_one_below(hands, ta
 
 
 def order(program):
+    """Of those that wait, as their rows stand."""
     model = program.jobs.model
     places = model.queue_places()
-    return [model.line(job_id).name for job_id in sorted(places, key=places.__getitem__)]
+    shown = model.ids(range(model.rowCount()))
+    return [model.line(job_id).name for job_id in shown if job_id in places]
 
 
 def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):

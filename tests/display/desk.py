@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
 WIDTH, HEIGHT = 2560, 1000
 LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
-_LONG_S = 60.0
+_LONG_S = 120.0
 
 
 def wait_for(what: Callable[[], Any], why: str, seconds: float = _LONG_S) -> Any:

@@ -250,7 +250,10 @@ class JobTableView(QTableView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         index = self.currentIndex()
         key = event.key()
-        if key == Qt.Key.Key_Space and index.isValid():
+        if self._is_editing():
+            # Enter ends the editing, and comes here afterwards; it opens nothing.
+            super().keyPressEvent(event)
+        elif key == Qt.Key.Key_Space and index.isValid():
             flag = QItemSelectionModel.SelectionFlag
             self.selectionModel().select(index, flag.Toggle | flag.Rows)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
