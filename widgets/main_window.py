@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
 
 from widgets.common.cards import Toast
+from widgets.common.focus import TabOrder
 from widgets.common.layout import row
 from widgets.common.theme import RAIL_BELOW_W
 from widgets.frame.drop_sheet import DropSheet
@@ -65,6 +66,7 @@ class MainWindow(QMainWindow):
         content.setObjectName("window")
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
         self.setCentralWidget(content)
+        self._tab_order = TabOrder(content)
         # Else the first button would have the focus, and its ring, before anybody pressed a key.
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
@@ -109,6 +111,10 @@ class MainWindow(QMainWindow):
         if self._future:
             self._past.append(self._here)
             self._show(self._future.pop())
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        self._tab_order.refresh()
+        return super().focusNextPrevChild(forward)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

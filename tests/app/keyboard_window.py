@@ -48,6 +48,8 @@ def ids(ids_and_program):
 def program(ids_and_program, qtbot):
     """Jobs, as a list, with the focus in it: a window that was just opened."""
     program = ids_and_program[1]
+    while (dialog := QApplication.activeModalWidget()) is not None:
+        dialog.close()
     program.window.activateWindow()
     qtbot.waitUntil(program.window.isActiveWindow)
     program.frame.palette.close_again()

@@ -1,6 +1,8 @@
-"""What holds wherever Tab leads: reading order, a ring, a name; and every key that is told works."""
+"""What holds wherever Tab leads: reading order, a ring, a name; and where each key is told."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -99,7 +101,7 @@ def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(program,
     assert unseen == [], "nobody sees that these have the focus"
     assert {named(one) for one in stops(program.window)} <= {named(one) for one in found}
     places = [(named(one), place_of(one)) for one in found]
-    wrong = [(a, b) for a, b in zip(places, places[1:], strict=False) if goes_back(a[1], b[1])]
+    wrong = [(a, b) for a, b in itertools.pairwise(places) if goes_back(a[1], b[1])]
     assert wrong == [], "Tab goes back over the page"
 
 
@@ -124,9 +126,7 @@ def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab):
 
 
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
-    tips = []
-    for widget in program.window.findChildren(QWidget):
-        tips.append(widget.toolTip())
+    tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
     page.detail._fill_menu()
     tips += [f"({action.shortcut().toString()})" for action in page.detail._menu.actions()]

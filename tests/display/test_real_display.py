@@ -5,9 +5,7 @@ Everything a test does goes through an X server, as a person's hand would.
 
 from __future__ import annotations
 
-import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -63,7 +61,7 @@ def neighbour(desk, tmp_path_factory):
 
 
 def opened(desk, places, config, name):
-    root, catalogue, ids = places
+    root, catalogue, _ = places
     arguments = ["--data-root", str(root), "--catalogue", str(catalogue)]
     program = desk.start_program(arguments, name, XDG_CONFIG_HOME=str(config))
     wait_for(lambda: program.has(WAITING[0], "row"), "the list of jobs")

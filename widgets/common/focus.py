@@ -1,10 +1,23 @@
-"""Where the focus goes that a page or a pane is given."""
+"""Where the focus goes: that of a page to one of its parts, and with Tab from part to part."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject
+import itertools
+from collections.abc import Iterator
+
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import (
+    QAbstractScrollArea,
+    QAbstractSpinBox,
+    QComboBox,
+    QGridLayout,
+    QLayout,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QWidget,
+)
 
 
 class FocusLead(QObject):
@@ -26,3 +39,63 @@ class FocusLead(QObject):
         if isinstance(event, QFocusEvent) and event.type() == QEvent.Type.FocusIn:
             self._part.setFocus(event.reason())
         return bool(super().eventFilter(watched, event))
+
+
+def reading_order(holder: QWidget) -> Iterator[QWidget]:
+    """All that Tab may lead to in it, as one reads: along the rows of its layouts."""
+    for part in _parts(holder):
+        if part.isHidden():
+            continue
+        if part.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            yield part
+        yield from reading_order(part)
+
+
+class TabOrder:
+    """Keeps the chain of Tab in reading order.
+
+    Qt's own is the order in which widgets were made: a field that comes later stands at its end.
+    """
+
+    def __init__(self, holder: QWidget) -> None:
+        self._holder = holder
+        self._chain: list[QWidget] = []
+
+    def refresh(self) -> None:
+        """Cheap while nothing came or went."""
+        wanted = list(reading_order(self._holder))
+        if wanted != self._chain:
+            self._chain = wanted
+            for before, after in itertools.pairwise(wanted):
+                QWidget.setTabOrder(before, after)
+
+
+def _parts(holder: QWidget) -> list[QWidget]:
+    if isinstance(holder, QStackedWidget):
+        return [holder.currentWidget()] if holder.count() else []
+    if isinstance(holder, QScrollArea):
+        return [holder.widget()] if holder.widget() is not None else []
+    if isinstance(holder, QSplitter):
+        return [holder.widget(number) for number in range(holder.count())]
+    if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
+        return []
+    layout = holder.layout()
+    return list(_of_layout(layout)) if layout is not None else []
+
+
+def _of_layout(layout: QLayout) -> Iterator[QWidget]:
+    numbers = list(range(layout.count()))
+    if isinstance(layout, QGridLayout):
+        numbers.sort(key=lambda number: _cell(layout, number))
+    for number in numbers:
+        item = layout.itemAt(number)
+        widget, inner = item.widget(), item.layout()
+        if widget is not None:
+            yield widget
+        elif inner is not None:
+            yield from _of_layout(inner)
+
+
+def _cell(grid: QGridLayout, number: int) -> tuple[int, int]:
+    row, column, *_ = grid.getItemPosition(number)  # type: ignore[misc]  # typed as object
+    return row, column
