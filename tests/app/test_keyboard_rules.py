@@ -44,6 +44,7 @@ def go(program, hands, ids, place):
     window = program.window
     if place == "table":
         program.jobs.show_table()
+        hands.wait(lambda: program.jobs.table.model.rowCount() == program.jobs.total)
     elif place == "new-job":
         program._job_controller.new_job()
     elif place == "compare":

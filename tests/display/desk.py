@@ -193,6 +193,8 @@ class Program:
                 connection.close()
                 return {}
             self._line = connection.makefile("rwb")
+            # The file keeps it open.
+            connection.close()
         self._line.write(b"?")
         self._line.flush()
         found: dict[str, Any] = json.loads(self._line.readline() or b"{}")

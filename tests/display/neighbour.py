@@ -74,7 +74,8 @@ class Target(QLabel):
 
 def main() -> int:
     app = QApplication(sys.argv[:1])
-    window = QWidget()
+    # Whoever types is in the other window.
+    window = QWidget(None, Qt.WindowType.WindowDoesNotAcceptFocus)
     window.setWindowTitle("Neighbour")
     source, target = Source(sys.argv[1]), Target()
     layout = QVBoxLayout(window)

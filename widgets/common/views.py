@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt
-from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRectF, QSize, Qt
+from PySide6.QtGui import QContextMenuEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHeaderView,
     QListView,
+    QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -16,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
+from widgets.common.paint import paint_focus
 from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
 
 
@@ -73,6 +75,20 @@ class TallRows(QStyledItemDelegate):
     ) -> QSize:
         hint = super().sizeHint(option, index)
         return QSize(hint.width(), max(hint.height(), TARGET_MIN))
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        super().paint(painter, option, index)
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
+            painter.save()
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(option.rect))
+            painter.restore()
 
 
 def _dress_header(header: QHeaderView) -> None:
