@@ -25,6 +25,10 @@ class Hands:
         dialog = QApplication.activeModalWidget()
         if dialog is not None and not dialog.isActiveWindow():
             self.wait(dialog.isActiveWindow)
+        elif dialog is None and not self.window.isActiveWindow():
+            # As a window manager does when a dialog has closed.
+            self.window.activateWindow()
+            self.wait(self.window.isActiveWindow)
         popup = QApplication.activePopupWidget()
         if popup is not None and not popup.isVisible():
             popup = None
@@ -33,6 +37,7 @@ class Hands:
             # The offscreen platform leaves the focus with a menu that has closed; the keys of a
             # real one go to the window again.
             found = self.window.focusWidget() or self.window
+            found.setFocus()
         assert found.isVisible(), f"the keys go to {found}, which nobody sees"
         return found
 
@@ -67,7 +72,7 @@ class Hands:
             self.press("Tab")
         raise AssertionError(f"Tab does not lead to {widget}")
 
-    def wait(self, is_so: Callable[[], object], timeout_ms: int = 20_000) -> None:
+    def wait(self, is_so: Callable[[], object], timeout_ms: int = 15_000) -> None:
         self._qtbot.waitUntil(lambda: bool(is_so()), timeout=timeout_ms)
 
     def walk(self) -> list[QWidget]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import cast
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFocusEvent
@@ -72,15 +73,19 @@ class TabOrder:
 
 def _parts(holder: QWidget) -> list[QWidget]:
     if isinstance(holder, QStackedWidget):
-        return [holder.currentWidget()] if holder.count() else []
+        return _there(holder.currentWidget())
     if isinstance(holder, QScrollArea):
-        return [holder.widget()] if holder.widget() is not None else []
+        return _there(holder.widget())
     if isinstance(holder, QSplitter):
-        return [holder.widget(number) for number in range(holder.count())]
+        return _there(*(holder.widget(number) for number in range(holder.count())))
     if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
         return []
     layout = holder.layout()
     return list(_of_layout(layout)) if layout is not None else []
+
+
+def _there(*widgets: QWidget | None) -> list[QWidget]:
+    return [widget for widget in widgets if widget is not None]
 
 
 def _of_layout(layout: QLayout) -> Iterator[QWidget]:
@@ -89,6 +94,8 @@ def _of_layout(layout: QLayout) -> Iterator[QWidget]:
         numbers.sort(key=lambda number: _cell(layout, number))
     for number in numbers:
         item = layout.itemAt(number)
+        if item is None:
+            continue
         widget, inner = item.widget(), item.layout()
         if widget is not None:
             yield widget
@@ -97,5 +104,6 @@ def _of_layout(layout: QLayout) -> Iterator[QWidget]:
 
 
 def _cell(grid: QGridLayout, number: int) -> tuple[int, int]:
-    row, column, *_ = grid.getItemPosition(number)  # type: ignore[misc]  # typed as object
-    return row, column
+    # PySide types the tuple of row, column and spans as an object.
+    place = cast("tuple[int, int, int, int]", grid.getItemPosition(number))
+    return place[0], place[1]
