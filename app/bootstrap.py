@@ -33,6 +33,7 @@ from app.paths import log_file, settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
 from app.turns import Turns
+from app.window_place import WindowPlace
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
@@ -83,7 +84,7 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(program.tell_bug, log_file()).install()
     # Python sees Ctrl+C only between two of its own instructions: give it some.
-    signal.signal(signal.SIGINT, lambda *_: app.quit())
+    signal.signal(signal.SIGINT, lambda *_: program.frame.end())
     heartbeat = QTimer()
     heartbeat.timeout.connect(_nothing)
     heartbeat.start(_HEARTBEAT_MS)
@@ -121,7 +122,6 @@ class Program(QObject):
         self.is_built = False
 
         self.window = MainWindow()
-        self.window.resize(preferences.width, preferences.height)
         # After the window: each widget that joins a dressed one is dressed by itself.
         self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
         self.window.setWindowIcon(_mark())
@@ -134,6 +134,8 @@ class Program(QObject):
         self.opening = Opening(data_root, catalogue, self._background, self.window, self)
         self.opening.opened.connect(self._furnish)
         self.opening.refused.connect(partial(self.window.go, "refusal"))
+        self.place = WindowPlace(app, self.window, self._settings, self.frame.remember, self)
+        self.frame.brought_up.connect(self.place.bring_in)
         self._wire_frame()
 
     def show(self) -> None:
@@ -216,15 +218,19 @@ class Program(QObject):
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
         self.jobs.reveal(job_id)
+        # Its keys are heard where it is, and whoever came here by key goes on by key.
+        self.jobs.setFocus()
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
         self.window.go("nodes")
         self.nodes.open_node(name)
+        self.nodes.setFocus()
 
     def _open_item(self, kind: Kind, name: str) -> None:
         self.window.go(PLACES_OF_KINDS[kind])
         self.library[kind].show_item(name)
+        self.library[kind].setFocus()
 
     # The services.
 
@@ -332,6 +338,7 @@ class Program(QObject):
                 self._library_controller.drop(Path(path))
 
         self.window.dropped.connect(dropped)
+        self.window.look_wished.connect(self._look_again)
         self._library_controller.refresh()
         self._node_controller.start()
         self._compare_controller.start()
@@ -395,6 +402,15 @@ class Program(QObject):
     def _checked(self, findings: tuple[Finding, ...]) -> None:
         self.jobs.first_start.show_findings(findings)
         self.frame.show_checks(findings)
+
+    @Slot()
+    def _look_again(self) -> None:
+        """What other desktops and nodes may have changed, now and not at the next look."""
+        self._poller.look()
+        self._poller.look_at_list()
+        self._node_controller.look()
+        self._library_controller.refresh()
+        self.window.toast.tell("Looking again")
 
     # News.
 

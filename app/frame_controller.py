@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QProcess, Qt, QTimer, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QIcon, QKeySequence, QShortcut
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog
 
 from app.background import Background
@@ -56,10 +56,12 @@ class FrameController(QObject):
     Signals:
         job_opened: Id of a job that a notice is about.
         node_opened: Name of a node that a notice is about.
+        brought_up: The window was fetched to the front.
     """
 
     job_opened = Signal(str)
     node_opened = Signal(str)
+    brought_up = Signal()
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class FrameController(QObject):
         self.tray.job_opened.connect(self._open_job)
         self.tray.notice_opened.connect(self._open_notice)
         self.tray.window_wished.connect(self.bring_up)
-        self.tray.end_wished.connect(window.close)
+        self.tray.end_wished.connect(self.end)
         self._book = NoticeBook(notices_file())
         self._notice_list: NoticeList | None = None
         self._controller: NoticeController | None = None
@@ -99,7 +101,9 @@ class FrameController(QObject):
         side_bar.notices_wished.connect(self._show_notices)
         side_bar.settings_wished.connect(self.open_settings)
         look.changed.connect(self._look_changed)
-        window.resized.connect(self._resized)
+        window.is_put_away_when_closed = self._stays
+        window.put_away.connect(self._stay)
+        self._ends = False
         side_bar.set_dark(look.is_dark)
         side_bar.set_unread(self._book.unread)
         self._make_keys()
@@ -123,6 +127,8 @@ class FrameController(QObject):
         window = self._window
         for place in PLACES:
             self.add_act(place.title, place.icon, partial(window.go, place.key))
+        self.add_act("Notices", "bell", self._show_notices)
+        self.add_act("Look again", "arrow-clockwise", window.look_again)
         self.add_act("Settings", "gear", self.open_settings)
         self.add_act("Help", "question", self.open_help)
         for key, title in TOPICS:
@@ -142,7 +148,7 @@ class FrameController(QObject):
         aside: str = "",
     ) -> None:
         """An act that the palette offers, with the key that the table of keys has for it."""
-        key = next((known.key for known in KEYS if known.does == title), "")
+        key = next((k.key for k in KEYS if k.does == title and not k.with_focus), "")
         target = Target("act", title, title, aside, icon, key)
         self.go_to.add_act(Act(target, do, is_able))
 
@@ -201,6 +207,7 @@ class FrameController(QObject):
         page.restart_requested.connect(self._restart)
         page.motion_chosen.connect(self._choose_motion)
         page.notices.finished_chosen.connect(self._choose_finished)
+        page.notices.stays_chosen.connect(lambda stays: self._remember(stays_in_tray=stays))
         page.notices.show_tray(self.tray.is_available)
         page.place_opened.connect(_open)
         page.checks_requested.connect(self.check)
@@ -249,6 +256,7 @@ class FrameController(QObject):
                 preferences.scale_percent,
                 preferences.reduced_motion,
                 preferences.tell_finished,
+                preferences.stays_in_tray,
             )
 
     def remember(self, **changes: Any) -> None:
@@ -274,10 +282,26 @@ class FrameController(QObject):
         self._look.reduce_motion(reduced)
         self._remember(reduced_motion=reduced)
 
-    @Slot(int, int)
-    def _resized(self, width: int, height: int) -> None:
-        if not self._window.isFullScreen():
-            self._remember(width=width, height=height)
+    def _stays(self) -> bool:
+        wants = self._settings.preferences.stays_in_tray and self.tray.is_available
+        return wants and not self._ends
+
+    @Slot()
+    def _stay(self) -> None:
+        """The window was closed and is only hidden: nothing that closes now ends the program."""
+        QGuiApplication.setQuitOnLastWindowClosed(False)
+        self.tray.show_away()
+
+    @Slot()
+    def end(self) -> None:
+        """Close for good, wherever the window is."""
+        self._ends = True
+        was_away = not self._window.isVisible()
+        QGuiApplication.setQuitOnLastWindowClosed(True)
+        self._window.close()
+        if was_away:
+            # Of a window that nobody sees Qt does not say that it was the last one.
+            QGuiApplication.quit()
 
     def _step_scale(self, by: int) -> None:
         now = self._settings.preferences.scale_percent
@@ -296,7 +320,7 @@ class FrameController(QObject):
         self._settings.save()
         os.environ.pop(SCALE_VARIABLE, None)
         QProcess.startDetached(sys.executable, sys.orig_argv[1:])
-        self._window.close()
+        self.end()
 
     # -- a report for whoever is to help
 
@@ -356,7 +380,9 @@ class FrameController(QObject):
     def bring_up(self) -> None:
         """The window in front of others."""
         self._window.setWindowState(self._window.windowState() & ~Qt.WindowState.WindowMinimized)
+        QGuiApplication.setQuitOnLastWindowClosed(True)
         self._window.show()
+        self.brought_up.emit()
         self._window.activateWindow()
 
     @Slot(str)

@@ -25,12 +25,17 @@ class Preferences:
     scale_percent: int = 100
     reduced_motion: bool = False
     tell_finished: bool = True
+    stays_in_tray: bool = False
+    """Closing the window leaves the program in the tray, where there is one."""
     width: int = 1440
     height: int = 900
     place: str = "jobs"
     open_job: str = ""
     """Id of a job, or the tag of a sweep."""
     jobs_as_table: bool = False
+    position: list[int] = field(default_factory=list)
+    """Of the window's upper left corner, frame included; empty for wherever the system puts it."""
+    maximized: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
     """Columns, widths and order of the wide table, as it gives and takes them."""
     sweep_folds: dict[str, Any] = field(default_factory=dict)

@@ -50,6 +50,7 @@ class Tray(QObject):
         self._icon.activated.connect(self._activated)
         self._icon.messageClicked.connect(self._open_newest)
         self._newest: Notice | None = None
+        self._told_away = False
         self._shown: tuple[object, ...] | None = None
         self.show_live(())
 
@@ -84,6 +85,16 @@ class Tray(QObject):
         kinds = QSystemTrayIcon.MessageIcon
         kind = kinds.Information if notice.family == "good" else kinds.Warning
         self._icon.showMessage(notice.title, notice.text, kind)
+
+    def show_away(self) -> None:
+        """The window was closed and is only here now; said once, to whom it surprises."""
+        if not self._told_away:
+            self._told_away = True
+            self._icon.show()
+            words = "A click on the icon opens the window; Settings says whether it stays."
+            self._icon.showMessage(
+                "Ringmaster is in the tray", words, QSystemTrayIcon.MessageIcon.NoIcon
+            )
 
     def close(self) -> None:
         """Gone from the tray at once; Qt would leave it there until the process has ended."""

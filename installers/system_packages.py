@@ -109,10 +109,20 @@ CLUSTER = (
     Need("util-linux", "nsenter", _has_tool),
 )
 
+# A real screen for the tests of the window: an X server, a window manager, a tray, hands, and
+# `xrandr`, which gives the server a second screen and takes it away.
+SCREEN = (
+    Need("openbox", "openbox", _has_tool),
+    Need("trayer", "trayer", _has_tool),
+    Need("x11-xserver-utils", "xrandr", _has_tool),
+    Need("xdotool", "xdotool", _has_tool),
+    Need("xvfb", "Xvfb", _has_tool),
+)
+
 LIBRARIES: dict[str, tuple[Need, ...]] = {
     "headless": (),
     "window": QT + WINDOW,
-    "test": QT + CLUSTER,
+    "test": QT + WINDOW + SCREEN + CLUSTER,
 }
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QUrl, Signal, Slot
+from collections.abc import Callable
+
+from PySide6.QtCore import QCoreApplication, QRect, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QCloseEvent,
+    QContextMenuEvent,
     QDragEnterEvent,
+    QDragLeaveEvent,
     QDropEvent,
     QKeySequence,
     QMouseEvent,
+    QMoveEvent,
     QResizeEvent,
     QShortcut,
 )
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
 
 from widgets.common.cards import Toast
+from widgets.common.focus import TabOrder
 from widgets.common.layout import row
 from widgets.common.theme import RAIL_BELOW_W
+from widgets.frame.drop_sheet import DropSheet
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
 
@@ -29,20 +36,29 @@ class MainWindow(QMainWindow):
     Signals:
         dropped: The path of a folder, zip or job file that was dropped.
         closing: The window is about to close.
-        resized: Width and height.
         went: Key of the page that is shown now.
+        put_away: It was closed, and stays hidden until it is wished for again.
+        placed: It stands elsewhere now, or is larger or smaller.
+        look_wished: All that others may have changed is to be looked at now.
+
+    Attributes:
+        is_put_away_when_closed: Asked when somebody closes it.
     """
 
     dropped = Signal(str)
     closing = Signal()
-    resized = Signal(int, int)
     went = Signal(str)
+    put_away = Signal()
+    placed = Signal()
+    look_wished = Signal()
+    is_put_away_when_closed: Callable[[], bool]
 
     def __init__(self) -> None:
         super().__init__()
         self.setWindowTitle("Ringmaster")
         self.setMinimumSize(*_SMALLEST)
         self.setAcceptDrops(True)
+        self.is_put_away_when_closed = lambda: False
         self.side_bar = SideBar()
         self.side_bar.place_chosen.connect(self.go)
         self._stack = QStackedWidget()
@@ -52,16 +68,20 @@ class MainWindow(QMainWindow):
         content.setObjectName("window")
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
         self.setCentralWidget(content)
+        self._tab_order = TabOrder(content)
         # Else the first button would have the focus, and its ring, before anybody pressed a key.
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
         self.toast = Toast(self._stack)
+        self.drop_sheet = DropSheet(self)
         self._past: list[str] = []
         self._future: list[str] = []
         self._here = ""
         QShortcut(QKeySequence("Alt+Left"), self, self.back)
         QShortcut(QKeySequence("Alt+Right"), self, self.forward)
         QShortcut(QKeySequence("F11"), self, self.toggle_full_screen)
+        QShortcut(QKeySequence("F5"), self, self.look_again)
+        QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def add_page(self, key: str, page: QWidget) -> None:
         """A page, which may be "new-job": no place, but reached from within one."""
@@ -94,13 +114,26 @@ class MainWindow(QMainWindow):
             self._past.append(self._here)
             self._show(self._future.pop())
 
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        self._tab_order.refresh()
+        return super().focusNextPrevChild(forward)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.side_bar.set_narrow(self.width() < RAIL_BELOW_W)
         self.side_bar.set_room(self.height())
-        self.resized.emit(self.width(), self.height())
+        self.placed.emit()
+
+    def moveEvent(self, event: QMoveEvent) -> None:
+        super().moveEvent(event)
+        self.placed.emit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        if self.is_put_away_when_closed():
+            event.ignore()
+            self.hide()
+            self.put_away.emit()
+            return
         self.closing.emit()
         super().closeEvent(event)
 
@@ -111,10 +144,15 @@ class MainWindow(QMainWindow):
             self.forward()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _local(event.mimeData().urls()):
+        for path in _local(event.mimeData().urls())[:1]:
             event.acceptProposedAction()
+            self.drop_sheet.open(path)
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self.drop_sheet.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
+        self.drop_sheet.hide()
         for path in _local(event.mimeData().urls())[:1]:
             event.acceptProposedAction()
             self.dropped.emit(path)
@@ -125,6 +163,22 @@ class MainWindow(QMainWindow):
             self.showNormal()
         else:
             self.showFullScreen()
+
+    @Slot()
+    def look_again(self) -> None:
+        self.look_wished.emit()
+
+    @Slot()
+    def open_menu(self) -> None:
+        """The menu of what has the focus; X11 has a key for it, and many keyboards have not."""
+        widget = self.focusWidget()
+        if widget is None:
+            return
+        cursor = widget.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle)
+        at = cursor.center() if isinstance(cursor, QRect) else widget.rect().center()
+        reason = QContextMenuEvent.Reason.Keyboard
+        wish = QContextMenuEvent(reason, at, widget.mapToGlobal(at))
+        QCoreApplication.sendEvent(widget, wish)
 
     def _show(self, key: str) -> None:
         self._here = key

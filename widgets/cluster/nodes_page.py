@@ -22,6 +22,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card, PageHeader, Scroll
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
@@ -77,6 +78,7 @@ class NodesPage(QWidget):
         self._open = ""
         self._is_stale = False
         self.rack = Rack()
+        self._focus = FocusLead(self, self.rack)
         self.rack.opened.connect(self.open_node)
         self.rack.shown_row.connect(self._follow)
         self._cards = AttentionCards()
@@ -274,7 +276,7 @@ class NodesPage(QWidget):
             self._show_overview(now)
         by_itself = alone or bool(self._open)
         self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
-        self.setFocusProxy(self.detail if by_itself else self.rack)
+        self._focus.lead_to(self.detail if by_itself else self.rack)
 
     def _beat_age(self, name: str, now: float) -> float | None:
         seen = self._beats.get(name)

@@ -288,6 +288,10 @@ class _Choices(QWidget):
         index = self._group.checkedId()
         return self._keys[index] if 0 <= index < len(self._keys) else ""
 
+    def add_tip(self, tip: str) -> None:
+        """A line more in the tool tip of all choices that have none of their own."""
+        self.setToolTip("\n".join(filter(None, (self.toolTip(), tip))))
+
     def choose(self, key: str) -> None:
         """Choose without sending a signal. An unknown key is ignored."""
         if key in self._keys:

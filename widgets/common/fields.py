@@ -245,6 +245,7 @@ class SearchField(QLineEdit):
         self.setFont(theme.font("body"))
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(f"Search: {placeholder}")
+        self.setToolTip(plain_tip("Search here", key) if key else "")
         self._hint = Label(native_key(key).replace("+", " ") if key else "", "tiny", "text3")
         self._wipe = IconButton("x", "Clear")
         self._wipe.setFixedSize(24, 24)

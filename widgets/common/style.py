@@ -159,6 +159,7 @@ QComboBox:!editable {{ background: {t.surface}; }}
 {each(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
 {each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
 {each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
+{each('[bad="true"]:focus')} {{ border-color: {t.focus}; }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
   padding: 0; min-height: 0; }}
@@ -171,6 +172,7 @@ QTextEdit:focus, QPlainTextEdit:focus {{ border: {FOCUS_W}px solid {t.focus}; pa
 QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; padding: 5px; }}
 QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};
   border-color: {t.sunken}; }}
+QTextEdit[kind="code"]:focus, QPlainTextEdit[kind="code"]:focus {{ border-color: {t.focus}; }}
 QTextEdit[kind="page"] {{ background: transparent; border: 2px solid transparent; padding: 0; }}
 QTextEdit[kind="page"]:focus {{ border-color: {t.focus}; }}
 QCheckBox, QRadioButton {{ spacing: 8px; min-height: {TARGET_MIN}px; }}

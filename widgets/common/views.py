@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRectF, QSize, Qt
+from PySide6.QtGui import QContextMenuEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHeaderView,
     QListView,
+    QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -15,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
+from widgets.common.paint import paint_focus
 from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
 
 
@@ -51,6 +54,19 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         view.setUniformItemSizes(True)
 
 
+def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
+    """The row whose menu is wished for, and where on the screen the menu belongs.
+
+    Qt gives the place of the current row for a menu that is opened by key, but in pixels of the
+    view's content: below a header that is the row after it.
+    """
+    viewport = view.viewport()
+    if event.reason() is QContextMenuEvent.Reason.Keyboard:
+        index = view.currentIndex()
+        return index, viewport.mapToGlobal(view.visualRect(index).center())
+    return view.indexAt(event.pos()), event.globalPos()
+
+
 class TallRows(QStyledItemDelegate):
     """Rows of a plain list that are high enough to be hit."""
 
@@ -59,6 +75,20 @@ class TallRows(QStyledItemDelegate):
     ) -> QSize:
         hint = super().sizeHint(option, index)
         return QSize(hint.width(), max(hint.height(), TARGET_MIN))
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        super().paint(painter, option, index)
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
+            painter.save()
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(option.rect))
+            painter.restore()
 
 
 def _dress_header(header: QHeaderView) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QStackedWidget, QWidget
@@ -14,7 +16,7 @@ from widgets.common.buttons import Button, SegmentedControl, Switch
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import col, row
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
@@ -100,7 +102,11 @@ class ComparePage(QWidget):
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._scroll)
         self.setLayout(col(self._header, (self._pages, 1), gap=0))
-        for key, act in (("L", self._log.toggle), ("F", self.plots.fit)):
+        for key, act in (
+            ("L", self._log.toggle),
+            ("F", self.plots.fit),
+            ("S", partial(self._smoothing.setFocus, Qt.FocusReason.ShortcutFocusReason)),
+        ):
             shortcut = QShortcut(QKeySequence(key), self)
             shortcut.setContext(_HERE)
             shortcut.activated.connect(act)
@@ -192,8 +198,10 @@ class ComparePage(QWidget):
             self._axes.set_tip(key, tip)
         self._axes.chosen.connect(lambda key: self.plots.set_axis(XAxis(key)))
         self._smoothing = Slider(_SMOOTHING, name="Smoothing", width=72)
+        self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
         self._smoothing.moved.connect(lambda share: self.plots.set_smoothing(share))
         self._log = Switch(name="Log y")
+        self._log.setToolTip(plain_tip("Log y", "L"))
         self._log.toggled.connect(lambda on: self.plots.set_log_y(on))
         self._csv = Button(
             "Save CSV", icon="download-simple", tip="All curves of these jobs in one file"

@@ -26,7 +26,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.parallel import Parallel, ParallelLine, chosen
 from widgets.common import theme
 from widgets.common.paint import fill_round, paint_focus, paint_text, round_pen, text_width
-from widgets.common.theme import R_CARD, S1, S2, S3
+from widgets.common.theme import FOCUS_W, R_CARD, S1, S2, S3
+from widgets.compare.parallel_keys import axis_step, brushed
 
 _HEIGHT, _LEAST_H = 320, 220
 _TOP, _BOTTOM, _SIDE = 44, 16, 48
@@ -40,7 +41,8 @@ _SHADES = 8
 
 
 class ParallelPlot(QWidget):
-    """Draws frozen records. Arrows walk the lines, Enter opens, Escape takes the brushes away.
+    """Draws frozen records. By keys: Up and Down walk the lines, Left and Right the axes; what
+    brushes is in `parallel_keys`. Enter opens, Escape takes all brushes away.
 
     Signals:
         pointed: The id of the job under the pointer or the keys, "" for none.
@@ -58,6 +60,8 @@ class ParallelPlot(QWidget):
         self._brushes: dict[int, tuple[float, float]] = {}
         self._chosen: set[str] = set()
         self._current = ""
+        self._axis = 0
+        """On which the keys brush."""
         self._drag: tuple[int, float] | None = None
         self._is_pressed = False
         self._press = QPointF()
@@ -84,6 +88,7 @@ class ParallelPlot(QWidget):
         self._points = {}
         if self._current not in {line.job_id for line in shown.lines}:
             self._current = ""
+        self._axis = min(self._axis, max(len(shown.axes) - 1, 0))
         self._settle()
 
     def point(self, job_id: str) -> None:
@@ -224,9 +229,19 @@ class ParallelPlot(QWidget):
         self._take("")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_Left: -1}
+        steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}
         key = Qt.Key(event.key())
-        if key in steps:
+        is_brush, ends = brushed(event, self._brushes.get(self._axis))
+        if axis_step(event) and self._shown.axes:
+            self._axis = (self._axis + axis_step(event)) % len(self._shown.axes)
+            self._say()
+            self.update()
+        elif is_brush and ends is not None and self._shown.axes:
+            self.brush(self._axis, *ends)
+        elif is_brush:
+            if self._brushes.pop(self._axis, None) is not None:
+                self._settle()
+        elif key in steps:
             self._walk(steps[key])
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current:
             self.opened.emit(self._current)
@@ -237,10 +252,12 @@ class ParallelPlot(QWidget):
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
+        self._say()
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
+        self._say()
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -286,6 +303,8 @@ class ParallelPlot(QWidget):
         told = [f"{len(self._chosen)} of {len(lines)} jobs go through the brushes."]
         if current is not None:
             told.insert(0, f"{self._words(current)}.")
+        if self.hasFocus() and self._shown.axes:
+            told.append(f"Keys brush {self._shown.axes[self._axis].label}.")
         self.setAccessibleDescription(" ".join(told))
 
     def _words(self, line: ParallelLine) -> str:
@@ -310,6 +329,7 @@ class ParallelPlot(QWidget):
             self._paint_current(painter, current)
         if self.hasFocus():
             paint_focus(painter, QRectF(self.rect()), R_CARD)
+            self._paint_axis_of_keys(painter)
 
     def _paint_ground(self, ratio: float) -> QPixmap:
         """All that the pointer does not change."""
@@ -397,6 +417,13 @@ class ParallelPlot(QWidget):
                 painter.setPen(QPen(t.q("focus"), 1.5))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
                 painter.drawRoundedRect(box, 4, 4)
+
+    def _paint_axis_of_keys(self, painter: QPainter) -> None:
+        """The axis on which the keys brush is as strong as the ring."""
+        if self._shown.axes:
+            x = self.axis_x(self._axis)
+            painter.setPen(QPen(theme.current().q("focus"), FOCUS_W))
+            painter.drawLine(QPointF(x, _TOP - S1), QPointF(x, self._bottom() + S1))
 
     def _paint_marks(self, painter: QPainter, number: int, is_last: bool) -> None:
         """Texts that would lie on each other are left out."""

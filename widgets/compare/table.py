@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QEnterEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import (
+    QEnterEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from backend.records.comparison import ComparedRow, Comparison, RowKind
@@ -13,7 +20,7 @@ from backend.records.job_view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.paint import fill_round
+from widgets.common.paint import fill_round, paint_focus
 from widgets.common.state_badge import StateGlyph
 from widgets.common.text import Label
 from widgets.common.theme import S1, S2, S3, S4, TABLE_ROW_COMPACT_H
@@ -52,10 +59,12 @@ class _Head(_Hovered):
 
     Signals:
         opened, removed: The job's id.
+        left: The focus went elsewhere.
     """
 
     opened = Signal(str)
     removed = Signal(str)
+    left = Signal()
 
     def __init__(self, column: int, two_lines: bool, parent: QWidget) -> None:
         super().__init__(column, parent)
@@ -73,6 +82,7 @@ class _Head(_Hovered):
             words = col(row(self._glyph, (self._name, 1), self._remove, gap=S2))
         self.setLayout(col(words, gap=0, margins=(0, _BAR_H + S2, S3, S2)))
         self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
 
     def show_job(self, view: JobView, name: str, colour: int, gone: str) -> None:
         self._id, self._colour = view.id, colour
@@ -88,9 +98,31 @@ class _Head(_Hovered):
         super().mouseReleaseEvent(event)
         self.opened.emit(self._id)
 
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.opened.emit(self._id)
+        elif event.key() == Qt.Key.Key_Delete:
+            self.removed.emit(self._id)
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Its curves are lifted as under the pointer."""
+        super().focusInEvent(event)
+        self.entered.emit(self._column)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.left.emit()
+        self.update()
+
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.hasFocus():
+            ring = QRectF(self.rect()).adjusted(-S1, _BAR_H + S1, -S2, -S1)
+            paint_focus(painter, ring.intersected(QRectF(self.rect())))
         bar = QRectF(0, 0, self.width() - S3, _BAR_H)
         colour = curve_colour(self._colour)
         if not is_dashed(self._colour):
@@ -221,6 +253,7 @@ class CompareTable(QWidget):
             head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, self)
             head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             head.entered.connect(self._point)
+            head.left.connect(lambda: self.pointed.emit(""))
             head.opened.connect(self.opened)
             head.removed.connect(self.removed)
             self._grid.addWidget(head, 0, column)

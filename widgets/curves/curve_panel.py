@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from PySide6.QtCore import QEvent, QPointF, Signal, Slot
+from PySide6.QtCore import QEvent, QPointF, QRectF, Signal, Slot
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from widgets.common import formats, theme
-from widgets.common.paint import paint_text, text_width
+from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.curves import plot_range
 from widgets.curves.axis_marks import AxisMark, AxisMarks
@@ -38,6 +38,7 @@ from widgets.curves.marks import (
     paint_pointer,
     paint_read_out,
 )
+from widgets.curves.plot_keys import PlotKeys
 from widgets.curves.plot_marks import EndsOf, PlotMarks
 from widgets.curves.plot_surface import PlotSurface
 from widgets.curves.pyramid import Floats
@@ -126,6 +127,7 @@ class CurvePanel(PlotSurface):
         self._pointer_left.connect(self._link.leave)
         self._double_clicked.connect(self._fit_again)
         self.setAccessibleName(title)
+        self._keys = PlotKeys(self)
         self._dress()
 
     # What is shown
@@ -296,6 +298,31 @@ class CurvePanel(PlotSurface):
             if whole is not None:
                 self._put_range(*whole)
         self._redraw()
+
+    @property
+    def pointed(self) -> float | None:
+        """Where the read-out is, None where there is none."""
+        return self._link.x
+
+    def point_at(self, x: float | None) -> None:
+        """Put the read-out of all plots of the page there, and say it; None for nowhere."""
+        if x is None:
+            self._link.leave()
+        else:
+            self._link.point(x)
+        rows, place = self.read(x) if x is not None else ([], "")
+        words = [f"{name} {value}".strip() for name, value in rows]
+        self.setAccessibleDescription(": ".join(filter(None, (place, ", ".join(words)))))
+
+    def data_end(self) -> float:
+        """Where the last curve ends; infinity without one."""
+        return self._data_end()
+
+    def focus_changed(self) -> None:
+        """The ring comes or goes; without the focus nobody holds the read-out by keys."""
+        if not self.hasFocus():
+            self._link.leave()
+        self._overlay.update()
 
     def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """Name and value of every curve at `x`, and where that is: what the read-out says."""
@@ -503,6 +530,8 @@ class CurvePanel(PlotSurface):
     def _paint_over(self, painter: QPainter) -> None:
         frame = self._frame()
         self._paint_marks(painter, frame)
+        if self.hasFocus():
+            paint_focus(painter, QRectF(self._overlay.rect()))
         x = self._link.x
         if x is None or not frame.has(x):
             return

@@ -66,6 +66,11 @@ class PlotSurface(QWidget):
         rect, left = self._frame().rect, self._plot.x()
         return left + rect.left(), left + rect.right()
 
+    def move_to(self, x0: float, x1: float) -> None:
+        """Show this stretch, as a person wishes it who zooms or pans."""
+        self._put_range(x0, x1)
+        self._moved_by_hand.emit()
+
     def y_range(self) -> tuple[float, float]:
         """The values in view; logarithms when y is logarithmic."""
         low, high = self._box.viewRange()[1]

@@ -25,6 +25,9 @@ def quiet_plot(show_x: bool) -> Any:
     plot.hideButtons()
     plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     plot.viewport().setMouseTracking(True)
+    # A view of graphics takes every drop and does nothing with it; the window knows what to do.
+    plot.setAcceptDrops(False)
+    plot.viewport().setAcceptDrops(False)
     plot.plotItem.layout.setContentsMargins(0, _TOP, RIGHT, 0)
     box = plot.getViewBox()
     box.setMouseEnabled(x=True, y=False)

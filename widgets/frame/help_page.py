@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QListView, QWidget
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame, PageHeader
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.rich_text import RichText
 from widgets.common.text import Label
@@ -76,7 +77,7 @@ class HelpPage(QWidget):
         text = row((self._text, 100), STRETCH, gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
         body = row(left, (Frame("pane", text), 1), gap=0)
         self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
-        self.setFocusProxy(self._list)
+        FocusLead(self, self._list)
 
     def show_topics(self, topics: tuple[Topic, ...]) -> None:
         if topics != self._topics:

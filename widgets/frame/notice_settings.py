@@ -36,6 +36,7 @@ class NoticeSettings(QWidget):
 
     Signals:
         finished_chosen: Whether the end of a job that went well is told.
+        stays_chosen: Whether closing the window leaves the program in the tray.
         channels_chosen: `Channels`, and a password or None where none was typed.
         test_requested: ``webhook`` or ``mail``, `Channels`, and the password.
         opened: Somebody looks at them; answer with `show_keyring`.
@@ -44,6 +45,7 @@ class NoticeSettings(QWidget):
     opened = Signal()
 
     finished_chosen = Signal(bool)
+    stays_chosen = Signal(bool)
     channels_chosen = Signal(Channels, object)
     test_requested = Signal(str, Channels, object)
 
@@ -53,6 +55,14 @@ class NoticeSettings(QWidget):
         self.finished = Switch(name="Tell when a job has finished")
         self.finished.setChecked(True)
         self.finished.toggled.connect(self.finished_chosen)
+        self.stays = Switch(name="Stay in the tray")
+        self.stays.toggled.connect(self.stays_chosen)
+        self._stays_line = _choice(
+            "Stay in the tray",
+            "Closing the window leaves the icon in the tray, and notices go on. A click on it "
+            "opens the window again.",
+            self.stays,
+        )
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)
         self._tray = Label(
@@ -71,6 +81,7 @@ class NoticeSettings(QWidget):
                     "offline with a job on them.",
                     self.finished,
                 ),
+                self._stays_line,
                 self._tray,
                 Rule(),
                 row((self._webhook_field, 1), beside_field(self._webhook_test), gap=S3, top=True),
@@ -113,9 +124,14 @@ class NoticeSettings(QWidget):
         with QSignalBlocker(self.finished):
             self.finished.setChecked(tells_finished)
 
+    def show_stays(self, stays: bool) -> None:
+        with QSignalBlocker(self.stays):
+            self.stays.setChecked(stays)
+
     def show_tray(self, is_available: bool) -> None:
-        """Whether the desktop has a tray for messages."""
+        """Whether the desktop has a tray for messages, and to stay in."""
         self._tray.setVisible(not is_available)
+        self._stays_line.setVisible(is_available)
 
     def show_channels(self, channels: Channels, has_password: bool) -> None:
         """What was kept."""

@@ -12,7 +12,7 @@ from backend.records.node import Finding
 from widgets.common.buttons import Button, IconButton, SegmentedControl, Switch
 from widgets.common.cards import Card, PageHeader, Rule, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.text import IconLabel, Label
+from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.frame.notice_settings import NoticeSettings
 
@@ -65,6 +65,8 @@ class SettingsPage(QWidget):
         self._scale = SegmentedControl(
             [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
         )
+        for key, does in (("Ctrl++", "Larger"), ("Ctrl+-", "Smaller"), ("Ctrl+0", "100 %")):
+            self._scale.add_tip(plain_tip(does, key))
         self._scale.chosen.connect(self._choose_scale)
         self._scale_now = 100
         self._restart = Button("Restart the window", icon="arrow-clockwise")
@@ -81,9 +83,9 @@ class SettingsPage(QWidget):
         self._checks.setSpacing(S2)
         self._again = Button("Look again")
         self._again.clicked.connect(self._look_again)
-        keys = Button("Keys", icon="keyboard")
+        keys = Button("Keys", icon="keyboard", tip=plain_tip("All keys", "?"))
         keys.clicked.connect(self.keys_requested)
-        pages = Button("Help", icon="question")
+        pages = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
         pages.clicked.connect(self.help_requested)
         report = Button("Report a problem…", icon="first-aid")
         report.clicked.connect(self.report_requested)
@@ -127,7 +129,12 @@ class SettingsPage(QWidget):
         self._restart_line.hide()
 
     def show_choices(
-        self, theme: str, scale_percent: int, reduced_motion: bool, tells_finished: bool
+        self,
+        theme: str,
+        scale_percent: int,
+        reduced_motion: bool,
+        tells_finished: bool,
+        stays_in_tray: bool,
     ) -> None:
         """What is chosen now."""
         self._theme.choose(theme)
@@ -136,6 +143,7 @@ class SettingsPage(QWidget):
         self._motion.setChecked(reduced_motion)
         self._motion.blockSignals(blocked)
         self.notices.show_finished(tells_finished)
+        self.notices.show_stays(stays_in_tray)
         self._restart_line.setVisible(scale_percent != self._scale_now)
 
     def set_scale_now(self, percent: int) -> None:

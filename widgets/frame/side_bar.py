@@ -20,6 +20,7 @@ from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
 from widgets.frame.cluster_summary import ClusterSummary
+from widgets.frame.keys import KEYS
 from widgets.frame.notice_list import Bell
 from widgets.frame.places import PLACES, Place
 
@@ -135,8 +136,15 @@ class RunningJob(QWidget):
     def mousePressEvent(self, _event: QMouseEvent) -> None:
         self.opened.emit(self._job_id)
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.rect()))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Space):
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             self.opened.emit(self._job_id)
         else:
             super().keyPressEvent(event)
@@ -172,7 +180,9 @@ class SideBar(QWidget):
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.place_chosen.emit, key))
         self._mark = Label("Ringmaster", "name")
-        self._head = row(Logo(24), self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
+        logo = Logo(24)
+        logo.setToolTip(_window_keys())
+        self._head = row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
         self._trouble = Label("", "small", "bad", wrap=True)
         self._trouble.hide()
         self._running_title = Label("Running", "small_strong", "text2")
@@ -207,7 +217,7 @@ class SideBar(QWidget):
         self._theme = IconButton("moon", "Dark or light")
         self._theme.clicked.connect(self.theme_toggled)
         self._gear = IconButton("gear", "Settings")
-        self._gear.set_tip(plain_tip("Settings", "Ctrl+,"))
+        self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
         self._foot = row(self._folder, (self._root, 1), self.bell, self._theme, self._gear, gap=2)
         for act in (self.bell, self._theme, self._gear):
@@ -321,3 +331,10 @@ class SideBar(QWidget):
     def _open_node(self, name: str) -> None:
         self.place_chosen.emit("nodes")
         self.node_opened.emit(name)
+
+
+def _window_keys() -> str:
+    """What no button does: the keys of the window itself, each on its line."""
+    keys = ("Ctrl+K", "Alt+Left", "Alt+Right", "F5", "Shift+F10", "F11", "?")
+    known = {key.key: key.does for key in KEYS if not key.where}
+    return "\n".join(plain_tip(known[key], key) for key in keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QHeaderView, QStackedWidget, QTableView, QWidget
+from PySide6.QtWidgets import QHeaderView, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import CheckpointPolicy
@@ -13,10 +13,11 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.row_table import Column, RowTableModel
+from widgets.common.row_table import Column
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3
 from widgets.common.views import dress
+from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable, file_here
 
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
 _METRIC_COLUMN = 3
@@ -46,9 +47,9 @@ class CheckpointsTab(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._metric = ""
-        self.model = RowTableModel(
+        self.model = CheckpointModel(
             (
-                Column[Checkpoint]("Name", lambda one: one.name),
+                Column[Checkpoint]("Name", lambda one: one.name, _name_tip),
                 Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch)),
                 Column[Checkpoint]("Step", lambda one: formats.count(one.step)),
                 Column[Checkpoint](
@@ -60,7 +61,7 @@ class CheckpointsTab(QWidget):
                 Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
             )
         )
-        self._table = QTableView()
+        self._table = CheckpointTable()
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
         header = self._table.horizontalHeader()
@@ -136,6 +137,11 @@ class CheckpointsTab(QWidget):
         self._resume.set_tip("The job runs" if self._live else "")
         self._new.setEnabled(chosen)
         self._export.setEnabled(chosen)
+
+
+def _name_tip(checkpoint: Checkpoint) -> str:
+    drags = "Drag it into a folder for a copy of its file." if file_here(checkpoint) else ""
+    return "\n".join(filter(None, (checkpoint.name, drags)))
 
 
 def _made(checkpoint: Checkpoint) -> str:

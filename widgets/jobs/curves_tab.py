@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
@@ -22,7 +22,7 @@ from widgets.common.buttons import IconButton, SegmentedControl, Switch
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import S2, S3, S4
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
@@ -104,8 +104,10 @@ class CurvesTab(QWidget):
         self._alarms: tuple[Alarm, ...] = ()
         self._unwell: tuple[Span, ...] = ()
         self._smoothing = Slider(smoothing, name="Smoothing")
+        self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
         self._smoothing.moved.connect(self._smooth)
         self._log = Switch(name="Log y")
+        self._log.setToolTip(plain_tip("Log y", "L"))
         self._log.toggled.connect(self._set_log)
         axes = [("step", "Step"), ("epoch", "Epoch"), ("time", "Time")]
         self._axes = SegmentedControl(axes, "step", name="What stands below the curves")
@@ -118,8 +120,10 @@ class CurvesTab(QWidget):
         add_pictures(menu, self._loss, self._save)
         self._loss.set_empty_text("The first points come with the first steps")
         self._smoothing_word = Label("Smoothing", "small", "text2")
+        title = Label("Loss", "heading")
+        title.set_tip("The wheel zooms, dragging pans, a double click fits", "F")
         head = row(
-            Label("Loss", "heading"),
+            title,
             STRETCH,
             self._smoothing_word,
             self._smoothing,
@@ -211,6 +215,9 @@ class CurvesTab(QWidget):
 
     def toggle_log(self) -> None:
         self._log.toggle()
+
+    def focus_smoothing(self) -> None:
+        self._smoothing.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def fit(self) -> None:
         for panel in self._panels():

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu
 
 from backend.records.job_view import JobView
 from backend.records.state import JobState
+
+KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,10 @@ def fill_menu(
         ("Copy id", True, lambda: wishes.copy_id(job)),
     )
     for text, able, act in acts:
-        menu.addAction(text, act).setEnabled(able)
+        added = menu.addAction(text, act)
+        added.setEnabled(able)
+        # Told beside the words; the key itself is heard by the page.
+        added.setShortcut(KEYS_OF_ACTS.get(text, ""))
+        added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
     menu.addSeparator()
     menu.addAction("Move to the trash", lambda: wishes.trash(job)).setEnabled(not live)

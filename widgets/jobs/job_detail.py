@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QStandardPaths, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
@@ -20,17 +20,18 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Banner, Facts
+from widgets.common.focus import FocusLead
 from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.failure_tab import FailureTab
-from widgets.jobs.job_acts import JobWishes, MainAct, fill_menu, main_act
+from widgets.jobs.job_acts import KEYS_OF_ACTS, JobWishes, MainAct, fill_menu, main_act
 from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
 from widgets.jobs.job_finding import finding
 from widgets.jobs.job_name import JobName
@@ -132,6 +133,7 @@ class JobDetail(QWidget):
             copy_id=QGuiApplication.clipboard().setText,
             trash=self.remove_requested.emit,
         )
+        FocusLead(self, self._act)
         self.setLayout(
             col(
                 self._header,
@@ -274,6 +276,18 @@ class JobDetail(QWidget):
         self.curves.fit()
 
     @Slot()
+    def focus_smoothing(self) -> None:
+        self._choose_tab("curves")
+        self.curves.focus_smoothing()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc leads back to the list, from whatever had no use for it."""
+        if event.key() == Qt.Key.Key_Escape and not event.modifiers():
+            self.back_requested.emit()
+        else:
+            super().keyPressEvent(event)
+
+    @Slot()
     def focus_log(self) -> None:
         self._choose_tab("log")
         self.log.focus_search()
@@ -342,6 +356,8 @@ class JobDetail(QWidget):
             self._pages.addWidget(page)
         self._tabs = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
         self._tabs.chosen.connect(self._tab_chosen)
+        for key, does in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
+            self._tabs.add_tip(plain_tip(does, key))
         self._pages.setCurrentWidget(self.curves)
         self.curves.save_requested.connect(self.save_requested)
         self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
@@ -406,6 +422,8 @@ class JobDetail(QWidget):
         elif self._busy:
             act = replace(act, text=self._busy, is_able=False)
         self._act.setText(act.text)
+        key = KEYS_OF_ACTS.get(act.text, "")
+        self._act.setToolTip(plain_tip(act.text, key) if key else "")
         self._act.set_icon(act.icon)
         self._act.set_kind("primary" if act.is_primary else "plain")
         self._act.setEnabled(act.is_able)

@@ -25,6 +25,7 @@ from backend.records.values import Fault
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, Scroll
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.theme import ONE_PANE_BELOW_W
 from widgets.jobs.field_terms import TERMS
@@ -110,7 +111,7 @@ class JobForm(QWidget):
         self._sections.templates.chosen.connect(self.template_requested)
         self._sections.templates.more_requested.connect(self.load_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
-        self.setFocusProxy(self._fields.field("name").control)
+        FocusLead(self, self._fields.field("name").control)
         self._show_verdict(JobCheck())
 
     # -- what comes in

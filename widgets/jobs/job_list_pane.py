@@ -8,7 +8,6 @@ from PySide6.QtCore import (
     QModelIndex,
     QObject,
     QPoint,
-    Qt,
     Signal,
     Slot,
 )
@@ -20,8 +19,9 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S2, S3, S4
 from widgets.common.views import dress
 from widgets.jobs.job_delegate import JobDelegate
@@ -78,13 +78,14 @@ class JobListPane(QWidget):
         self._shown_id = ""
         self.view.selectionModel().currentChanged.connect(self._current_changed)
         self.view.clicked.connect(self._clicked)
-        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.view.customContextMenuRequested.connect(self._show_menu)
+        self.view.menu_requested.connect(self.menu_requested)
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
         self.setMinimumWidth(LIST_NARROW_W - 24)
-        head = row(Label("Jobs", "title"), STRETCH, new)
+        title = Label("Jobs", "title")
+        title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
+        head = row(title, STRETCH, new)
         filters = row(self._groups, STRETCH, table)
         self.setLayout(
             col(
@@ -95,7 +96,7 @@ class JobListPane(QWidget):
                 gap=0,
             )
         )
-        self.setFocusProxy(self.view)
+        FocusLead(self, self.view)
 
     @property
     def query(self) -> JobQuery:
@@ -175,12 +176,6 @@ class JobListPane(QWidget):
         self._current_changed(index)
         if not self._folding.toggle(index):
             self.pressed.emit()
-
-    @Slot(QPoint)
-    def _show_menu(self, at: QPoint) -> None:
-        index = self.view.indexAt(at)
-        if index.isValid():
-            self.menu_requested.emit(index, self.view.viewport().mapToGlobal(at))
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QModelIndex, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QDrag,
     QDragEnterEvent,
     QDragLeaveEvent,
@@ -23,6 +24,7 @@ from backend.records.values import printable
 from widgets.common import theme
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
+from widgets.common.views import asked_row
 from widgets.jobs.job_list_model import QUEUE_ROLE
 
 MIME = "application/x-ringmaster-job"
@@ -39,9 +41,15 @@ class JobListView(QTableView):
     Signals:
         moved: A waiting job was dropped: its id, and the id before and the id after which it is to
             stand; one of them is "".
+        menu_requested: Index of a row, and where on the screen.
+        opened: Enter was pressed on the current row.
+        trash_requested: The current row is to go to the trash.
     """
 
     moved = Signal(str, str, str)
+    menu_requested = Signal(QModelIndex, QPoint)
+    opened = Signal()
+    trash_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -112,7 +120,17 @@ class JobListView(QTableView):
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
         by = steps.get(Qt.Key(event.key()), 0)
         if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
-            super().keyPressEvent(event)
+            wishes = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
+            wishes[Qt.Key.Key_Delete] = self.trash_requested
+            wish = wishes.get(Qt.Key(event.key()))
+            ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
+            if wish is not None and self.currentIndex().isValid():
+                wish.emit()
+            elif event.key() in ends and not event.modifiers():
+                # Of a table's own these lead to the ends of the row, which is the whole list.
+                self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))
+            else:
+                super().keyPressEvent(event)
             return
         here = self.currentIndex()
         own, other = _place(here), _place(here.sibling(here.row() + by, 0))
@@ -120,6 +138,11 @@ class JobListView(QTableView):
             beside = other.entry.job_id
             before, after = (beside, "") if by < 0 else ("", beside)
             self.moved.emit(own.entry.job_id, before, after)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        index, at = asked_row(self, event)
+        if index.isValid():
+            self.menu_requested.emit(index, at)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtCore import QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStackedWidget
 
 from backend.records.values import job_name_fault
 from widgets.common.fields import LineEdit
+from widgets.common.paint import paint_focus
 from widgets.common.text import Label
+from widgets.common.theme import R_CONTROL
 
 
 class JobName(QStackedWidget):
@@ -30,9 +32,18 @@ class JobName(QStackedWidget):
         self.setFixedHeight(32)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._label.set_tip("Double click to rename", "F2")
+        self.setAccessibleName("Name of the job")
 
     def show_name(self, name: str) -> None:
         self._label.setText(name)
+        self.setAccessibleDescription(name)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.rect()), R_CONTROL)
 
     def edit(self) -> None:
         self._edit.setText(self._label.text())

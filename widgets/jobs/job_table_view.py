@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
-from widgets.common.views import dress
+from widgets.common.views import asked_row, dress
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_table_delegate import JobTableDelegate, caret_right
@@ -94,8 +94,6 @@ class JobTableView(QTableView):
         header.sectionResized.connect(self._resized)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._choose_columns)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
         self._folding = SweepFolding(self, model)
@@ -260,7 +258,10 @@ class JobTableView(QTableView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         index = self.currentIndex()
         key = event.key()
-        if key == Qt.Key.Key_Space and index.isValid():
+        if self._is_editing():
+            # Enter ends the editing, and comes here afterwards; it opens nothing.
+            super().keyPressEvent(event)
+        elif key == Qt.Key.Key_Space and index.isValid():
             flag = QItemSelectionModel.SelectionFlag
             self.selectionModel().select(index, flag.Toggle | flag.Rows)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
@@ -270,6 +271,10 @@ class JobTableView(QTableView):
             self.edit_cell(index.row(), column if column.can_edit else JobColumn.NAME)
         elif key == Qt.Key.Key_Delete:
             self.trash_requested.emit()
+        elif key == Qt.Key.Key_O and index.isValid() and not event.modifiers():
+            self._head_clicked(index.column())
+        elif key == Qt.Key.Key_C and not event.modifiers():
+            self._choose_columns(QPoint(0, self.horizontalHeader().height()))
         elif key == Qt.Key.Key_Escape and self.selectionModel().hasSelection():
             self.clearSelection()
         else:
@@ -295,11 +300,11 @@ class JobTableView(QTableView):
         else:
             self.opened.emit(index.data(JOB_ROLE).id)
 
-    @Slot(QPoint)
-    def _show_menu(self, at: QPoint) -> None:
-        index = self.indexAt(at)
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Of the row under the pointer; by keys of the current one, whatever lies there."""
+        index, at = asked_row(self, event)
         if index.isValid():
-            self.menu_requested.emit(index, self.viewport().mapToGlobal(at))
+            self.menu_requested.emit(index, at)
 
     @Slot()
     def _tell_chosen(self) -> None:

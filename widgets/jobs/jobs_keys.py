@@ -24,6 +24,7 @@ def add_keys(page: JobsPage) -> None:
         ("]", lambda: detail.step_tab(1)),
         ("L", detail.toggle_log_y),
         ("F", detail.fit),
+        ("S", detail.focus_smoothing),
         ("Ctrl+L", detail.focus_log),
         ("Ctrl+E", partial(export, page)),
         ("Ctrl+.", partial(stop, page)),

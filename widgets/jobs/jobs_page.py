@@ -13,6 +13,7 @@ from backend.records.job_view import JobView, RunUpdate
 from backend.records.queue import Queue
 from backend.records.sweep_line import FEWEST
 from widgets.common.cards import EmptyState
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.list_split import ListSplit
 from widgets.common.state_badge import turns
@@ -105,7 +106,7 @@ class JobsPage(QWidget):
         for page in (QWidget(), self._reading, self.first_start, self.split, self.table):
             self._pages.addWidget(page)
         self.setLayout(col((self._pages, 1), gap=0))
-        self.setFocusProxy(self.list)
+        self._focus = FocusLead(self, self.list)
         self._wire()
         add_keys(self)
 
@@ -121,6 +122,9 @@ class JobsPage(QWidget):
         self.list.table_requested.connect(self.show_table)
         self.list.strip.pause_requested.connect(self.pause_requested)
         self.list.view.moved.connect(self.move_requested)
+        self.list.view.opened.connect(self._enter)
+        # Asked about as of several: a key is pressed sooner than a menu is opened.
+        self.list.view.trash_requested.connect(self._wish_trash)
         self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
         self.table.opened.connect(self.reveal)
         self.table.fold_requested.connect(partial(self.sweeps.fold, TABLE))
@@ -329,7 +333,7 @@ class JobsPage(QWidget):
         """The whole width."""
         self._begins_as_table = False
         self._pages.setCurrentWidget(self.table)
-        self.setFocusProxy(self.table)
+        self._focus.lead_to(self.table)
         self.view_changed.emit(TABLE)
         self.rows_wished.emit(TABLE, self.table.query)
         self.table.view.setFocus()
@@ -337,7 +341,7 @@ class JobsPage(QWidget):
     @Slot()
     def show_list(self) -> None:
         self._pages.setCurrentWidget(self.split)
-        self.setFocusProxy(self.list)
+        self._focus.lead_to(self.list)
         self.view_changed.emit(LIST)
         self.list.choose(self._open_id or self._open_sweep)
 
@@ -401,6 +405,17 @@ class JobsPage(QWidget):
         self._wants_list = False
         self._fit()
 
+    @Slot()
+    def _enter(self) -> None:
+        """From the row that keys led to, into its job."""
+        self._pressed()
+        self.detail.setFocus(Qt.FocusReason.TabFocusReason)
+
+    @Slot()
+    def _wish_trash(self) -> None:
+        if self._open_id:
+            self.table.trash_requested.emit((self._open_id,))
+
     @Slot(QModelIndex, QPoint)
     def _show_menu(self, index: QModelIndex, at: QPoint) -> None:
         """What can be done with the job under the pointer."""
@@ -422,6 +437,7 @@ class JobsPage(QWidget):
     def _back(self) -> None:
         self._wants_list = True
         self._fit()
+        self.list.view.setFocus(Qt.FocusReason.TabFocusReason)
 
 
 def _list_width(page_w: int) -> int:

@@ -15,6 +15,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.text import Label
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
@@ -83,7 +84,7 @@ class JobsTable(QWidget):
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
         self._foot = Label("", "small", "text2", elide="right")
-        self._keys = Label("Enter opens, Space chooses, F2 renames", "small", "text3")
+        self._keys = Label("Enter opens, Space chooses, F2 renames, O orders", "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
         self.setLayout(
             col(
@@ -98,7 +99,7 @@ class JobsTable(QWidget):
         )
         self.bar.act_requested.connect(lambda key: self.act(key, self.view.chosen()))
         self.bar.clear_requested.connect(self.view.clearSelection)
-        self.setFocusProxy(self.view)
+        FocusLead(self, self.view)
 
     def _make_head(self) -> None:
         self._sentence = Label("", "body", "text2", elide="right")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from backend.records.job_view import (
@@ -69,8 +69,10 @@ class LogTab(QWidget):
         self._picker.currentIndexChanged.connect(self._start_anew)
         self._search = SearchField("Search in the log")
         self._search.searched.connect(self._find)
+        self._search.installEventFilter(self)
         self._count = Label("", "small", "text2")
         self._found: tuple[int, ...] = ()
+        self._matched = ""
         self._searched = 0
         self._is_cut = False
         self._is_searching = False
@@ -198,6 +200,7 @@ class LogTab(QWidget):
         self._found += matches.lines[known:]
         self._searched = matches.searched
         self._is_cut = matches.is_cut
+        self._matched = matches.text
         self.view.set_matches(matches.text, self._found)
         if first and self._found:
             self._current = max(0, bisect_left(self._found, self.view.top))
@@ -233,6 +236,17 @@ class LogTab(QWidget):
             self._sync()
 
     # -- what is asked for
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Enter in the search leads to the next match, with Shift to the one before."""
+        enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        is_press = event.type() == QEvent.Type.KeyPress
+        if is_press and isinstance(event, QKeyEvent) and event.key() in enters:
+            back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            if self._found and self._matched == self._search.text():
+                self._step(-1 if back else 1)
+                return True
+        return bool(super().eventFilter(watched, event))
 
     def showEvent(self, event: object) -> None:
         self._timer.start()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import (
+    QFocusEvent,
     QFont,
     QFontMetricsF,
     QKeyEvent,
@@ -25,6 +26,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from backend.records.job_view import LogLines
 from widgets.common import theme
+from widgets.common.paint import paint_focus
 from widgets.common.theme import R_CONTROL, S2, S3
 from widgets.jobs.log_ansi import Piece, Style, pieces
 
@@ -227,6 +229,17 @@ class LogView(QAbstractScrollArea):
                 self._paint_line(painter, line, left - shift, top, number in self._matches)
                 painter.restore()
             self._paint_gutter(painter, line, number, top)
+        if self.hasFocus():
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.viewport().rect()), R_CONTROL)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.viewport().update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.viewport().update()
 
     def _paint_line(
         self, painter: QPainter, line: _Line, left: float, top: float, holds: bool

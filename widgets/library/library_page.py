@@ -14,6 +14,7 @@ from backend.records.library import Kind, LibraryItem
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, Frame
 from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.list_split import ListSplit
 from widgets.common.text import Label
@@ -45,7 +46,7 @@ class LibraryPage(QWidget):
         self.split = ListSplit(self._list_pane, self._right)
         self.split.setSizes([LIBRARY_LIST_W, 2000])
         self.setLayout(col((self.split, 1), gap=0))
-        self.setFocusProxy(self._list)
+        FocusLead(self, self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self._show_entry()
 

@@ -1,0 +1,71 @@
+"""A data root in which somebody has worked: jobs that ended, a sweep, a queue, a long log."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from backend.node import identity
+from backend.node.queue_keeper import lock_of
+from backend.records.job import Optimizer
+from backend.records.layout import DataRoot
+from backend.records.state import JobState
+from backend.services.example import create_example
+from backend.services.workplace import open_services
+from tests.fakes import trained
+from tests.fakes.runs import wait_for
+
+SWEEP = "sweep:digits-k3pf"
+FALLING = [2.0 / step for step in range(1, 31)]
+WAITING = ("first in line", "second in line", "third in line")
+LOG_LINES, FAULT_LINE = 400, 300
+NEEDLES = (40, 120, 210)
+
+
+def move_in(root: Path, catalogue: Path) -> dict[str, str]:
+    """The ids of its jobs by their names. The queue is paused."""
+    ids = {}
+    services = open_services(root, catalogue)
+    raw = services.jobs.clone(create_example(services, 1).id)
+    services.queue.pause()
+    for name in WAITING:
+        ids[name] = services.jobs.create({**raw, "name": name, "tags": []}).id
+        services.queue.enqueue(ids[name])
+    services.close()
+    for number, rate in enumerate((0.01, 0.03, 0.1)):
+        for size in (16, 32):
+            name = f"digits batch={size} lr={rate}"
+            ids[name] = trained.job(
+                root,
+                name,
+                FALLING,
+                [0.6, 0.7, 0.8 + number / 20],
+                optimizer=Optimizer("sgd", rate),
+                batch_size=size,
+                tags=(SWEEP,),
+            )
+    ids["slow"] = trained.job(root, "slow", FALLING, [0.7, 0.8, 0.85])
+    ids["fast"] = trained.job(
+        root, "fast", FALLING[:20], [0.8, 0.9], optimizer=Optimizer("sgd", 0.02), tags=("quick",)
+    )
+    ids["failed"] = trained.job(root, "failed", FALLING[:12], state=JobState.ERROR)
+    log = DataRoot(root).job(ids["failed"]).rank_log(0)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"step {number}" for number in range(1, LOG_LINES + 1)]
+    for number in NEEDLES:
+        lines[number - 1] += ", a needle"
+    lines[FAULT_LINE - 1] = "Traceback (most recent call last):"
+    log.write_text("\n".join(lines) + "\n")
+    return ids
+
+
+def move_out(root: Path, catalogue: Path) -> None:
+    """Nobody watches its queue any more."""
+    services = open_services(root, catalogue)
+    lock = lock_of(services.data_root)
+    services.close()
+    keeper = lock.holder()
+    if keeper is not None:
+        identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not identity.is_alive(keeper))
+    lock.path.unlink(missing_ok=True)

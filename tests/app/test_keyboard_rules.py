@@ -1,0 +1,151 @@
+"""What holds wherever Tab leads: reading order, a ring, a name; and where each key is told."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QRect
+from PySide6.QtGui import QImage, QKeySequence
+from PySide6.QtWidgets import QAbstractButton, QWidget
+
+from tests.app.hands import Hands, hears, place_of
+from tests.app.keyboard_window import ids, ids_and_program, program
+from widgets.common import theme
+from widgets.frame.keys import KEYS
+from widgets.jobs.jobs_page import JobsPage
+
+__all__ = ["ids", "ids_and_program", "program"]
+
+PLACES = (
+    "jobs",
+    "table",
+    "compare",
+    "datasets",
+    "models",
+    "loaders",
+    "nodes",
+    "new-job",
+    "settings",
+    "help",
+)
+TABS = ("curves", "ranks", "checkpoints", "log", "settings", "notes")
+_RING_LEAST = 12
+"""Pixels; the shortest ring is that of a slider's knob."""
+
+
+@pytest.fixture
+def hands(program, qtbot):
+    return Hands(qtbot, program.window)
+
+
+def go(program, hands, ids, place):
+    window = program.window
+    if place == "table":
+        program.jobs.show_table()
+        hands.wait(lambda: program.jobs.table.model.rowCount() == program.jobs.total)
+    elif place == "new-job":
+        program._job_controller.new_job()
+    elif place == "compare":
+        program._compare_controller.compare((ids["slow"], ids["fast"]))
+        hands.wait(lambda: len(program._pages.compare.table._heads) == 2)
+    else:
+        window.go(place)
+    if place == "help":
+        hands.wait(lambda: program._pages.help._model.rowCount() > 0)
+    if place in TABS or place in ("jobs", "table"):
+        hands.wait(lambda: program.jobs.open_view is not None)
+    window.side_bar._buttons["jobs"].setFocus()
+
+
+def stops(window):
+    """All that Tab may lead to: of choices that exclude each other the chosen one alone."""
+    found = set()
+    for widget in window.findChildren(QWidget):
+        if not (widget.isVisible() and widget.isEnabled() and hears(widget)):
+            continue
+        if widget.focusProxy() is not None or not widget.accessibleName():
+            continue
+        chosen = isinstance(widget, QAbstractButton) and widget.isCheckable()
+        group = widget.group() if chosen else None
+        excludes = chosen and (widget.autoExclusive() or (group and group.exclusive()))
+        if not excludes or widget.isChecked():
+            found.add(widget)
+    return found
+
+
+def ring_pixels(widget):
+    """How many pixels of the focus's colour are on and right beside it."""
+    window = widget.window()
+    room = place_of(widget).adjusted(-3, -3, 3, 3).intersected(window.rect())
+    image = window.grab(room).toImage().convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(image.constBits(), np.uint32)
+    return int((pixels == theme.current().q("focus").rgb()).sum())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(program, hands, ids, place):
+    go(program, hands, ids, place)
+    found, bare, unseen = [], [], []
+    begin = hands.focus()
+    here = begin
+    while here not in found:
+        found.append(here)
+        if not here.accessibleName():
+            bare.append(type(here).__name__)
+        if ring_pixels(here) < _RING_LEAST:
+            unseen.append((type(here).__name__, here.accessibleName()))
+        hands.press("Tab")
+        here = hands.focus()
+    assert bare == [], "these have no name for those who hear it"
+    assert unseen == [], "nobody sees that these have the focus"
+    assert {named(one) for one in stops(program.window)} <= {named(one) for one in found}
+    places = [(named(one), place_of(one)) for one in found]
+    wrong = [(a, b) for a, b in itertools.pairwise(places) if goes_back(a[1], b[1])]
+    assert wrong == [], "Tab goes back over the page"
+
+
+def goes_back(before: QRect, after: QRect) -> bool:
+    """Whether one who reads down a column, and the columns from the left, would not go on there."""
+    is_above = after.bottom() <= before.top() and after.left() < before.right()
+    is_left = after.right() <= before.left() and after.top() < before.center().y()
+    return is_above or is_left
+
+
+def named(widget):
+    return f"{type(widget).__name__} “{widget.accessibleName()}”"
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab):
+    program.window.go("jobs")
+    program.jobs.open_job(ids["slow"])
+    hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
+    program.jobs.detail._choose_tab(tab)
+    test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(program, hands, ids, "jobs")
+
+
+def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
+    tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
+    page: JobsPage = program.jobs
+    page.detail._fill_menu()
+    tips += [f"({action.shortcut().toString()})" for action in page.detail._menu.actions()]
+    told = "\n".join(tips)
+    native = QKeySequence.SequenceFormat.NativeText
+    keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}
+    # Of a job that runs: the button says Stop then.
+    keys -= {"Ctrl+."}
+    assert {key for key in keys if f"({key})" not in told} == set()
+
+
+def test_every_key_stands_in_the_sheet(program, hands):
+    program.jobs.setFocus()
+    hands.press("?")
+    sheet = hands.focus().window()
+    hands.wait(lambda: sheet.isVisible() and sheet is not program.window)
+    texts = [label.text() for label in sheet.findChildren(QWidget) if hasattr(label, "text")]
+    for key in KEYS:
+        assert key.does in texts
+    hands.press("Esc")
+    hands.wait(lambda: not sheet.isVisible())

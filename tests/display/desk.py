@@ -1,0 +1,263 @@
+"""A desktop of its own: an X server that nobody sees, a window manager, a tray, and hands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
+WIDTH, HEIGHT = 2560, 1000
+LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
+_LONG_S = 120.0
+
+
+def wait_for(what: Callable[[], Any], why: str, seconds: float = _LONG_S) -> Any:
+    """The first true value of ``what``."""
+    deadline = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {why}"
+        time.sleep(0.01)
+    return value
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something a person sees, with its place on the screen."""
+
+    kind: str
+    name: str
+    text: str
+    is_chosen: bool
+    has_focus: bool
+    box: tuple[int, int, int, int]
+
+    @property
+    def middle(self) -> tuple[int, int]:
+        x, y, width, height = self.box
+        return x + width // 2, y + height // 2
+
+
+class Desk:
+    """The server and what runs on it; `close` ends them all."""
+
+    def __init__(self, folder: Path) -> None:
+        missing = [name for name in PROGRAMS if shutil.which(name) is None]
+        assert not missing, f"{missing} are not installed; installers/test brings them"
+        self._folder = folder
+        self._running: list[subprocess.Popen[str]] = []
+        read, write = os.pipe()
+        size = f"{WIDTH}x{HEIGHT}x24"
+        server = ["Xvfb", "-displayfd", str(write), "-screen", "0", size, "-nolisten", "tcp"]
+        self._start([*server, "-noreset", "-dpi", "96"], dict(os.environ), pass_fds=(write,))
+        os.close(write)
+        with os.fdopen(read) as told:
+            self.display = f":{told.readline().strip()}"
+        assert self.display != ":", "the X server did not start"
+        ready = folder / "ready"
+        self._start(["openbox", "--sm-disable", "--startup", f"touch {ready}"], self.environment)
+        wait_for(ready.exists, "the window manager")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("QT_", "DBUS_", "XDG_"))}
+        home = self._folder / "home"
+        home.mkdir(exist_ok=True)
+        return {
+            **kept,
+            "DISPLAY": self.display,
+            "QT_QPA_PLATFORM": "xcb",
+            "HOME": str(home),
+            # Nobody's session bus: the tray is that of X.
+            "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def start_tray(self) -> None:
+        self._start(["trayer", "--edge", "bottom", "--align", "right"], self.environment)
+
+    def set_screens(self, *boxes: tuple[int, int, int, int]) -> None:
+        """Screens beside each other, as the server tells them to programs."""
+        listed = self._do("xrandr", "--listmonitors").splitlines()[1:]
+        known = [line.split()[1].lstrip("+*") for line in listed]
+        for number, (x, y, width, height) in enumerate(boxes):
+            place = f"{width}/{width // 4}x{height}/{height // 4}+{x}+{y}"
+            output = "screen" if number == 0 else "none"
+            self._do("xrandr", "--setmonitor", f"m{number}", place, output)
+        for name in known:
+            if name.startswith("m") and int(name[1:]) >= len(boxes):
+                self._do("xrandr", "--delmonitor", name)
+
+    def hands(self, *words: object) -> None:
+        """What xdotool does, word by word."""
+        self._do("xdotool", *map(str, words))
+
+    def click(self, at: tuple[int, int]) -> None:
+        self.hands("mousemove", "--sync", *at, "click", 1)
+
+    def drag(
+        self, begin: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
+    ) -> None:
+        """Pull something there; it is let go when ``until`` says that it is being taken."""
+        self.hands("mousemove", "--sync", *begin, "mousedown", 1)
+        try:
+            for part in range(1, 5):
+                x, y = (b + (e - b) * part // 4 for b, e in zip(begin, end, strict=True))
+                self.hands("mousemove", "--sync", x, y)
+            shaking = iter(range(10_000))
+
+            def is_taken() -> object:
+                self.hands("mousemove", "--sync", end[0] + next(shaking) % 2, end[1])
+                return until()
+
+            wait_for(is_taken, "what is dragged to be taken")
+        finally:
+            self.hands("mouseup", 1)
+
+    def start_program(self, arguments: Sequence[str], name: str, **variables: str) -> Program:
+        environment = {**self.environment, **variables}
+        path = self._folder / f"{name}.socket"
+        command = [sys.executable, str(HERE / "probe.py"), str(path), *arguments]
+        return Program(self._start(command, environment), path)
+
+    def start_neighbour(self, gives: Path, box: Sequence[int]) -> Neighbour:
+        command = [sys.executable, str(HERE / "neighbour.py"), str(gives), json.dumps(list(box))]
+        return Neighbour(self._start(command, self.environment))
+
+    def close(self) -> None:
+        for process in reversed(self._running):
+            process.terminate()
+        for process in reversed(self._running):
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _do(self, *command: str) -> str:
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, timeout=30
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], **more: Any
+    ) -> subprocess.Popen[str]:
+        log = (self._folder / f"{Path(command[0]).name}-{len(self._running)}.log").open("w")
+        with log:
+            process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                **more,
+            )
+        self._running.append(process)
+        return process
+
+
+class Program:
+    """The program, seen from outside."""
+
+    def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
+        self.process = process
+        self._path = path
+        self._line: Any = None
+
+    def look(self) -> dict[str, Any]:
+        """What stands in its windows now; {} while it begins."""
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}"
+        if self._line is None:
+            if not self._path.exists():
+                return {}
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(_LONG_S)
+            try:
+                connection.connect(str(self._path))
+            except ConnectionRefusedError:
+                connection.close()
+                return {}
+            self._line = connection.makefile("rwb")
+            # The file keeps it open.
+            connection.close()
+        self._line.write(b"?")
+        self._line.flush()
+        found: dict[str, Any] = json.loads(self._line.readline() or b"{}")
+        return found
+
+    def windows(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in self.look().get("windows", ()) if each["class"] == kind]
+
+    def window(self, kind: str = "MainWindow") -> dict[str, Any]:
+        """The one window of this kind, as soon as it is there."""
+        return wait_for(lambda: self.windows(kind), f"a {kind}")[0]
+
+    def parts(self) -> Iterator[Part]:
+        for window in self.look().get("windows", ()):
+            for part in window["parts"]:
+                yield Part(
+                    part["class"],
+                    part["name"],
+                    part["text"],
+                    part["is_chosen"],
+                    part["has_focus"],
+                    tuple(part["box"]),
+                )
+
+    def find(self, name: str, kind: str = "") -> Part:
+        """What is called so, as soon as it is there."""
+
+        def found() -> Part | None:
+            for part in self.parts():
+                if part.name == name and kind in ("", part.kind):
+                    return part
+            return None
+
+        part: Part = wait_for(found, f"“{name}”")
+        return part
+
+    def has(self, name: str, kind: str = "") -> bool:
+        return any(part.name == name and kind in ("", part.kind) for part in self.parts())
+
+    def hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+class Neighbour:
+    """The other program."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.source, self.target = (tuple(at) for at in self.ask("where"))
+
+    def ask(self, command: str) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self.hear(command)
+
+    def hear(self, what: str) -> Any:
+        """The value of the next such event; others before it are let pass."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            if told["what"] == what:
+                return told["value"]
+        raise AssertionError(f"it ended without “{what}”")

@@ -1,0 +1,137 @@
+"""Runs main.py as it is, and tells whoever asks over a socket what stands in its windows.
+
+It tells what a person could see, and never acts: hands come through the X server.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QCoreApplication, QObject, QPoint, QRect, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QSystemTrayIcon, QWidget
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Teller(QObject):
+    """Lives on the GUI thread."""
+
+    asked = Signal(object)
+
+    def __init__(self, app: QCoreApplication) -> None:
+        super().__init__()
+        self.moveToThread(app.thread())
+        self.asked.connect(self._tell, Qt.ConnectionType.QueuedConnection)
+
+    @Slot(object)
+    def _tell(self, to: socket.socket) -> None:
+        to.sendall(json.dumps(look()).encode() + b"\n")
+
+
+def look() -> dict[str, Any]:
+    windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    return {
+        "windows": [_window(window) for window in windows],
+        "tray": [_box(icon.geometry()) for icon in _trays() if icon.isVisible()],
+        "has_tray": QSystemTrayIcon.isSystemTrayAvailable(),
+        "screens": [_box(screen.geometry()) for screen in QGuiApplication.screens()],
+    }
+
+
+def _trays() -> list[QSystemTrayIcon]:
+    app = QCoreApplication.instance()
+    assert app is not None
+    found = app.findChildren(QSystemTrayIcon)
+    for window in QApplication.topLevelWidgets():
+        found += window.findChildren(QSystemTrayIcon)
+    import gc
+
+    found += [each for each in gc.get_objects() if isinstance(each, QSystemTrayIcon)]
+    return list(dict.fromkeys(found))
+
+
+def _window(window: QWidget) -> dict[str, Any]:
+    parts = [window, *(w for w in window.findChildren(QWidget) if w.isVisible())]
+    return {
+        "class": type(window).__name__,
+        "title": window.windowTitle(),
+        "frame": _box(window.frameGeometry()),
+        "box": _box(QRect(window.mapToGlobal(QPoint(0, 0)), window.size())),
+        "is_active": window.isActiveWindow(),
+        "is_minimized": window.isMinimized(),
+        "is_maximized": window.isMaximized(),
+        "parts": [part for widget in parts for part in _parts(widget)],
+    }
+
+
+def _parts(widget: QWidget) -> list[dict[str, Any]]:
+    text = getattr(widget, "text", None)
+    said = str(text()) if callable(text) else ""
+    chosen = getattr(widget, "isChecked", None)
+    told = {
+        "class": type(widget).__name__,
+        "name": widget.accessibleName() or said,
+        "text": said,
+        "is_chosen": bool(chosen()) if callable(chosen) else False,
+        "has_focus": widget.hasFocus(),
+        "box": _box(QRect(widget.mapToGlobal(QPoint(0, 0)), widget.size())),
+    }
+    if not isinstance(widget, QAbstractItemView) or widget.model() is None:
+        return [told]
+    return [told, *_rows(widget)]
+
+
+def _rows(view: QAbstractItemView) -> list[dict[str, Any]]:
+    found = []
+    model = view.model()
+    for row in range(min(model.rowCount(), 50)):
+        index = model.index(row, 0)
+        box = view.visualRect(index)
+        corner = view.viewport().mapToGlobal(box.topLeft())
+        found.append(
+            {
+                "class": "row",
+                "name": str(index.data() or ""),
+                "text": view.accessibleName(),
+                "is_chosen": view.selectionModel().isRowSelected(row),
+                "has_focus": view.currentIndex().row() == row and view.hasFocus(),
+                "box": _box(QRect(corner, box.size())),
+            }
+        )
+    return found
+
+
+def _box(rect: QRect) -> list[int]:
+    return [rect.x(), rect.y(), rect.width(), rect.height()]
+
+
+def _listen(path: str) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    teller: Teller | None = None
+    while True:
+        asker, _ = server.accept()
+        with asker:
+            while asker.recv(1):
+                app = QCoreApplication.instance()
+                if app is None:
+                    asker.sendall(b"{}\n")
+                    continue
+                if teller is None:
+                    teller = Teller(app)
+                teller.asked.emit(asker)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_listen, args=(sys.argv[1],), daemon=True).start()
+    sys.path.insert(0, str(ROOT))
+    sys.argv = [str(ROOT / "main.py"), *sys.argv[2:]]
+    runpy.run_path(sys.argv[0], run_name="__main__")

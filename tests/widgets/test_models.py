@@ -1,0 +1,116 @@
+"""Every model of rows keeps the promises that Qt's views rely on, empty and through its changes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QAbstractItemModel
+
+import app
+import widgets
+from backend.records.checkpoint import Checkpoint
+from backend.records.library import Kind, LibraryItem
+from backend.records.parallel import parallel
+from tests.app.test_status_poller import LIVE
+from tests.widgets.cluster import samples
+from tests.widgets.compare.sweep_samples import sweep
+from tests.widgets.jobs.jobs_rig import rows_of
+from widgets.cluster.node_row import node_row
+from widgets.cluster.rack import RackModel
+from widgets.common.row_table import Column, RowTableModel
+from widgets.compare.parallel_card import _Rows
+from widgets.frame.notice_list import NoticeItem, _NoticeModel
+from widgets.frame.palette import Target, _TargetModel
+from widgets.jobs.checkpoint_table import CheckpointModel
+from widgets.jobs.job_list_model import JobListModel
+from widgets.library.entries import EntryModel, entries
+
+NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
+"""What is shown one after the other: fewer, others, none, in another order, all again."""
+
+
+def jobs(in_columns):
+    model = JobListModel(in_columns=in_columns)
+    every = rows_of(*(replace(LIVE, id=name, name=name) for name in "abcd"))
+    return model, lambda some: model.show_rows(replace(every, order=every.order[list(some)]))
+
+
+def records(kind, record, columns=1):
+    title = Column("Name", str, str)
+    model = kind(tuple([title] * columns))
+    return model, lambda some: model.put([record(number) for number in some])
+
+
+def checkpoint(number):
+    name = f"epoch-{number}"
+    return Checkpoint(name, 1, number, 0, 0, 9, "0" * 64, "", "", path=f"/{name}.pt")
+
+
+def best_lines():
+    lines = parallel(sweep()).ranked()
+    return records(_Rows, lambda number: lines[number], 2)
+
+
+def library():
+    model = EntryModel()
+    items = [LibraryItem(Kind.MODEL, f"m{n}", 1, "0" * 64, 9, 1, "") for n in range(4)]
+    return model, lambda some: model.put(entries(tuple(items[number] for number in some)))
+
+
+def nodes():
+    model = RackModel()
+    rows = [node_row(samples.state(f"gpu{number}")) for number in range(4)]
+    return model, lambda some: model.put([rows[number] for number in some])
+
+
+def replaced(kind, record):
+    def make():
+        model = kind(None)
+        return model, lambda some: model.replace(tuple(record(number) for number in some))
+
+    return make
+
+
+MODELS = {
+    "jobs as a list": (JobListModel, lambda: jobs(False)),
+    "jobs as a table": (JobListModel, lambda: jobs(True)),
+    "any records": (RowTableModel, lambda: records(RowTableModel, lambda n: f"record {n}", 3)),
+    "checkpoints": (CheckpointModel, lambda: records(CheckpointModel, checkpoint, 2)),
+    "jobs of a sweep": (_Rows, best_lines),
+    "library": (EntryModel, library),
+    "nodes": (RackModel, nodes),
+    "notices": (_NoticeModel, replaced(_NoticeModel, lambda n: NoticeItem(f"n{n}", "", "now"))),
+    "targets": (_TargetModel, replaced(_TargetModel, lambda n: Target("act", f"{n}", f"t{n}"))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_views_can_rely_on_it(name, qtmodeltester):
+    model, show = MODELS[name][1]()
+    qtmodeltester.check(model)
+    for some in NUMBERS:
+        show(some)
+        assert model.rowCount() == len(some)
+        # The tester goes on watching what is told between these; this looks at what is there now.
+        qtmodeltester.check(model)
+
+
+def test_no_model_of_the_window_is_left_out():
+    for package in (app, widgets):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    known = {kind for kind, _ in MODELS.values()}
+    assert {kind.__qualname__ for kind in ours(QAbstractItemModel) - known} == set()
+
+
+def ours(kind):
+    """All that are made from it, of this project."""
+    found = set()
+    for child in kind.__subclasses__():
+        if child.__module__.partition(".")[0] in ("app", "widgets"):
+            found.add(child)
+        found |= ours(child)
+    return found

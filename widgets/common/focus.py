@@ -1,0 +1,109 @@
+"""Where the focus goes: that of a page to one of its parts, and with Tab from part to part."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import cast
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QFocusEvent
+from PySide6.QtWidgets import (
+    QAbstractScrollArea,
+    QAbstractSpinBox,
+    QComboBox,
+    QGridLayout,
+    QLayout,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QWidget,
+)
+
+
+class FocusLead(QObject):
+    """Hands the focus of a holder on to one of its parts.
+
+    ``setFocusProxy`` would, too; but Qt (6.11) then takes the holder for one control, and Tab
+    skips everything in it but that part.
+    """
+
+    def __init__(self, holder: QWidget, part: QWidget) -> None:
+        super().__init__(holder)
+        self._part = part
+        holder.installEventFilter(self)
+
+    def lead_to(self, part: QWidget) -> None:
+        self._part = part
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QFocusEvent) and event.type() == QEvent.Type.FocusIn:
+            self._part.setFocus(event.reason())
+        return bool(super().eventFilter(watched, event))
+
+
+def reading_order(holder: QWidget) -> Iterator[QWidget]:
+    """All that Tab may lead to in it, as one reads: along the rows of its layouts."""
+    for part in _parts(holder):
+        if part.isHidden():
+            continue
+        if part.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            yield part
+        yield from reading_order(part)
+
+
+class TabOrder:
+    """Keeps the chain of Tab in reading order.
+
+    Qt's own is the order in which widgets were made: a field that comes later stands at its end.
+    """
+
+    def __init__(self, holder: QWidget) -> None:
+        self._holder = holder
+        self._chain: list[QWidget] = []
+
+    def refresh(self) -> None:
+        """Cheap while nothing came or went."""
+        wanted = list(reading_order(self._holder))
+        if wanted != self._chain:
+            self._chain = wanted
+            for before, after in itertools.pairwise(wanted):
+                QWidget.setTabOrder(before, after)
+
+
+def _parts(holder: QWidget) -> list[QWidget]:
+    if isinstance(holder, QStackedWidget):
+        return _there(holder.currentWidget())
+    if isinstance(holder, QScrollArea):
+        return _there(holder.widget())
+    if isinstance(holder, QSplitter):
+        return _there(*(holder.widget(number) for number in range(holder.count())))
+    if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
+        return []
+    layout = holder.layout()
+    return list(_of_layout(layout)) if layout is not None else []
+
+
+def _there(*widgets: QWidget | None) -> list[QWidget]:
+    return [widget for widget in widgets if widget is not None]
+
+
+def _of_layout(layout: QLayout) -> Iterator[QWidget]:
+    numbers = list(range(layout.count()))
+    if isinstance(layout, QGridLayout):
+        numbers.sort(key=lambda number: _cell(layout, number))
+    for number in numbers:
+        item = layout.itemAt(number)
+        if item is None:
+            continue
+        widget, inner = item.widget(), item.layout()
+        if widget is not None:
+            yield widget
+        elif inner is not None:
+            yield from _of_layout(inner)
+
+
+def _cell(grid: QGridLayout, number: int) -> tuple[int, int]:
+    # PySide types the tuple of row, column and spans as an object.
+    place = cast("tuple[int, int, int, int]", grid.getItemPosition(number))
+    return place[0], place[1]
