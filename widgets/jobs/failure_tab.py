@@ -21,7 +21,7 @@ from widgets.common.cards import Card, Fact, Facts, Scroll
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import ICON_LARGE, S2, S3, S4
+from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
 from widgets.jobs.log_ansi import plain
 
 _CHANGE_FIRST = frozenset(
@@ -66,7 +66,7 @@ class FailureTab(QWidget):
         super().__init__(parent)
         self._place = (MPIRUN_LOG, 0)
         self._newest = ""
-        self._sentence = Label("", "heading", wrap=True, selectable=True)
+        self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy = Label("", "body", wrap=True, selectable=True)
         self._facts = Facts()
@@ -92,18 +92,22 @@ class FailureTab(QWidget):
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
+        verdict = Card(
+            row(col(icon, STRETCH), (col(words, self._acts, self._from, gap=S2), 1), gap=S3)
+        )
+        verdict.setProperty("tint", "bad")
         content = QWidget()
         content.setLayout(
             col(
-                Card(row(col(icon, STRETCH), (words, 1), gap=S3), self._acts, self._from, gap=S2),
+                verdict,
                 self._proof_card,
                 (self._trace_card, 100),
                 STRETCH,
                 gap=S3,
-                margins=(0, 0, S2, S4),
+                margins=(0, 0, 0, S4),
             )
         )
-        self.setLayout(col((Scroll(content), 1), gap=0))
+        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
 
     def show_view(self, view: JobView) -> None:
         error = view.error

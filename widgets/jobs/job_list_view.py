@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QPixmap,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
@@ -52,10 +53,15 @@ class JobListView(QTableView):
         self.setDropIndicatorShown(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.horizontalHeader().hide()
         self._target: tuple[QModelIndex, bool] | None = None
         """The row beside which the job would go, and whether before it."""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # A header that stretches its sections does so when it is shown, and this one never is.
+        self.setColumnWidth(0, self.viewport().width())
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
         place = _place(self.currentIndex())

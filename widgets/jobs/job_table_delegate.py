@@ -24,6 +24,9 @@ _CHIP_H = 18
 _NOTES_H = 132
 
 
+_CHOSEN = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
+
+
 class JobTableDelegate(QStyledItemDelegate):
     """Paints and edits a cell."""
 
@@ -46,7 +49,7 @@ class JobTableDelegate(QStyledItemDelegate):
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
-            _paint_tags(painter, inner, line)
+            _paint_tags(painter, inner, line, on_plain=not option.state & _CHOSEN)
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
         elif column is JobColumn.BEST:
@@ -103,9 +106,10 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
     paint_text(painter, word, line.state.word, "small_strong", tone)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+def _paint_tags(painter: QPainter, cell: QRectF, line: JobLine, *, on_plain: bool) -> None:
     left = cell.left()
-    ground = theme.current().q("sunken")
+    # A chosen row is as dark as a chip.
+    ground = theme.current().q("sunken" if on_plain else "surface")
     for number, tag in enumerate(line.tags):
         rest = len(line.tags) - number
         room = cell.right() - left

@@ -26,7 +26,7 @@ from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why
 
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
-_MANY_NODES, _ROWS_MOST_H = 16, 360
+_MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
 
 
 class _Name(Label):
@@ -171,7 +171,7 @@ class PlacementPicker(QWidget):
         self._holder = QWidget()
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
-        self._scroll = Scroll(self._holder)
+        self._scroll = Scroll(self._holder, gutter=S3)
         self._error = Label("", "tiny", "bad", wrap=True)
         self._error.hide()
         self._free_only = Switch("Free only")
@@ -310,4 +310,7 @@ class PlacementPicker(QWidget):
             self._name_w = width
             for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
                 one.set_name(shown, width)
-        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), self._rows_most_h))
+        # A rack of so many is seen as a whole; in a dialog the dialog says how high.
+        whole = self._rows_most_h == _ROWS_MOST_H and len(rows) <= _MANY_NODES
+        most = _WHOLE_MOST_H if whole else self._rows_most_h
+        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), most))

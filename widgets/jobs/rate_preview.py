@@ -48,7 +48,14 @@ class RatePreview(QWidget):
             painter.setPen(t.q("grid"))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             label = QRectF(0, y - S2, _LEFT - S2, 2 * S2)
-            paint_text(painter, label, formats.metric(top * share), "tiny", "text3", right=True)
+            paint_text(
+                painter,
+                label,
+                formats.tick(float(f"{top * share:.3g}")),
+                "tiny",
+                "text3",
+                right=True,
+            )
         for share in (0.0, 0.5, 1.0):
             x = plot.left() + share * plot.width()
             label = QRectF(x - 30, plot.bottom() + S1, 60, _BOTTOM - S1)
