@@ -102,8 +102,7 @@ class NodePage(QWidget):
         )
         self._lower = QGridLayout()
         self._lower.setSpacing(S3)
-        self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS, button="Set up")
-        self._new.pressed.connect(lambda: self.set_up_requested.emit(self.node))
+        self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS)
         content = QWidget()
         content.setLayout(
             col(

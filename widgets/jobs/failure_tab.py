@@ -17,7 +17,7 @@ from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
 from backend.records.job_view import MPIRUN_LOG, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Fact, Facts, Scroll
+from widgets.common.cards import Card, Fact, Facts, Frame, Scroll
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
@@ -82,7 +82,7 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        self._trace.setMinimumHeight(180)
+        self._trace.setMinimumHeight(140)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -92,8 +92,9 @@ class FailureTab(QWidget):
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
-        verdict = Card(
-            row(col(icon, STRETCH), (col(words, self._acts, self._from, gap=S2), 1), gap=S3)
+        told = col(words, self._acts, self._from, gap=S2)
+        verdict = Frame(
+            "verdict", row(col(icon, STRETCH), (told, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         verdict.setProperty("tint", "bad")
         content = QWidget()

@@ -21,7 +21,7 @@ def _compare(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
     return page
 
 
-@screen("compare", EVERY, ("light", "dark"))
+@screen("compare", EVERY, ("light",))
 def compare(stage: Stage) -> None:
     _compare(stage, three())
 
