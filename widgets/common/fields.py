@@ -168,7 +168,7 @@ class ComboBox(QComboBox):
         # Qt's own cuts a long text in the middle of a letter.
         part = QStyle.SubControl.SC_ComboBoxEditField
         kind = QStyle.ComplexControl.CC_ComboBox
-        room = self.style().subControlRect(kind, option, part, self).width() - 2
+        room = self.style().subControlRect(kind, option, part, self).width() + 1
         option.currentText = self.fontMetrics().elidedText(
             self.currentText(), Qt.TextElideMode.ElideRight, room
         )

@@ -171,7 +171,7 @@ class PlacementPicker(QWidget):
         self._holder = QWidget()
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
-        self._scroll = Scroll(self._holder, gutter=S3)
+        self._scroll = Scroll(self._holder)
         self._error = Label("", "tiny", "bad", wrap=True)
         self._error.hide()
         self._free_only = Switch("Free only")
@@ -187,11 +187,11 @@ class PlacementPicker(QWidget):
                 legend_key("free", "free"),
                 legend_key("ours", "Ringmaster job", share=0.0),
                 legend_key("other", "somebody else"),
-                gap=S3,
+                gap=S2,
             )
         )
         self._foot = QWidget()
-        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S3))
+        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S2))
         self.setLayout(col(self._scroll, self._foot, self._error, gap=S1))
         self._settle()
 

@@ -23,8 +23,8 @@ from widgets.common.theme import R_CELL, S2, S3
 SLOW_FACTOR = 1.25
 """A rank whose step takes so much longer than the median is slow."""
 _NOISE_MS = 5.0
-"""Where a step takes some milliseconds, a slice of a shared processor more or less decides which rank
-is ahead; nobody is slow for it."""
+"""Where a step takes some milliseconds, a slice of a shared processor more or less decides which
+rank is ahead; nobody is slow for it."""
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
 _NAME_MOST_W = 104
 _ROWS_OF_NODES = 8
