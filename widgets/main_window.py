@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
 from widgets.common.cards import Toast
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
-from widgets.common.theme import RAIL_BELOW_W
+from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.frame.drop_sheet import DropSheet
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
@@ -121,6 +121,7 @@ class MainWindow(QMainWindow):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.side_bar.set_narrow(self.width() < RAIL_BELOW_W)
+        self.side_bar.set_wide(self.width() >= WIDE_FROM_W)
         self.side_bar.set_room(self.height())
         self.placed.emit()
 

@@ -1,6 +1,5 @@
 """Bundles in the window: written from a job's menu, dropped on another desktop, replayed."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -182,7 +181,6 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
     services, job_id = origin
     bundle = tmp_path / "täglich.ringmaster"
     services.bundles.bundle(job_id, bundle)
-    wanted = os.environ.get("RINGMASTER_PICTURES")
     program = Program(qapp, tmp_path / "second", tmp_path / "second.sqlite", None)
     qtbot.addWidget(program.window)
     program._look.choose(ThemeChoice.LIGHT)
@@ -191,17 +189,6 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
     try:
         qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
         controller = program._bundle_controller
-
-        def picture(name: str) -> None:
-            # A change of the look takes seconds.
-            for theme in (ThemeChoice.DARK, ThemeChoice.LIGHT) if wanted else ():
-                program._look.choose(theme)
-                QApplication.processEvents()
-                image = program.window.grab().toImage()
-                assert image.save(str(tmp_path / f"{name}-{theme.value}.png"))
-                if controller.dialog is not None:
-                    image = controller.dialog.grab().toImage()
-                    assert image.save(str(tmp_path / f"{name}-dialog-{theme.value}.png"))
 
         program.window.dropped.emit(str(bundle))
         qtbot.waitUntil(lambda: program.jobs.open_id != "", timeout=LONG_MS)
@@ -212,17 +199,12 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
         qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
-        picture("imported-notes")
         dialog.reject()
         banner = program.jobs.detail._banner
         assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
         assert banner.isVisible()
-        picture("imported")
         press(program.jobs.detail, "Bundle…")
         qtbot.waitUntil(lambda: controller.dialog is not None)
-        picture("bundle")
-        program.window.resize(1000, 640)
-        picture("bundle-small")
         controller.dialog.reject()
     finally:
         program.close()

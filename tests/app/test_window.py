@@ -1,8 +1,4 @@
-"""The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs.
-
-The pictures of the README and the guide are made here. They go to a scratch folder, or into
-``docs/pictures`` when RINGMASTER_PICTURES is set.
-"""
+"""The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs."""
 
 import os
 import signal
@@ -81,33 +77,16 @@ def open_program(qtbot, qapp, places):
     services.close()
 
 
-@pytest.fixture
-def take_picture(tmp_path):
-    def take(program, name):
-        wanted = os.environ.get("RINGMASTER_PICTURES")
-        folder = ROOT / "docs" / "pictures" if wanted else tmp_path / "pictures"
-        folder.mkdir(parents=True, exist_ok=True)
-        QApplication.processEvents()
-        image = program.window.grab().toImage()
-        assert image.save(str(folder / f"{name}.png"))
-        across, down = range(0, image.width(), 6), range(0, image.height(), 6)
-        colours = {image.pixel(x, y) for x in across for y in down}
-        assert len(colours) > 10, f"{name} is nearly blank"
-
-    return take
-
-
 def state(program):
     view = program.jobs.open_view
     return view.state if view else None
 
 
-def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture, tmp_path):
+def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
     program = open_program()
     detail = program.jobs.detail
     first = program.jobs.first_start
     qtbot.waitUntil(lambda: first._example.isVisible() and "core" in first._reading_words)
-    take_picture(program, "first-start-light")
     qtbot.mouseClick(first._example, Qt.MouseButton.LeftButton)
 
     def points():
@@ -116,17 +95,10 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
 
     # The whole job takes five seconds on an idle machine: one picture, then Stop.
     qtbot.waitUntil(lambda: points() > 60, timeout=LONG_MS)
-    take_picture(program, "jobs-light")
     assert detail._act.text() == "Stop"
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
     assert detail._act.text() == "Resume"
-    program._look.choose(ThemeChoice.DARK)
-    take_picture(program, "stopped-dark")
-    program._look.choose(ThemeChoice.LIGHT)
-    program.window.resize(1000, 640)
-    take_picture(program, "stopped-1000x640-light")
-    program.window.resize(1440, 900)
     stopped_at = points()
     qtbot.waitUntil(lambda: bool(detail._checkpoints))
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
@@ -139,7 +111,6 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, take_picture
     assert view.run == 2
     assert dict([view.best_metric])["validation/accuracy"] >= 0.97
     qtbot.waitUntil(lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints))
-    take_picture(program, "finished-light")
 
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)

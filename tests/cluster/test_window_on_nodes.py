@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tests.cluster.windows import services, window_on
 from tests.integration.tiny import raw_job, write_sources
 from widgets.cluster.add_node_dialog import AddNodeDialog
 
-ROOT = Path(__file__).resolve().parents[2]
 SET_UP_MS = 600_000
 TRAINED_MS = 240_000
 
@@ -39,20 +37,6 @@ def program(
         yield program
 
 
-@pytest.fixture
-def picture(program: Program, tmp_path: Path) -> Callable[[str], None]:
-    def take(name: str) -> None:
-        wanted = os.environ.get("RINGMASTER_PICTURES")
-        folder = ROOT / "docs" / "pictures" if wanted else tmp_path / "pictures"
-        folder.mkdir(parents=True, exist_ok=True)
-        QApplication.processEvents()
-        dialog = program._node_controller.set_ups._dialog
-        widget = dialog if dialog is not None and dialog.isVisible() else program.window
-        assert widget.grab().save(str(folder / f"{name}.png"))
-
-    return take
-
-
 def adding(program: Program) -> AddNodeDialog:
     dialog = program._node_controller._adding
     assert dialog is not None
@@ -65,7 +49,6 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     cluster: Cluster,
     qtbot: QtBot,
     tmp_path: Path,
-    picture: Callable[[str], None],
 ) -> None:
     program.window.go("nodes")
     program.nodes.add_requested.emit()
@@ -97,12 +80,10 @@ def test_m03_a_bare_machine_is_added_trusted_set_up_and_trained_on_in_the_window
     assert failed is None, f"{failed.title}: {failed.sentence}\n{failed.output}"
     assert [step.title for step in news["node3"].steps][-1] == "Trial"
     assert all(step.state is StepState.DONE for step in news["node3"].steps)
-    picture("node-set-up-light")
     assert set_up._dialog is not None
     set_up._dialog.close()
 
     qtbot.waitUntil(lambda: _presence(program) is Presence.ONLINE, timeout=30_000)
-    picture("nodes-light")
     view = _train(program, tmp_path)
     qtbot.waitUntil(lambda: _state(program, view).is_over, timeout=TRAINED_MS)
     assert _state(program, view) is JobState.FINISHED

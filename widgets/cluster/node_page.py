@@ -32,6 +32,11 @@ _NARROW_BELOW_W = 1000
 _METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
 
+_SET_UP_WORDS = (
+    "Ringmaster puts Python, Open MPI and Horovod into a folder of your own there, without root, "
+    "and tries them with two processes."
+)
+
 
 class NodePage(QWidget):
     """A node by itself.
@@ -97,22 +102,24 @@ class NodePage(QWidget):
         )
         self._lower = QGridLayout()
         self._lower.setSpacing(S3)
+        self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS)
         content = QWidget()
         content.setLayout(
             col(
                 self._facts,
                 self._removal,
                 self._trouble,
+                self._new,
                 self._meters,
                 self._gpu_grid,
                 self._no_gpu,
                 (self._lower, 1),
                 gap=S3,
-                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S4),
+                margins=(PAGE_MARGIN, 0, 0, S4),
             )
         )
         self._empty = EmptyState("hard-drives", "Looking at this computer", "One moment.")
-        self._content = Scroll(content)
+        self._content = Scroll(content, gutter=PAGE_MARGIN)
         self._content.hide()
         self.setLayout(col(self._header, self._empty, (self._content, 1), gap=0))
         self._place()
@@ -150,6 +157,7 @@ class NodePage(QWidget):
         self._findings_card.show_health(state.health)
         self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
         here = condition is not Condition.OFFLINE and condition is not Condition.NEW
+        self._new.setVisible(condition is Condition.NEW)
         reading = state.reading
         self._meters.setVisible(here and reading is not None and not reading.gpus)
         self._show_gpus(reading if here else None)

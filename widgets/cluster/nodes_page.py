@@ -90,7 +90,7 @@ class NodesPage(QWidget):
         self._nothing = Label("", "body", "text2")
         self._nothing.hide()
         self._content = QWidget()
-        margins = (PAGE_MARGIN, 0, PAGE_MARGIN, S4)
+        margins = (PAGE_MARGIN, 0, 0, S4)
         self._body = col(
             self._cards,
             self._nothing,
@@ -101,7 +101,7 @@ class NodesPage(QWidget):
             margins=margins,
         )
         self._content.setLayout(self._body)
-        self._scroll = Scroll(self._content)
+        self._scroll = Scroll(self._content, gutter=PAGE_MARGIN)
         self._overview = QWidget()
         self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
         self.detail = NodePage()

@@ -114,7 +114,7 @@ class SetUpDialog(QDialog):
         # The view says by this event that its steps need more room, or less.
         self._view.installEventFilter(self)
         holder = QWidget()
-        holder.setLayout(col(self._view, STRETCH, gap=0, margins=(0, 0, S2, 0)))
+        holder.setLayout(col(self._view, STRETCH, gap=0))
         self._scroll = Scroll(holder)
         self._plate = KeyPlate("set the node up again")
         self._plate.trusted.connect(self._pass_trust)

@@ -46,6 +46,8 @@ _TONES: dict[str, Tone] = {
     "idle": "text2",
 }
 
+_EMPTY_MOST_W = 560
+
 
 class Frame(QFrame):
     """A ground by its name in the style sheet.
@@ -110,15 +112,28 @@ class PageHeader(QWidget):
 
 
 class Scroll(QScrollArea):
-    """A page that scrolls up and down, never sideways."""
+    """A page that scrolls up and down, never sideways.
 
-    def __init__(self, content: QWidget, parent: QWidget | None = None) -> None:
+    With a `gutter` the content keeps so many pixels free at its right, and the bar stands in them:
+    what is above the page and does not scroll ends at the same line, with the bar and without.
+    """
+
+    def __init__(self, content: QWidget, parent: QWidget | None = None, *, gutter: int = 0) -> None:
         super().__init__(parent)
+        self._gutter = gutter
+        if gutter:
+            self.verticalScrollBar().rangeChanged.connect(self._keep_gutter)
+            self._keep_gutter(0, 0)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(content)
+
+    @Slot(int, int)
+    def _keep_gutter(self, _least: int, most: int) -> None:
+        bar = self.verticalScrollBar().sizeHint().width() if most > 0 else 0
+        self.setViewportMargins(0, 0, max(0, self._gutter - bar), 0)
 
 
 class Banner(QFrame):
@@ -336,7 +351,7 @@ class EmptyState(QWidget):
         self._button.setVisible(bool(button))
         self._button.clicked.connect(self.pressed)
         for label in (self._title, self._sentence, self._hint):
-            label.setMaximumWidth(420)
+            label.setMaximumWidth(_EMPTY_MOST_W)
         self._box = QVBoxLayout(self)
         self._box.setSpacing(S2)
         self._box.setContentsMargins(S4, S4, S4, S4)

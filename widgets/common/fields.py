@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -15,7 +15,10 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QSlider,
     QSpinBox,
+    QStyle,
     QStyledItemDelegate,
+    QStyleOptionComboBox,
+    QStylePainter,
     QVBoxLayout,
     QWidget,
 )
@@ -27,6 +30,8 @@ from widgets.common.paint import fill_round, paint_focus
 from widgets.common.style import repolish
 from widgets.common.text import IconLabel, Label, native_key, plain_tip
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
+
+_COMBO_MOST_W = 240
 
 
 class LineEdit(QLineEdit):
@@ -145,12 +150,29 @@ class ComboBox(QComboBox):
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
 
+    def sizeHint(self) -> QSize:
+        """As wide as what is chosen, up to a bound: one that is longer ends in an ellipsis."""
+        hint = super().sizeHint()
+        frame = hint.width() - self.minimumContentsLength() * self.fontMetrics().averageCharWidth()
+        text = self.fontMetrics().horizontalAdvance(self.currentText())
+        return QSize(max(hint.width(), min(text + frame, _COMBO_MOST_W)), hint.height())
+
     def wheelEvent(self, event: QWheelEvent) -> None:
         _wheel(self, event, super().wheelEvent)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        painter = QPainter(self)
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QStylePainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        # Qt's own cuts a long text in the middle of a letter.
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        kind = QStyle.ComplexControl.CC_ComboBox
+        room = self.style().subControlRect(kind, option, part, self).width() + 1
+        option.currentText = self.fontMetrics().elidedText(
+            self.currentText(), Qt.TextElideMode.ElideRight, room
+        )
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         tone = "text2" if self.isEnabled() else "text3"
         side = float(ICON_SMALL)
         box = QRectF(self.width() - side - 8, (self.height() - side) / 2, side, side)

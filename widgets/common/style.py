@@ -59,6 +59,7 @@ QFrame#card[edge="bad"] {{ border: 2px solid {t.bad}; }}
 QFrame#card[edge="focus"] {{ border: {FOCUS_W}px solid {t.focus}; }}
 QFrame#pane {{ background: {t.surface}; border: 0; border-left: 1px solid {t.line}; }}
 QFrame#sunken {{ background: {t.sunken}; border: 0; border-radius: {R_CONTROL}px; }}
+QDialog#dialog {{ background: {t.surface}; }}
 QFrame#dialog {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: {R_CARD}px; }}
 QFrame#drop {{ border: 1px dashed {t.line_strong}; border-radius: {R_CARD}px; }}
 QFrame#drop[edge="focus"] {{ border: {FOCUS_W}px solid {t.focus}; }}

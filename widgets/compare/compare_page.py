@@ -86,10 +86,10 @@ class ComparePage(QWidget):
                 Card(self.table, margins=(S5, S4, S5, S3)),
                 self.parallel,
                 gap=S2,
-                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S5),
+                margins=(PAGE_MARGIN, 0, 0, S5),
             )
         )
-        self._scroll = Scroll(inner)
+        self._scroll = Scroll(inner, gutter=PAGE_MARGIN)
         self._empty = EmptyState(
             "chart-line-up",
             "Nothing is compared yet",
@@ -98,7 +98,9 @@ class ComparePage(QWidget):
             button_icon="plus",
         )
         self._empty.pressed.connect(self.open_picker)
+        self._reading = EmptyState("chart-line-up", "Reading the curves…")
         self._pages = QStackedWidget()
+        self._pages.addWidget(self._reading)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._scroll)
         self.setLayout(col(self._header, (self._pages, 1), gap=0))
@@ -254,7 +256,8 @@ class ComparePage(QWidget):
         self._add.set_tip("" if count < MOST_JOBS else f"{MOST_JOBS} jobs are the most")
         self._message.setText(self._words(views))
         self._show_parallel()
-        self._pages.setCurrentWidget(self._scroll if count else self._empty)
+        known = self._scroll if views or self._gone else self._reading
+        self._pages.setCurrentWidget(known if count else self._empty)
         self._show_in_picker()
 
     def _show_parallel(self) -> None:

@@ -18,6 +18,10 @@ _Y_ROOM = 8
 _LARGEST_NAME = 0.4
 """Of the plot's width; a longer name stands left of its curve's end."""
 
+_NEARLY_ZERO = 0.1
+"""Of the end: a run's first step is 1, its first validation is after an epoch, and both axes begin
+at 0, where a figure stands."""
+
 Range = tuple[float, float]
 
 
@@ -32,6 +36,8 @@ def whole(told: Sequence[Range], names: Iterable[Range]) -> Range | None:
     if not told:
         return None
     low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
+    if 0 < low < _NEARLY_ZERO * high:
+        low = 0.0
     right = high
     for end, share in names:
         if share < _LARGEST_NAME and math.isfinite(end):

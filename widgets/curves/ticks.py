@@ -14,6 +14,7 @@ from widgets.common import formats
 Ticks: TypeAlias = list[tuple[float, str]]
 
 _NEARLY = 0.85  # one tick more than asked for is better than half as many
+_LEAST = 3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _TIME_STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -24,8 +25,12 @@ _TIME_STEPS = (
 
 
 def linear(low: float, high: float, most: int = 6) -> Ticks:
-    """Multiples of 1, 2 or 5 times a power of ten."""
-    return [(place, formats.tick(place)) for place in _multiples(low, high, most)]
+    """Multiples of 1, 2 or 5 times a power of ten; one alone tells nothing, so three at least."""
+    places = _multiples(low, high, most)
+    while len(places) < _LEAST and most < 2 * _LEAST:
+        most += 1
+        places = _multiples(low, high, most)
+    return [(place, formats.tick(place)) for place in places]
 
 
 def logarithmic(low: float, high: float, most: int = 6) -> Ticks:

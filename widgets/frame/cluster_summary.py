@@ -24,7 +24,7 @@ from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
 
 MOST_SENTENCES = 3
 _NAMED_UP_TO = 20
-_ROW_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 5, 10, 170
+_ROW_H, _ROW_WIDE_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 18, 5, 10, 170
 _NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
 _NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 72, 3, 2, 14
 _CELL_MOST_W = 28
@@ -41,6 +41,7 @@ class HealthCounts(QWidget):
         super().__init__(parent)
         self._counts: tuple[tuple[Condition, int], ...] = ()
         self._narrow = False
+        self._wide = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._settle()
 
@@ -54,6 +55,11 @@ class HealthCounts(QWidget):
     def set_narrow(self, narrow: bool) -> None:
         """On the rail the counts stand below each other."""
         self._narrow = narrow
+        self._settle()
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen they are read from further away."""
+        self._wide = wide
         self._settle()
 
     def _settle(self) -> None:
@@ -82,9 +88,9 @@ class HealthCounts(QWidget):
                 return
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
-            x += paint_text(painter, room, figure, "far", tone) + S1
+            x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
             word = condition.word.lower()
-            room = QRectF(x, 5, self.width() - x, self.height())
+            room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
             x += paint_text(painter, room, word, "small_strong", tone) + 14
 
     def _paint_narrow(self, painter: QPainter) -> None:
@@ -115,6 +121,7 @@ class ClusterMap(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: tuple[NodeRow, ...] = ()
+        self._most_h = _ROW_H
         self.setMouseTracking(True)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -128,12 +135,20 @@ class ClusterMap(QWidget):
             self._rows = rows
             return
         self._rows = rows
-        self.setMinimumHeight(_ROW_LEAST_H * self._per_column())
-        self.setMaximumHeight(self._best_row_h() * self._per_column())
-        self.updateGeometry()
+        self._settle()
         self.setAccessibleName("Map of the cluster")
         self.setAccessibleDescription(". ".join(row.sentence for row in rows))
         self.update()
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen its rows are higher."""
+        self._most_h = _ROW_WIDE_H if wide else _ROW_H
+        self._settle()
+
+    def _settle(self) -> None:
+        self.setMinimumHeight(_ROW_LEAST_H * self._per_column())
+        self.setMaximumHeight(self._best_row_h() * self._per_column())
+        self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         return QSize(SIDEBAR_W, self.maximumHeight())
@@ -189,7 +204,7 @@ class ClusterMap(QWidget):
                 if dense or row_h < _CELLS_FROM_ROW_H:
                     _paint_block(painter, at, node, cell)
                 else:
-                    inset = 2 if row_h == _ROW_H else 1
+                    inset = 2 if row_h >= _ROW_H else 1
                     box = at.adjusted(0, inset, 0, -inset)
                     paint_gpu_cell(painter, box, cell.use, unwell=bool(cell.unwell), radius=2)
 
@@ -198,7 +213,7 @@ class ClusterMap(QWidget):
 
     def _best_row_h(self) -> int:
         if not self.is_dense:
-            return _ROW_H
+            return self._most_h
         fitting = _DENSE_H // self._per_column()
         return max(_ROW_LEAST_H, min(_DENSE_ROW_MOST_H, fitting))
 
@@ -278,6 +293,10 @@ class ClusterSummary(QWidget):
         self._narrow = narrow
         self.counts.set_narrow(narrow)
         self._settle()
+
+    def set_wide(self, wide: bool) -> None:
+        self.counts.set_wide(wide)
+        self.map.set_wide(wide)
 
     def set_room(self, height: int) -> None:
         """A low window hides the map first, then the sentences."""

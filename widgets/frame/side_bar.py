@@ -18,7 +18,17 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text
 from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S1, S2, S3, S4, SIDEBAR_W
+from widgets.common.theme import (
+    ICON_NAV,
+    R_CONTROL,
+    RAIL_W,
+    S1,
+    S2,
+    S3,
+    S4,
+    SIDEBAR_W,
+    SIDEBAR_WIDE_W,
+)
 from widgets.frame.cluster_summary import ClusterSummary
 from widgets.frame.keys import KEYS
 from widgets.frame.notice_list import Bell
@@ -133,6 +143,9 @@ class RunningJob(QWidget):
         self._name.setVisible(not narrow)
         self._words.setVisible(not narrow)
 
+    def set_wide(self, wide: bool) -> None:
+        self._percent.set_role("far_large" if wide else "far")
+
     def mousePressEvent(self, _event: QMouseEvent) -> None:
         self.opened.emit(self._job_id)
 
@@ -175,6 +188,7 @@ class SideBar(QWidget):
         super().__init__(parent)
         self.setObjectName("sidebar")
         self._narrow = False
+        self._wide = False
         self._live: tuple[JobView, ...] = ()
         self._buttons = {place.key: NavButton(place) for place in PLACES}
         for key, button in self._buttons.items():
@@ -299,7 +313,7 @@ class SideBar(QWidget):
         if narrow == self._narrow:
             return
         self._narrow = narrow
-        self.setFixedWidth(RAIL_W if narrow else SIDEBAR_W)
+        self._settle_width()
         inner = 0 if narrow else S2
         for part in (self._running, self._cluster):
             layout = part.layout()
@@ -321,6 +335,20 @@ class SideBar(QWidget):
         self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
         self.show_live(self._live)
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen all that is read from afar is larger."""
+        if wide == self._wide:
+            return
+        self._wide = wide
+        self._settle_width()
+        for job in self._jobs:
+            job.set_wide(wide)
+        self.cluster.set_wide(wide)
+
+    def _settle_width(self) -> None:
+        whole = SIDEBAR_WIDE_W if self._wide else SIDEBAR_W
+        self.setFixedWidth(RAIL_W if self._narrow else whole)
 
     @Slot(int)
     def set_room(self, height: int) -> None:

@@ -15,7 +15,7 @@ from widgets.common.cards import Card, EmptyState
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.row_table import Column
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3
+from widgets.common.theme import PAGE_MARGIN, S2, S3
 from widgets.common.views import dress
 from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable, file_here
 
@@ -82,7 +82,7 @@ class CheckpointsTab(QWidget):
                 row(self._resume, self._new, self._export, STRETCH, gap=S2),
                 self._policy,
                 gap=S3,
-                margins=(0, 0, 0, S3),
+                margins=(0, 0, PAGE_MARGIN, S3),
             )
         )
         self._pages = QStackedWidget()

@@ -23,7 +23,7 @@ from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import S2, S3, S4
+from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
@@ -31,11 +31,11 @@ from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Boundary, Post, Span
 from widgets.curves.picture_menu import PictureButton, add_pictures
 from widgets.curves.run_curves import OWN_METRICS, VALIDATION, RunCurves, metric_title
-from widgets.jobs.ranks_tab import RankStrip
+from widgets.jobs.rank_strip import RankStrip
 
 _SMALL_LEAST_W = 210
 _NARROW_BELOW_W = 600
-_LARGE_H, _SMALL_H = 260, 150
+_LARGE_H, _LARGE_LEAST_H, _LARGE_MOST_H, _SMALL_H = 260, 200, 900, 130
 _SPARE_MOST = 12
 
 
@@ -43,17 +43,17 @@ class _LargePlot(CurvePanel):
     """As high as the small ones below leave room, and never lower than can be read."""
 
     def sizeHint(self) -> QSize:
-        return QSize(2 * _LARGE_H, _LARGE_H)
+        return QSize(2 * _LARGE_H, _LARGE_LEAST_H)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(_LARGE_H, 200)
+        return QSize(_LARGE_H, _LARGE_LEAST_H)
 
 
 class _SmallPlot(Card):
     """A metric of its own: title and newest value above a small plot."""
 
     def __init__(self, title: str, link: HoverLink) -> None:
-        self._value = Label("–", "number")
+        self._value = Label("–", "heading")
         self._spans: tuple[Span, ...] = ()
         self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
         self.panel.setFixedHeight(_SMALL_H)
@@ -118,6 +118,7 @@ class CurvesTab(QWidget):
         save.setMenu(menu)
         self._loss = _LargePlot("Loss", link=self._link)
         add_pictures(menu, self._loss, self._save)
+        self._loss.setMaximumHeight(_LARGE_MOST_H)
         self._loss.set_empty_text("The first points come with the first steps")
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
@@ -143,15 +144,15 @@ class CurvesTab(QWidget):
         content.setLayout(
             col(
                 self._problem,
-                Card(head, (self._loss, 1), gap=S2),
+                (Card(head, (self._loss, 1), gap=S2), 100),
                 self._grid,
                 self.ranks,
                 STRETCH,
                 gap=S3,
-                margins=(0, 0, S2, S4),
+                margins=(0, 0, 0, S4),
             )
         )
-        self.setLayout(col((Scroll(content), 1), gap=0))
+        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
         self._smooth(smoothing)
 
     def clear(self, name: str) -> None:
@@ -194,7 +195,7 @@ class CurvesTab(QWidget):
         if (end, view.alarms) != (self._end, self._alarms):
             self._end, self._alarms = end, view.alarms
             self._mark()
-        self.ranks.show_ranks(view.rank_step_ms if view.state.is_live else ())
+        self.ranks.show_view(view)
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
         """Those there are; of those there were the place is kept."""

@@ -17,11 +17,11 @@ from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
 from backend.records.job_view import MPIRUN_LOG, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Fact, Facts, Scroll
+from widgets.common.cards import Card, Fact, Facts, Frame, Scroll
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
-from widgets.common.theme import ICON_LARGE, S2, S3, S4
+from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
 from widgets.jobs.log_ansi import plain
 
 _CHANGE_FIRST = frozenset(
@@ -68,7 +68,7 @@ class FailureTab(QWidget):
         super().__init__(parent)
         self._place = (MPIRUN_LOG, 0)
         self._newest = ""
-        self._sentence = Label("", "heading", wrap=True, selectable=True)
+        self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy = Label("", "body", wrap=True, selectable=True)
         self._facts = Facts()
@@ -84,7 +84,7 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        self._trace.setMinimumHeight(180)
+        self._trace.setMinimumHeight(140)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -94,18 +94,23 @@ class FailureTab(QWidget):
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
+        told = col(words, self._acts, self._from, gap=S2)
+        verdict = Frame(
+            "verdict", row(col(icon, STRETCH), (told, 1), gap=S3, margins=(S4, S4, S4, S4))
+        )
+        verdict.setProperty("tint", "bad")
         content = QWidget()
         content.setLayout(
             col(
-                Card(row(col(icon, STRETCH), (words, 1), gap=S3), self._acts, self._from, gap=S2),
+                verdict,
                 self._proof_card,
                 (self._trace_card, 100),
                 STRETCH,
                 gap=S3,
-                margins=(0, 0, S2, S4),
+                margins=(0, 0, 0, S4),
             )
         )
-        self.setLayout(col((Scroll(content), 1), gap=0))
+        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
 
     def show_view(self, view: JobView) -> None:
         error = view.error

@@ -17,7 +17,7 @@ from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
 
 _RANKS = 16
-_CARD_W = 272
+_CARD_W, _CARD_LEAST_W = 272, 216
 
 
 class _Ring(QWidget):
@@ -63,7 +63,8 @@ class _BringCard(Card):
             self.button,
             gap=S2,
         )
-        self.setFixedWidth(_CARD_W)
+        self.setMinimumWidth(_CARD_LEAST_W)
+        self.setMaximumWidth(_CARD_W)
 
 
 class FirstStart(QWidget):
@@ -136,7 +137,7 @@ class FirstStart(QWidget):
                 self._busy,
                 self._error,
                 S6,
-                row(STRETCH, data, model, nodes, STRETCH, gap=S4),
+                row(STRETCH, (data, 100), (model, 100), (nodes, 100), STRETCH, gap=S4),
                 S4,
                 self._ready,
                 STRETCH,

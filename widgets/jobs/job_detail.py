@@ -39,7 +39,8 @@ from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
 from widgets.jobs.queue_acts import QueueActs
 from widgets.jobs.rank_history import unwell_of_job
-from widgets.jobs.ranks_tab import RanksTab, rank_marks
+from widgets.jobs.rank_strip import rank_marks
+from widgets.jobs.ranks_tab import RanksTab
 from widgets.jobs.run_track import RunTrack, TrackMarks
 from widgets.jobs.settings_tab import SettingsTab
 
@@ -136,13 +137,18 @@ class JobDetail(QWidget):
         FocusLead(self, self._act)
         self.setLayout(
             col(
-                self._header,
-                self._track_box,
-                self._banner,
-                self._tabs,
+                col(
+                    self._header,
+                    self._track_box,
+                    self._banner,
+                    self._tabs,
+                    gap=S3,
+                    margins=(0, 0, PAGE_MARGIN, 0),
+                ),
+                # Its pages reach the edge: their scroll bars stand in the margin.
                 (self._pages, 1),
                 gap=S3,
-                margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, PAGE_MARGIN, 0),
+                margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, 0, 0),
             )
         )
 

@@ -33,6 +33,9 @@ _CHIP_H = 18
 _NOTES_H = 132
 
 
+_CHOSEN = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
+
+
 class JobTableDelegate(QStyledItemDelegate):
     """Paints and edits a cell."""
 
@@ -57,7 +60,8 @@ class JobTableDelegate(QStyledItemDelegate):
         elif column is JobColumn.TAGS:
             # Whose sweep it is, the row above says.
             hidden = sweep_of(line.tags) if index.data(MEMBER_ROLE) else ""
-            _paint_tags(painter, inner, [tag for tag in line.tags if tag != hidden])
+            tags = [tag for tag in line.tags if tag != hidden]
+            _paint_tags(painter, inner, tags, on_plain=not option.state & _CHOSEN)
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
         elif column is JobColumn.BEST:
@@ -130,9 +134,10 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
     paint_text(painter, word, line.state.word, "small_strong", tone)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str]) -> None:
+def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
     left = cell.left()
-    ground = theme.current().q("sunken")
+    # A chosen row is as dark as a chip.
+    ground = theme.current().q("sunken" if on_plain else "surface")
     for number, tag in enumerate(tags):
         rest = len(tags) - number
         room = cell.right() - left

@@ -27,7 +27,7 @@ from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.layout import col, row
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import ICON_SMALL, S2, S3
+from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
 from widgets.jobs.log_ansi import plain
 from widgets.jobs.log_view import LogView
 
@@ -113,7 +113,7 @@ class LogTab(QWidget):
         self.setLayout(
             col(
                 (Card(head, (self._stack, 1), foot, gap=S2), 1),
-                margins=(0, 0, 0, S3),
+                margins=(0, 0, PAGE_MARGIN, S3),
                 gap=0,
             )
         )

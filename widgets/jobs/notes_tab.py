@@ -10,7 +10,7 @@ from widgets.common.cards import Card
 from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.layout import col
 from widgets.common.text import Label
-from widgets.common.theme import S3, S4
+from widgets.common.theme import PAGE_MARGIN, S3, S4
 
 _SAVE_AFTER_MS = 800
 
@@ -39,7 +39,7 @@ class NotesTab(QWidget):
         self._pause.timeout.connect(self._tell_notes)
         self._shown_tags: tuple[str, ...] = ()
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
-        self.setLayout(col((card, 1), margins=(0, 0, 0, S4), gap=S3))
+        self.setLayout(col((card, 1), margins=(0, 0, PAGE_MARGIN, S4), gap=S3))
 
     def open_job(self, view: JobView) -> None:
         self.flush()

@@ -27,7 +27,7 @@ from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why
 
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
-_MANY_NODES, _ROWS_MOST_H = 16, 360
+_MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
 _ROWS_A_TURN = 3
 
 
@@ -192,11 +192,11 @@ class PlacementPicker(QWidget):
                 legend_key("free", "free"),
                 legend_key("ours", "Ringmaster job", share=0.0),
                 legend_key("other", "somebody else"),
-                gap=S3,
+                gap=S2,
             )
         )
         self._foot = QWidget()
-        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S3))
+        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S2))
         self.setLayout(col(self._scroll, self._foot, self._error, gap=S1))
         self._settle()
 
@@ -346,4 +346,7 @@ class PlacementPicker(QWidget):
             self._name_w = width
             for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
                 one.set_name(shown, width)
-        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), self._rows_most_h))
+        # A rack of so many is seen as a whole; in a dialog the dialog says how high.
+        whole = self._rows_most_h == _ROWS_MOST_H and len(rows) <= _MANY_NODES
+        most = _WHOLE_MOST_H if whole else self._rows_most_h
+        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), most))

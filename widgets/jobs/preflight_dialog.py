@@ -94,7 +94,7 @@ class PreflightDialog(QDialog):
         self._sentence = Label("", "body", "text2", wrap=True)
         self._list = col(gap=0)
         self._holder = QWidget()
-        self._holder.setLayout(col(self._list, STRETCH, gap=0, margins=(0, 0, S2, 0)))
+        self._holder.setLayout(col(self._list, STRETCH, gap=0))
         self._scroll = Scroll(self._holder)
         self._passed = Label("", "body", "text2", elide="right")
         self._passed_count = Label("", "strong", "good")

@@ -15,7 +15,7 @@ from widgets.common.cards import Card, Frame, Scroll
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 
 
 class SettingsTab(QWidget):
@@ -47,7 +47,7 @@ class SettingsTab(QWidget):
                 (Card(head, (self._pages, 1), gap=S3), 1),
                 Card(row(Label("Command", "heading"), STRETCH, copy), command, gap=S2),
                 gap=S3,
-                margins=(0, 0, 0, S4),
+                margins=(0, 0, PAGE_MARGIN, S4),
             )
         )
 

@@ -98,7 +98,9 @@ class LibraryPage(QWidget):
         self._list_pane.setLayout(
             col(
                 col(head, S1, self._search, gap=S2, margins=(S4, S3, S4, S2)),
-                (self._list, 1),
+                # Next to nothing of the height goes to the stretch, which holds the foot down
+                # while the list is hidden.
+                (self._list, 100),
                 STRETCH,
                 col(drop, margins=(S4, S2, S4, S4)),
                 gap=0,

@@ -18,6 +18,7 @@ from widgets.common.text import Label
 from widgets.common.theme import R_CELL, S1, S2, S3, S4
 
 _CELL, _CAPTION_H = 68, 18
+_SIDE_W, _BAR_W = 292, 12
 _RARE_SHARE = 0.25
 """A class with less than this share of the mean is rare: amber in the histogram."""
 
@@ -60,7 +61,7 @@ class SampleGrid(QWidget):
         return QSize(6 * (_CELL + S2), self.heightForWidth(6 * (_CELL + S2)))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(3 * (_CELL + S2), _CELL + _CAPTION_H)
+        return QSize(2 * (_CELL + S2), _CELL + _CAPTION_H)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         for index in range(len(self._samples)):
@@ -189,8 +190,10 @@ class SamplesView(QWidget):
         side.setLayout(
             col(self._classes_card, self._sample_card, self._statistics_card, STRETCH, gap=S3)
         )
-        side.setFixedWidth(300)
-        self.setLayout(row((grid_card, 1), side, gap=S3))
+        side.setFixedWidth(_SIDE_W)
+        scroll = Scroll(side, gutter=_BAR_W)
+        scroll.setFixedWidth(_SIDE_W + _BAR_W)
+        self.setLayout(row((grid_card, 1), scroll, gap=S3))
 
     def show_preview(self, preview: Preview) -> None:
         self._grid.show_samples(preview.samples)

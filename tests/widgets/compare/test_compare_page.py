@@ -163,7 +163,9 @@ def test_all_plots_have_one_axis(page, key):
         assert panel.axis is XAxis(key)
     low, high = plots(page)["loss"].x_range()
     told = [page.curves(f"id{n}").get("loss").x_range(XAxis(key)) for n in range(3)]
-    assert low == pytest.approx(min(each[0] for each in told))
+    # What begins with the job begins at 0, though its first step is 1.
+    began = min(each[0] for each in told) if key == "clock" else 0.0
+    assert low == pytest.approx(began)
     assert high > max(each[1] for each in told)
 
 

@@ -17,7 +17,7 @@ from backend.records.status import RankError
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
-from widgets.jobs.ranks_tab import slow_ranks
+from widgets.jobs.rank_strip import slow_ranks
 
 CONFIG = parse_job(
     {

@@ -1,0 +1,106 @@
+"""``python -m tests.pictures [FOLDER]``: a picture of every screen and state, to be looked at.
+
+    FOLDER/100/jobs-light.png …     each screen in its sizes, both themes, at 100 and 150 %
+    FOLDER/sheets/…                 nine on a sheet, to see many at once
+
+``--docs`` makes the pictures of ``docs/`` instead. Whatever a machine can see to be wrong with a
+screen is printed; then the command exits 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from fnmatch import fnmatch
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+SCALES = ("100", "150")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="installers/pictures", description=__doc__.split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/pictures"))
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="such as 'node*'")
+    parser.add_argument("--scale", choices=SCALES, action="append", help="percent; else both")
+    parser.add_argument("--theme", choices=("light", "dark"), action="append")
+    parser.add_argument("--docs", action="store_true", help="make the pictures of docs/")
+    given = parser.parse_args()
+    if given.docs:
+        return _make_docs()
+    scales = given.scale or list(SCALES)
+    if len(scales) > 1:
+        return max([_in_its_own_process(scale) for scale in scales])
+    wanted = str(int(scales[0]) / 100)
+    if os.environ.get("QT_SCALE_FACTOR", "1.0") != wanted:
+        return _in_its_own_process(scales[0])
+    return _draw(given.folder, scales[0], given.theme or ["light", "dark"], given.only or ["*"])
+
+
+def _in_its_own_process(scale: str) -> int:
+    """Qt reads the scale when the application is made, and never again."""
+    environment = {**os.environ, "QT_SCALE_FACTOR": str(int(scale) / 100)}
+    command = [sys.executable, "-m", "tests.pictures", *sys.argv[1:], "--scale", scale]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def _draw(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
+    from PySide6.QtWidgets import QApplication
+
+    from tests.pictures.camera import drawn
+    from tests.pictures.flaws import is_blank
+    from tests.pictures.gallery import SCREENS
+    from tests.pictures.sheets import small, write_sheets
+    from widgets.common.look import Look, ThemeChoice
+
+    app = QApplication([])
+    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True)
+    target = folder / scale
+    target.mkdir(parents=True, exist_ok=True)
+    chosen = [one for one in SCREENS.values() if any(fnmatch(one.name, p) for p in only)]
+    found = 0
+    for theme in themes:
+        look.choose(ThemeChoice(theme))
+        by_size = defaultdict(list)
+        for one in chosen:
+            for size in one.sizes:
+                name = one.picture(size, theme)
+                with drawn(one, size) as stage:
+                    image = stage.picture()
+                    wrong = stage.flaws()
+                image.save(str(target / f"{name}.png"))
+                by_size[size].append((name, small(image)))
+                wrong += ["It is blank"] if is_blank(image) else []
+                for sentence in wrong:
+                    sys.stdout.write(f"{name} at {scale} %: {sentence}\n")
+                found += len(wrong)
+        for size, pictures in by_size.items():
+            write_sheets(folder / "sheets", f"{scale}-{size[0]}x{size[1]}-{theme}", pictures)
+    return 1 if found else 0
+
+
+def _make_docs() -> int:
+    from PySide6.QtWidgets import QApplication
+
+    from tests.pictures.camera import drawn
+    from tests.pictures.gallery import SCREENS
+    from tests.pictures.program import take_program
+    from widgets.common.look import Look, ThemeChoice
+
+    app = QApplication([])
+    DOCS.mkdir(exist_ok=True)
+    take_program(app, DOCS)
+    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True)
+    for one in SCREENS.values():
+        for theme in one.published:
+            look.choose(ThemeChoice(theme))
+            with drawn(one, one.sizes[0]) as stage:
+                stage.picture().save(str(DOCS / f"{one.picture(one.sizes[0], theme)}.png"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

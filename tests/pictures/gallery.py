@@ -1,0 +1,61 @@
+"""Which screens there are: a name, sizes, and the function that draws it.
+
+A screen is drawn by a function that gets a `Stage` and leaves it as the picture shall be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.pictures.stage import Stage
+
+Size = tuple[int, int]
+LARGE, SMALL, SMALLEST, WIDE = (1440, 900), (1000, 640), (900, 600), (2560, 1440)
+BOTH = (LARGE, SMALL)
+EVERY = (LARGE, SMALL, SMALLEST, WIDE)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One state of the window. ``published``: the documents show its large picture."""
+
+    name: str
+    draw: Callable[[Stage], None]
+    sizes: tuple[Size, ...] = BOTH
+    published: tuple[str, ...] = ()
+
+    def picture(self, size: Size, theme: str) -> str:
+        """As the design names it: ``jobs-light``, ``jobs-1000x640-light``."""
+        where = "" if size == LARGE else f"-{size[0]}x{size[1]}"
+        return f"{self.name}{where}-{theme}"
+
+
+SCREENS: dict[str, Screen] = {}
+
+
+def screen(
+    name: str, sizes: tuple[Size, ...] = BOTH, published: tuple[str, ...] = ()
+) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+    """Puts a function into the gallery.
+
+    Args:
+        published: Themes in which the picture stands in ``docs/pictures`` too.
+    """
+
+    def take(draw: Callable[[Stage], None]) -> Callable[[Stage], None]:
+        if name in SCREENS:
+            raise ValueError(f"Two screens are called {name}")
+        SCREENS[name] = Screen(name, draw, sizes, published)
+        return draw
+
+    return take
+
+
+def published() -> Iterator[str]:
+    """Names of the pictures that the documents may show and that are drawn by a screen."""
+    for one in SCREENS.values():
+        for theme in one.published:
+            yield one.picture(one.sizes[0], theme)

@@ -1,0 +1,335 @@
+"""The invented lab of all pictures: its jobs, nodes, library, and what they went through.
+
+Times are counted back from now, as the window counts them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from backend.records.alarm import DIVERGED, Alarm
+from backend.records.checkpoint import Checkpoint
+from backend.records.explanation import Evidence
+from backend.records.job import JobConfig, parse_job
+from backend.records.job_view import JobView, RunUpdate
+from backend.records.node import NodeState
+from backend.records.node_past import PastGpu, PastReading
+from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from backend.records.series import HistoryUpdate, RunStart
+from backend.records.state import JobState
+from backend.records.status import RankError
+from tests.widgets.cluster import samples
+from widgets.cluster.node_history import Past, past_of
+
+NOW = time.time()
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+LONG = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-warm-restarts-seed-4711-second-try "
+LONG_NODE = "node-rack3-row7-machine-{:03d}.cluster.example.org"
+STEPS, TOTAL, PER_EPOCH = 12_480, 19_500, 390
+EIGHT = tuple(f"GPU-{n}" for n in range(8))
+S = JobState
+
+
+def ago(seconds: float) -> str:
+    return "" if seconds < 0 else datetime.fromtimestamp(NOW - seconds, UTC).isoformat()
+
+
+def config(name: str, *nodes: str, gpus: int = 8, epochs: int = 50, **more: object) -> JobConfig:
+    """A job file; on this computer where no node is named."""
+    words = name.split(" · ")
+    placement: list[dict[str, object]] = [
+        {"node": node, "gpus": list(EIGHT[:gpus])} for node in nodes
+    ]
+    raw = {
+        "name": name,
+        "model": words[0].split(",")[0],
+        "dataset": "digits" if "digits" in name else words[-1].split()[0],
+        "loader": "digits" if "digits" in name else "coco-boxes",
+        "epochs": epochs,
+        "batch_size": 16,
+        "optimizer": {"name": "sgd", "lr": 0.02, "momentum": 0.9},
+        "schedule": {"name": "cosine", "warmup_epochs": 3},
+        "placement": placement or [{"node": "this-computer", "processes": 2}],
+        **more,
+    }
+    found = parse_job(raw).config
+    assert found is not None, parse_job(raw).faults
+    return found
+
+
+def job(
+    key: str,
+    name: str,
+    state: JobState,
+    where: JobConfig,
+    share: float = 0.0,
+    best: tuple[str, float] | None = None,
+    *,
+    began: float = -1.0,
+    ended: float = -1.0,
+    user: str = "mai",
+    **more: object,
+) -> JobView:
+    """``began`` and ``ended`` are seconds ago, -1 where it did not."""
+    view = JobView(
+        key,
+        name,
+        state,
+        where,
+        ago(max(began, HOUR) + HOUR),
+        run=int(began >= 0),
+        epoch=round(where.epochs * share),
+        step=int(TOTAL * share),
+        total_steps=TOTAL,
+        steps_per_epoch=PER_EPOCH,
+        best_metric=best,
+        started=ago(began),
+        ended=ago(ended),
+        user=user,
+    )
+    return replace(view, **more)  # type: ignore[arg-type]
+
+
+TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
+STEP_MS = tuple(471.0 if rank == 11 else 344.0 + rank * 37 % 17 for rank in range(16))
+RISES = Alarm(DIVERGED, 11_900, "The loss is at 2.31, 4.2 times its best (0.55 at step 9 850).")
+LIVE = job(
+    "j1", samples.JOBS["j1"], S.TRAINING, TWO_NODES, STEPS / TOTAL, ("validation/mAP", 0.371),
+    began=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
+    rank_step_ms=STEP_MS, tags=("baseline",), notes="The reference for everything on coco.",
+)  # fmt: skip
+EVALUATING = job(
+    "j2", samples.JOBS["j2"], S.EVALUATING, config("unet-cells · cells", "gpu01", gpus=4), 0.91,
+    ("validation/dice", 0.902), began=52 * MINUTE, user="ben", eta_s=6 * MINUTE,
+    metrics={"loss": 0.09}, rank_step_ms=(212.0, 209.0, 214.0, 211.0),
+)  # fmt: skip
+QUEUED = job("j3", "retinanet-r50 · lr 0.08", S.QUEUED, TWO_NODES)
+STOPPED = job(
+    "j4", "vit-s16 · plankton", S.INTERRUPTED, config("vit-s16 · plankton", "gpu03"), 0.48,
+    ("validation/top-1", 0.824), began=20 * HOUR, ended=17 * HOUR,
+    message="Stopped by mai, saved at step 9 360",
+)  # fmt: skip
+TRACE = (
+    "Traceback (most recent call last):",
+    '  File "/lab/ring/models/vit-s16/v3/src/bks_model.py", line 88, in forward',
+    "    x = self.blocks(x) + self.position",
+    '  File "/lab/ring/models/vit-s16/v3/src/blocks.py", line 41, in forward',
+    "    a = (q @ k.transpose(-2, -1)) * self.scale",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.30 GiB. GPU 3 has a total "
+    "capacity of 79.10 GiB of which 1.02 GiB is free.",
+)
+FAILED = job(
+    "j5", "vit-s16 · plankton adamw", S.ERROR,
+    config("vit-s16 · plankton", "gpu03", batch_size=32), 0.41, ("validation/top-1", 0.817),
+    began=6 * HOUR, ended=4 * HOUR, metrics={"loss": 1.07},
+    message="Rank 3 on gpu03: The GPU's memory is full. Try batch_size = 16 instead of 32.",
+    error=RankError(
+        "The GPU's memory is full. Try batch_size = 16 instead of 32.", 3, "gpu03",
+        "\n".join(TRACE), "gpu_memory", "",
+        tuple(Evidence("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
+    ),
+)  # fmt: skip
+LOST = job(
+    "j8", "speech-ctc · small", S.LOST, config("speech-ctc · speech", "gpu11"), 0.77,
+    ("validation/WER", 0.142), began=15 * HOUR, ended=12 * HOUR, user="chen",
+    message="No news from gpu11 since 03:12",
+)  # fmt: skip
+FINISHED = job(
+    "j6", "digits, two workers", S.FINISHED, config("digits, two workers", epochs=20), 1.0,
+    ("validation/accuracy", 0.981), began=2 * HOUR, ended=2 * HOUR - 48, user="lan",
+    metrics={"loss": 0.061},
+)  # fmt: skip
+DRAFT = job("j12", "gan-textures · 256", S.CREATED, config("gan-textures · textures", "gpu02"))
+_GPU02 = config("deeplab · road-scenes", "gpu02")
+_DIGITS = config("digits · lr 0.1")
+JOBS = (
+    LIVE, EVALUATING, QUEUED, STOPPED, FAILED, FINISHED,
+    job("j7", "deeplab · road scenes", S.FINISHED, _GPU02, 1, ("validation/mIoU", 0.764),
+        began=29 * HOUR, ended=24 * HOUR, user="chen", tags=("roads",)),
+    LOST,
+    job("j9", "unet-cells · baseline", S.FINISHED, EVALUATING.config, 1, ("validation/dice", 0.887),
+        began=3 * DAY, ended=3 * DAY - 3 * HOUR, user="ben", tags=("baseline", "cells")),
+    job("j10", "digits · lr 0.1", S.FINISHED, _DIGITS, 1, ("validation/accuracy", 0.979),
+        began=3 * DAY, ended=3 * DAY - 44),
+    job("j11", "retinanet-r50 · frozen bn", S.FINISHED, TWO_NODES, 1, ("validation/mAP", 0.362),
+        began=4 * DAY, ended=4 * DAY - 2 * HOUR),
+    DRAFT,
+    job("j13", "deeplab · road scenes lr 0.02", S.FINISHED, _GPU02, 1, ("validation/mIoU", 0.751),
+        began=5 * DAY, ended=5 * DAY - 5 * HOUR, user="chen", tags=("roads",)),
+)  # fmt: skip
+LONG_JOBS = (
+    replace(LIVE, name=LONG, tags=("a tag that goes on and on", "b", "c")),
+    replace(FAILED, name=LONG + "lr 0.1", user="somebody-with-a-long-name"),
+    replace(
+        LOST,
+        name=LONG + "lr 0.2",
+        config=config("a · b", *(LONG_NODE.format(n) for n in range(64))),
+        best_metric=("validation/a metric with quite a long name", 0.142),
+    ),
+    *(replace(DRAFT, id=f"d{n}", name=f"{n} {LONG}") for n in range(3)),
+)
+UNKNOWN = replace(
+    FAILED,
+    message="Rank 3 on gpu03 left with exit code 7, and its log does not say why.",
+    error=RankError(
+        "Rank 3 on gpu03 left with exit code 7, and its log does not say why.", 3, "gpu03", "",
+        "unknown", "",
+        tuple(Evidence("rank-3.log", 870 + n, f"step {8200 + n}  loss {1.1 - n / 99:.4f}")
+              for n in range(15)),
+    ),
+)  # fmt: skip
+
+
+def many_jobs(count: int = 3000) -> tuple[JobView, ...]:
+    ended = [view for view in JOBS if view.state.is_over]
+    more = (
+        replace(ended[n % len(ended)], id=f"m{n}", name=f"{ended[n % len(ended)].name} {n}")
+        for n in range(count)
+    )
+    return (*JOBS, *more)
+
+
+def queue() -> Queue:
+    """One job waits."""
+    why = Waiting(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
+    entry = QueueEntry(QUEUED.id, QUEUED.name, 1, QUEUED.config.placement, "m1")
+    return Queue((QueuePlace(entry, 1, why, 41 * MINUTE),))
+
+
+def long_queue() -> tuple[tuple[JobView, ...], Queue]:
+    """Nine wait, for all there is to wait for."""
+    sentences = (
+        Waiting(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07."),
+        Waiting(Cause.TURN, "Waiting for “retinanet-r50 · lr 0.08”, which comes first on gpu06."),
+        Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
+        Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
+    )
+    views, places = [], []
+    for n in range(9):
+        name = LONG if n == 4 else f"retinanet-r50 · lr {0.08 + n / 100:.2f}"
+        view = replace(QUEUED, id=f"q{n}", name=name)
+        entry = QueueEntry(view.id, name, 1, view.config.placement, "m1", priority=5 - n)
+        soon = 41 * MINUTE * (n + 1) if n < 2 else None
+        views.append(view)
+        places.append(QueuePlace(entry, n + 1, sentences[n % 4], soon))
+    return (LIVE, *views, DRAFT), Queue(tuple(places))
+
+
+def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
+    """Those that retention left: the newest two and the best."""
+    epoch = view.epoch - 1
+    kept = (epoch - 12, epoch - 2, epoch)
+    return tuple(
+        Checkpoint(
+            f"epoch-{one:04d}-step-{one * PER_EPOCH:06d}",
+            1,
+            one,
+            one * PER_EPOCH,
+            0,
+            306_000_000,
+            "ab" * 32,
+            "cd" * 32,
+            ago(4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
+            {"validation/mAP": 0.31 + 0.06 * n / 2},
+            "policy",
+            is_latest=n == 2,
+            is_best=n == 1,
+        )
+        for n, one in enumerate(kept)
+        if one > 0
+    )
+
+
+def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
+    """The curves of a run as far as it came; with ``rises_at`` the loss diverges from there."""
+    chance = np.random.default_rng(seed)
+    count = max(view.step, 1)
+    steps = np.arange(1, count + 1)
+    share = steps / TOTAL
+    calm = 0.26 + 2.4 * np.exp(-share * 9.0) + 0.25 * np.exp(-share * 2.0)
+    calm -= 0.09 / (1 + np.exp(-(share - 0.47) / 0.008))
+    if rises_at:
+        calm += np.maximum(0, steps - rises_at) / 900
+    loss = calm * chance.lognormal(0.0, 0.06, count)
+    over = steps % PER_EPOCH == 0
+    judged, good = np.full(count, np.nan), np.full(count, np.nan)
+    judged[over] = calm[over] + 0.09 + 0.05 * share[over] + chance.normal(0, 0.006, over.sum())
+    good[over] = 0.38 * (1 - np.exp(-share[over] * 6.0)) + chance.normal(0, 0.003, over.sum())
+    speed = np.where(share < 0.38, 734.0, 551.0) + chance.normal(0, 5.0, count)
+    warm = 3 * PER_EPOCH
+    rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
+    metric = (view.best_metric or ("validation/mAP", 0.0))[0]
+    update = HistoryUpdate(
+        steps,
+        (steps - 1) // PER_EPOCH + 1,
+        steps * 0.355,
+        {
+            "loss": loss,
+            "validation/loss": judged,
+            metric: good,
+            "samples_per_second": speed,
+            "learning_rate": rate,
+        },
+        (RunStart(1, 1),),
+        0,
+        began_s=NOW - count * 0.355,
+    )
+    return RunUpdate(view, update)
+
+
+# The nodes.
+
+_KINDS = (
+    *("half", "free", "few", "free", "few", "ours"),
+    *("ours", "other", "free", "few", "half", "free"),
+)
+
+
+def nodes() -> tuple[NodeState, ...]:
+    """Twelve: one is slowed by heat, and one is gone."""
+    states = [samples.state(f"gpu{n:02d}", kind) for n, kind in enumerate(_KINDS, 1)]
+    states[6] = samples.hot(states[6])
+    states[10] = samples.gone(states[10])
+    return tuple(states)
+
+
+def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Past:
+    """What a node's agent kept of the last hours; on gpu07 one GPU gets hot."""
+    lines = []
+    chance = np.random.default_rng(3)
+    for second in np.arange(-over_s, 0, every_s).tolist():
+        heat = 25 * min(1.0, max(0.0, (second + 40 * MINUTE) / 600)) if name == "gpu07" else 0.0
+        gpus = []
+        for n in range(8):
+            own = heat if n == 3 else 0.0
+            wave = 1.5 * np.sin(second / 700 + n) + chance.normal(0, 0.4)
+            bad = own > 20
+            words = "slowed by heat" if bad else ""
+            clock = 1060.0 if bad else 1410.0
+            gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
+                                words, bad))  # fmt: skip
+        lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus)))
+    return past_of(lines)
+
+
+def live(views: Sequence[JobView] = JOBS) -> tuple[JobView, ...]:
+    return tuple(view for view in views if view.state.is_live)
+
+
+LOG = (
+    "── run 1, rank 3 on gpu03, 2026-11-21T09:38:12Z ──",
+    "\x1b[2m09:38:14\x1b[0m \x1b[1;34mINFO\x1b[0m  model \x1b[35mvit-s16\x1b[0m, 22 M weights",
+    "\x1b[2m09:38:15\x1b[0m \x1b[1;33mWARN\x1b[0m  no \x1b[4mpretrained\x1b[0m weights given",
+    "/usr/lib/python3/site-packages/torch/functional.py:1: UserWarning: " + "a long line, " * 40,
+    *(
+        f"\x1b[2m09:{38 + n // 60:02d}:{n % 60:02d}\x1b[0m "
+        f"\x1b[32mstep {n:5d}\x1b[0m  loss {2 / (n + 2):.4f}"
+        for n in range(16, 900)
+    ),
+    *TRACE,
+)

@@ -1,0 +1,94 @@
+"""Pictures of the real program with a real job: the example, trained here while one looks on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
+
+from app.bootstrap import Program
+from backend.records.state import JobState
+from tests.pictures.gallery import LARGE, SMALL, Size
+from widgets.common.look import ThemeChoice
+
+OF_PROGRAM = (
+    "first-start-light",
+    "jobs-light",
+    "stopped-dark",
+    "stopped-1000x640-light",
+    "finished-light",
+)
+"""Names of all pictures that `take_program` takes."""
+_LONGEST_S = 240.0
+_POINTS = 60
+"""So many points make a curve; the whole job takes seconds."""
+
+
+def take_program(app: QApplication, folder: Path) -> None:
+    """Open the window on an empty data root, train, stop, resume, and take a picture of each."""
+    with tempfile.TemporaryDirectory(prefix="ringmaster-pictures-") as home:
+        kept = os.environ.get("XDG_CONFIG_HOME")
+        os.environ["XDG_CONFIG_HOME"] = f"{home}/config"
+        program = Program(app, Path(home) / "ringmaster", Path(home) / "catalogue.sqlite", None)
+        program.window.side_bar.set_root("~/ringmaster")
+        try:
+            _train(program, folder)
+        finally:
+            program.window.close()
+            program.close()
+            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+            if kept is None:
+                del os.environ["XDG_CONFIG_HOME"]
+            else:
+                os.environ["XDG_CONFIG_HOME"] = kept
+
+
+def _train(program: Program, folder: Path) -> None:
+    def take(name: str, choice: ThemeChoice = ThemeChoice.LIGHT, size: Size = LARGE) -> None:
+        program._look.choose(choice)
+        program.window.resize(*size)
+        for _ in range(4):
+            QApplication.processEvents()
+        program.window.grab().save(str(folder / f"{name}.png"))
+
+    def state() -> JobState | None:
+        view = program.jobs.open_view
+        return view.state if view is not None else None
+
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(*LARGE)
+    program.show()
+    _wait(lambda: program.is_built)
+    first, detail = program.jobs.first_start, program.jobs.detail
+    _wait(lambda: first._example.isVisible() and "core" in first._reading_words)
+    take("first-start-light")
+    first._example.click()
+
+    def points() -> int:
+        curve = detail.curves.curve("loss")
+        return 0 if curve is None else len(curve)
+
+    _wait(lambda: points() > _POINTS)
+    take("jobs-light")
+    detail._act.click()
+    _wait(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
+    take("stopped-dark", ThemeChoice.DARK)
+    take("stopped-1000x640-light", size=SMALL)
+    detail._act.click()
+    _wait(lambda: state() is JobState.FINISHED)
+    _wait(lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints))
+    take("finished-light")
+
+
+def _wait(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + _LONGEST_S
+    while not what():
+        if time.monotonic() > until:
+            raise TimeoutError("The program did not come so far.")
+        QApplication.processEvents()
+        time.sleep(0.01)

@@ -1,0 +1,12 @@
+"""Every screen and state of the window; to import this fills the gallery."""
+
+from tests.pictures.screens import (  # noqa: F401
+    compare,
+    dialogs,
+    frame,
+    job,
+    jobs,
+    library,
+    new_job,
+    nodes,
+)

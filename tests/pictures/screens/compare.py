@@ -1,0 +1,97 @@
+"""The place Compare: two to eight jobs, and the jobs of a sweep as parallel coordinates."""
+
+from __future__ import annotations
+
+from backend.records.comparison import ComparedLook, RunFigures
+from backend.records.series import HistoryUpdate
+from tests.pictures import lab
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.stage import Stage
+from tests.widgets.compare.compare_samples import draft, eight, three
+from tests.widgets.compare.sweep_samples import sweep
+from tests.widgets.jobs.jobs_rig import rows_of
+from widgets.compare.compare_page import ComparePage
+
+
+def _compare(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
+    page = stage.compare
+    page.set_jobs(tuple(each.view.id for each in looks))
+    for each in looks:
+        page.show_look(each)
+    return page
+
+
+@screen("compare", EVERY, ("light",))
+def compare(stage: Stage) -> None:
+    _compare(stage, three())
+
+
+@screen("compare-8")
+def compare_8(stage: Stage) -> None:
+    _compare(stage, eight())
+
+
+@screen("compare-1")
+def compare_1(stage: Stage) -> None:
+    _compare(stage, three()[:1])
+
+
+@screen("compare-draft")
+def compare_draft(stage: Stage) -> None:
+    _compare(stage, (*three()[:1], draft()))
+
+
+@screen("compare-reading")
+def compare_reading(stage: Stage) -> None:
+    stage.compare.set_jobs(tuple(each.view.id for each in three()))
+
+
+@screen("compare-gone")
+def compare_gone(stage: Stage) -> None:
+    page = _compare(stage, three()[:2])
+    page.set_jobs((*page.ids, "id9"))
+    page.show_gone("id9", "The job id9 is in the trash.")
+
+
+@screen("compare-empty", (LARGE, SMALL, SMALLEST))
+def compare_empty(stage: Stage) -> None:
+    _compare(stage, ())
+
+
+@screen("compare-picker")
+def compare_picker(stage: Stage) -> None:
+    page = _compare(stage, three()[:2])
+    stage.settle()
+    page.show_rows(rows_of(*lab.JOBS))
+    page.open_picker()
+    page.show_rows(rows_of(*lab.JOBS))
+
+
+def _parallel(stage: Stage, count: int) -> ComparePage:
+    page = stage.compare
+    jobs = sweep(count)
+    page.set_jobs((jobs[0].id,))
+    page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
+    page.show_siblings(jobs)
+    page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)
+    stage.settle()
+    bar = page._scroll.verticalScrollBar()
+    bar.setValue(bar.maximum())
+    return page
+
+
+@screen("parallel")
+def parallel(stage: Stage) -> None:
+    _parallel(stage, 6)
+
+
+@screen("parallel-60", published=("light",))
+def parallel_60(stage: Stage) -> None:
+    page = _parallel(stage, 60)
+    page.parallel.plot.brush(1, 0.45, 0.8)
+    page.parallel.plot.brush(0, 0.0, 0.5)
+
+
+@screen("parallel-500")
+def parallel_500(stage: Stage) -> None:
+    _parallel(stage, 500)

@@ -1,0 +1,215 @@
+"""The dialogs of jobs and of the library, each in all its states."""
+
+from __future__ import annotations
+
+from backend.records.bundle import Bundled, Unbundled
+from backend.records.library import Kind
+from backend.records.preflight import Preflight
+from tests.pictures import lab
+from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.jobs import open_job, table
+from tests.pictures.screens.library import dataset
+from tests.pictures.stage import Stage
+from tests.widgets.jobs import preflight_samples as looks
+from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.elsewhere_dialog import ElsewhereDialog
+from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.many_dialogs import TagDialog, TrashDialog
+from widgets.jobs.preflight_dialog import PreflightDialog
+from widgets.jobs.queue_dialog import QueueDialog
+from widgets.library.import_dialog import ImportDialog
+
+
+def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
+    open_job(stage, lab.DRAFT)
+    dialog = stage.lay_over(PreflightDialog(True, stage.window))
+    if found is not None:
+        dialog.show_found(found, looks.PLACEMENT)
+    return dialog
+
+
+@screen("preflight", (LARGE, SMALL, SMALLEST))
+def preflight(stage: Stage) -> None:
+    _preflight(stage, looks.found(looks.MPI, looks.BUSY, looks.ROOT, looks.CLOCK))
+
+
+@screen("preflight-looking")
+def preflight_looking(stage: Stage) -> None:
+    _preflight(stage, None)
+
+
+@screen("preflight-mending")
+def preflight_mending(stage: Stage) -> None:
+    dialog = _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.BUSY))
+    dialog.show_fixing((looks.MPI,), "Horovod…")
+
+
+@screen("preflight-64")
+def preflight_64(stage: Stage) -> None:
+    _preflight(stage, looks.many(64))
+
+
+@screen("preflight-tried")
+def preflight_tried(stage: Stage) -> None:
+    dialog = _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.CLOCK))
+    dialog.show_found(looks.found(looks.CLOCK), looks.PLACEMENT)
+    dialog.show_canary(looks.BROKEN)
+
+
+@screen("preflight-sound")
+def preflight_sound(stage: Stage) -> None:
+    dialog = _preflight(stage, looks.found())
+    dialog.show_canary(looks.SOUND)
+
+
+TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
+
+
+def _import(stage: Stage, source: str = "", name: str = "") -> ImportDialog:
+    dataset(stage)
+    return stage.lay_over(ImportDialog(Kind.DATASET, source, name, TAKEN, stage.window))
+
+
+@screen("import")
+def import_empty(stage: Stage) -> None:
+    _import(stage)
+
+
+@screen("import-version")
+def import_version(stage: Stage) -> None:
+    _import(stage, "/home/mai/Downloads/digits.zip")
+
+
+@screen("import-fault")
+def import_fault(stage: Stage) -> None:
+    _import(stage, "/home/mai/a folder", "two words/and a slash")
+
+
+@screen("import-under-way")
+def import_under_way(stage: Stage) -> None:
+    _import(stage, "/home/mai/plankton").show_progress(0.42, "Copying train/0412.png")
+
+
+@screen("import-refused")
+def import_refused(stage: Stage) -> None:
+    _import(stage, "/home/mai/plankton").show_error(
+        "“plankton.zip” holds a path that leads out of it: ../../etc/passwd.",
+        "Nothing was imported.",
+    )
+
+
+def _export(stage: Stage) -> ExportDialog:
+    open_job(stage, lab.FINISHED)
+    made = lab.checkpoints(lab.FINISHED)
+    return stage.lay_over(
+        ExportDialog(lab.FINISHED.name, made, folder="/home/mai", parent=stage.window)
+    )
+
+
+@screen("export")
+def export(stage: Stage) -> None:
+    _export(stage)
+
+
+@screen("export-under-way")
+def export_under_way(stage: Stage) -> None:
+    _export(stage).show_progress(0.4, "Checking the hash")
+
+
+@screen("export-done")
+def export_done(stage: Stage) -> None:
+    _export(stage).show_done("/home/mai/digits- two workers.zip")
+
+
+@screen("export-refused")
+def export_refused(stage: Stage) -> None:
+    _export(stage).show_error("There is a file /home/mai/digits.zip already. Choose another name.")
+
+
+def _bundle(stage: Stage) -> BundleDialog:
+    open_job(stage, lab.FINISHED)
+    made = lab.checkpoints(lab.FINISHED)
+    return stage.lay_over(BundleDialog(lab.FINISHED.name, made, "/home/mai", stage.window))
+
+
+@screen("bundle")
+def bundle(stage: Stage) -> None:
+    _bundle(stage)
+
+
+@screen("bundle-under-way")
+def bundle_under_way(stage: Stage) -> None:
+    _bundle(stage).show_progress(0.7, "Packing epoch-0020-step-007800")
+
+
+@screen("bundle-done")
+def bundle_done(stage: Stage) -> None:
+    _bundle(stage).show_done(
+        Bundled("/home/mai/digits.ringmaster", 4_200_000, 31, left_out=("KEY",))
+    )
+
+
+@screen("unbundle")
+def unbundle(stage: Stage) -> None:
+    open_job(stage)
+    dialog = stage.lay_over(UnbundleDialog("digits.ringmaster", stage.window))
+    dialog.show_progress(0.5, "Checking model/bks_model.py")
+
+
+@screen("unbundle-notes")
+def unbundle_notes(stage: Stage) -> None:
+    open_job(stage)
+    dialog = stage.lay_over(UnbundleDialog("digits.ringmaster", stage.window))
+    notes = (
+        "The dataset digits (version 2) is neither in this data root nor in the bundle. Import it.",
+        "It was trained with PyTorch 2.12, and here is 2.13.",
+    )
+    origin = "Imported from a bundle of the job j6, made by lan."
+    dialog.show_done(Unbundled(lab.FINISHED, origin, notes=notes))
+
+
+@screen("unbundle-refused")
+def unbundle_refused(stage: Stage) -> None:
+    open_job(stage)
+    dialog = stage.lay_over(UnbundleDialog("digits.ringmaster", stage.window))
+    dialog.show_error(
+        "“model/bks_model.py” was changed since the bundle was made. Nothing was made."
+    )
+
+
+@screen("replay")
+def replay(stage: Stage) -> None:
+    open_job(stage, lab.FINISHED)
+    sentence = "The same curve: all 7 800 steps have the same loss, bit for bit."
+    stage.lay_over(ReplayDialog(sentence, True, stage.window))
+
+
+@screen("resume-elsewhere", (LARGE, SMALL, SMALLEST))
+def resume_elsewhere(stage: Stage) -> None:
+    open_job(stage, lab.STOPPED)
+    before = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
+    nodes = lab.nodes()
+    stage.lay_over(ElsewhereDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
+
+
+@screen("queue-priority")
+def queue_priority(stage: Stage) -> None:
+    views, waiting = lab.long_queue()
+    page = open_job(stage, views[1], views)
+    page.show_queue(waiting, at_once=True)
+    stage.lay_over(QueueDialog(waiting.places[0].entry, stage.window))
+
+
+NAMES = [view.name for view in lab.JOBS[5:8]]
+
+
+@screen("tag-jobs")
+def tag_jobs(stage: Stage) -> None:
+    table(stage)
+    stage.lay_over(TagDialog(NAMES, ("baseline", "roads"), stage.window))
+
+
+@screen("trash-jobs")
+def trash_jobs(stage: Stage) -> None:
+    table(stage)
+    stage.lay_over(TrashDialog([lab.LONG, *NAMES], stage.window)).show_size(4_200_000_000)

@@ -1,0 +1,150 @@
+"""What belongs to no place: notices, settings, help, the palette, the keys, a refused data root."""
+
+from __future__ import annotations
+
+from app.help import read_topics
+from backend.records.node import Finding
+from backend.records.notice import Channels, Mail
+from tests.pictures import lab
+from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.jobs import SOUND, open_job
+from tests.pictures.stage import Stage
+from tests.widgets.frame.test_notice_list import ITEMS
+from tests.widgets.frame.test_notice_list import LONG as LONG_NOTICE
+from widgets.common.cards import EmptyState
+from widgets.frame.keys_sheet import KeysSheet
+from widgets.frame.notice_list import NoticeItem, NoticeList
+from widgets.frame.palette import Palette, Target
+from widgets.frame.settings_page import Places, SettingsPage
+
+
+def _notices(stage: Stage, items: list[NoticeItem]) -> None:
+    open_job(stage)
+    stage.settle()
+    notices = NoticeList(stage.window)
+    stage.window.side_bar.set_unread(sum(item.is_new for item in items))
+    notices.show_items(items)
+    notices.open(stage.window.side_bar.bell)
+
+
+@screen("notices")
+def notices(stage: Stage) -> None:
+    _notices(stage, ITEMS)
+
+
+@screen("notices-empty")
+def notices_empty(stage: Stage) -> None:
+    _notices(stage, [])
+
+
+@screen("notices-huge")
+def notices_huge(stage: Stage) -> None:
+    _notices(stage, [LONG_NOTICE, *ITEMS] * 20)
+
+
+def _settings(stage: Stage) -> SettingsPage:
+    page = stage.settings
+    page.show_choices("system", 100, False, True)
+    page.show_places(
+        Places("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
+               "~/.config/ringmaster/settings.toml", "~/.config/ringmaster/known_hosts",
+               "~/.local/state/ringmaster/window.log")
+    )  # fmt: skip
+    page.show_checks(
+        (*SOUND, Finding("GPU", False, "No NVIDIA driver answers here.", "Train on nodes."))
+    )
+    return page
+
+
+@screen("settings", (LARGE, SMALL, SMALLEST))
+def settings(stage: Stage) -> None:
+    _settings(stage)
+
+
+@screen("settings-notices")
+def settings_notices(stage: Stage) -> None:
+    from PySide6.QtWidgets import QScrollArea
+
+    page = _settings(stage)
+    mail = Mail("smtp.lab", ("mai@lab.example.org", "ben@lab.example.org"), "ring@lab", user="ring")
+    page.notices.show_channels(Channels("https://hooks.example.org/T0", mail), True)
+    page.notices.show_said("mail", "smtp.lab did not answer for 10 s.", "bad")
+    page._scale.choose("125")
+    stage.settle()
+    for area in page.findChildren(QScrollArea):
+        area.ensureWidgetVisible(page.notices)
+
+
+@screen("settings-checking")
+def settings_checking(stage: Stage) -> None:
+    from PySide6.QtWidgets import QScrollArea
+
+    page = _settings(stage)
+    page.show_checking()
+    stage.settle()
+    for area in page.findChildren(QScrollArea):
+        area.verticalScrollBar().setValue(area.verticalScrollBar().maximum())
+
+
+@screen("help", (LARGE, SMALL, SMALLEST))
+def help_page(stage: Stage) -> None:
+    stage.help.show_topics(read_topics())
+
+
+@screen("help-no-match")
+def help_no_match(stage: Stage) -> None:
+    stage.help.show_topics(read_topics())
+    stage.help._search.setText("zeppelin")
+
+
+def _palette(stage: Stage, text: str, targets: list[Target]) -> None:
+    open_job(stage)
+    palette = Palette(stage.window)
+    palette.open()
+    palette._field.setText(text)
+    palette.show_targets(targets)
+
+
+TARGETS = [
+    *(Target("job", view.id, view.name, view.state.word, "stack") for view in lab.JOBS[:4]),
+    Target("node", "gpu07", "gpu07", "node", "hard-drives"),
+    Target("act", "new", "New job", "", "plus", "Ctrl+N"),
+    Target("act", "settings", "Settings", "", "gear", "Ctrl+,"),
+    Target("job", "x", lab.LONG, "Finished", "stack"),
+]
+
+
+@screen("palette")
+def palette(stage: Stage) -> None:
+    _palette(stage, "r", TARGETS)
+
+
+@screen("palette-nothing")
+def palette_nothing(stage: Stage) -> None:
+    _palette(stage, "zeppelin", [])
+
+
+@screen("keys", (LARGE, SMALL, SMALLEST))
+def keys(stage: Stage) -> None:
+    open_job(stage)
+    stage.lay_over(KeysSheet(stage.window))
+
+
+@screen("refusal", (LARGE, SMALL, SMALLEST))
+def refusal(stage: Stage) -> None:
+    stage.show_cluster((), ())
+    page = EmptyState("warning-octagon", "", "", button="Try again")
+    page.say(
+        "warning-octagon",
+        "The catalogue ~/.local/share/ringmaster/catalogue.sqlite is damaged: file is no database.",
+        "It is only an index of the data root; a new one is built from what lies there.",
+        button="Set it aside and build a new one",
+    )
+    stage.window.add_page("refusal", page)
+    stage.window.go("refusal")
+
+
+@screen("toast")
+def toast(stage: Stage) -> None:
+    open_job(stage)
+    stage.window.toast.tell("Moved 4.2 GB to the trash.", undo_tag="x")

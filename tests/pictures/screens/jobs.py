@@ -1,0 +1,201 @@
+"""The place Jobs: its list, its table, its first start, and what happens to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.records.node import Finding
+from backend.records.queue import Queue
+from tests.pictures import lab
+from tests.pictures.gallery import BOTH, EVERY, screen
+from tests.pictures.stage import Stage
+from tests.widgets.cluster import samples
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.job_list_model import JobColumn
+from widgets.jobs.jobs_page import JobsPage
+
+
+def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **more):
+    """The place Jobs with one job open, its curves and checkpoints there."""
+    page = stage.jobs
+    show_jobs(page, views)
+    page.show_queue(lab.queue(), at_once=True)
+    page.open_job(view.id)
+    if view.run:
+        page.show_update(lab.history(view, **more))
+        page.detail.show_checkpoints(view.id, lab.checkpoints(view))
+    if tab:
+        page.detail._choose_tab(tab)
+    return page
+
+
+def table(stage: Stage, views=lab.JOBS) -> JobsPage:
+    page = open_job(stage, views=views)
+    page.show_table()
+    page.table.view.clearSelection()
+    page.table.view.setCurrentIndex(page.table.model.index(0, 1))
+    return page
+
+
+@screen("jobs", EVERY)
+def jobs(stage: Stage) -> None:
+    open_job(stage)
+
+
+@screen("jobs-reading")
+def jobs_reading(stage: Stage) -> None:
+    page = stage.jobs
+    page.begin_reading()
+    page._slow.timeout.emit()
+    page._slow.stop()
+    page._settle()
+
+
+@screen("jobs-unreadable")
+def jobs_unreadable(stage: Stage) -> None:
+    sentence = "No news since 14:02: /lab/ring does not answer."
+    stage.jobs.show_trouble(sentence)
+    stage.window.side_bar.show_trouble(sentence)
+
+
+@screen("jobs-no-match")
+def jobs_no_match(stage: Stage) -> None:
+    page = open_job(stage)
+    page.list.search.setText("resnt")
+    page.list.search._say()
+
+
+@screen("jobs-huge")
+def jobs_huge(stage: Stage) -> None:
+    open_job(stage, views=lab.many_jobs())
+
+
+@screen("jobs-long-names")
+def jobs_long_names(stage: Stage) -> None:
+    stage.show_cluster(
+        tuple(replace(lab.LIVE, id=f"l{n}", name=lab.LONG) for n in range(5)),
+        samples.cluster(12, lab.LONG_NODE),
+    )
+    open_job(stage, lab.LONG_JOBS[0], lab.LONG_JOBS)
+
+
+@screen("jobs-nothing-runs")
+def jobs_nothing_runs(stage: Stage) -> None:
+    stage.show_cluster((), lab.nodes())
+    ended = tuple(view for view in lab.JOBS if not view.state.is_live)
+    stage.window.side_bar.show_queue(lab.queue())
+    open_job(stage, lab.FINISHED, ended)
+
+
+@screen("queue")
+def queue(stage: Stage) -> None:
+    views, waiting = lab.long_queue()
+    page = open_job(stage, views[2], views)
+    page.show_queue(waiting, at_once=True)
+
+
+@screen("queue-paused")
+def queue_paused(stage: Stage) -> None:
+    views, waiting = lab.long_queue()
+    page = open_job(stage, views[1], views)
+    page.show_queue(Queue(waiting.places, "Paused by mai: no job starts by itself."), at_once=True)
+
+
+@screen("jobs-table", EVERY, ("light",))
+def jobs_table(stage: Stage) -> None:
+    table(stage)
+
+
+@screen("jobs-table-chosen")
+def jobs_table_chosen(stage: Stage) -> None:
+    from PySide6.QtCore import QItemSelectionModel
+
+    page = table(stage)
+    view = page.table.view
+    flag = QItemSelectionModel.SelectionFlag
+    for row in (3, 6, 8):
+        view.selectionModel().select(page.table.model.index(row, 0), flag.Select | flag.Rows)
+
+
+@screen("jobs-table-funnel")
+def jobs_table_funnel(stage: Stage) -> None:
+    page = table(stage)
+    page.table._funnel_button.click()
+    page.table.funnel._high.setText("much")
+    page.table.funnel._high.editingFinished.emit()
+
+
+@screen("jobs-table-no-match")
+def jobs_table_no_match(stage: Stage) -> None:
+    page = table(stage)
+    page.table.search.setText("resnt")
+    page.table.search._say()
+
+
+@screen("jobs-table-edit")
+def jobs_table_edit(stage: Stage) -> None:
+    page = table(stage)
+    stage.settle()
+    page.table.view.edit_cell(4, JobColumn.TAGS)
+
+
+@screen("jobs-table-huge")
+def jobs_table_huge(stage: Stage) -> None:
+    table(stage, lab.many_jobs())
+
+
+@screen("jobs-table-long-names")
+def jobs_table_long_names(stage: Stage) -> None:
+    table(stage, lab.LONG_JOBS)
+
+
+HERE = samples.reading("this-computer", count=0)
+SOUND = (
+    Finding("Python", True, "Python 3.12 with PyTorch 2.13."),
+    Finding("Open MPI", True, "Open MPI 5.0.11."),
+    Finding("Horovod", True, "Horovod 0.28.1 trains on two processes."),
+)
+
+
+def _first_start(stage: Stage) -> JobsPage:
+    stage.show_cluster((), (replace(samples.state("this-computer", "free", 0), entry=None),))
+    for key in ("jobs", "datasets", "models", "loaders"):
+        stage.window.side_bar.set_count(key, 0)
+    show_jobs(stage.jobs, ())
+    stage.jobs.first_start.show_reading(HERE)
+    return stage.jobs
+
+
+@screen("first-start", EVERY)
+def first_start(stage: Stage) -> None:
+    _first_start(stage).first_start.show_findings(SOUND)
+
+
+@screen("first-start-missing")
+def first_start_missing(stage: Stage) -> None:
+    _first_start(stage).first_start.show_findings(
+        (
+            *SOUND[:2],
+            Finding(
+                "Horovod",
+                False,
+                "Horovod is not built: cmake was not found.",
+                "Run: apt install cmake g++, then ./installers/run doctor",
+            ),
+        )
+    )
+
+
+@screen("first-start-refused")
+def first_start_refused(stage: Stage) -> None:
+    page = _first_start(stage)
+    page.first_start.show_findings(SOUND)
+    page.first_start.show_error(
+        "The example cannot be made: the data root has 0.2 GB left.", "Make room, then try again."
+    )
+
+
+@screen("jobs-starting", BOTH)
+def jobs_starting(stage: Stage) -> None:
+    page = open_job(stage, lab.DRAFT)
+    page.detail.show_starting(lab.DRAFT.id, "Checking 2 nodes…")

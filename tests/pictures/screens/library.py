@@ -1,0 +1,231 @@
+"""Datasets, Models, Loaders: looked at, empty, at work, refused, huge."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+from functools import cache
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QIODevice
+from PySide6.QtGui import QImage
+
+from backend.records.library import Kind, LibraryItem
+from backend.records.preview import (
+    ChannelStatistics,
+    ClassCount,
+    LayerRow,
+    ModelCheck,
+    Part,
+    Preview,
+    Sample,
+)
+from tests.pictures import lab
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.stage import Stage
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+_DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
+_SHOWN = 96
+_SIDE, _MOST = 8, 16
+_SIZES = {
+    "coco": (19.3e9, 118_287), "coco-val": (0.8e9, 5_000), "cells-2026": (12.0e9, 8_412),
+    "plankton": (4.6e9, 30_336), "road-scenes": (11.6e9, 2_975), "speech-small": (6.3e9, 28_539),
+    "textures": (0.6e9, 5_640), "digits-odd": (0.5e6, 899), "digits": (1.1e6, 1_797),
+}  # fmt: skip
+_WARNINGS = {"plankton": "1 class has 3 images", "speech-small": "14 NaN samples"}
+
+
+def item(kind: Kind, name: str, version: int = 1, size: float = 1.1e6, files: int = 4):
+    facts = {"warning": _WARNINGS[name]} if name in _WARNINGS else {}
+    made = lab.ago((9 - version) * lab.DAY)
+    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, facts=facts)
+
+
+def datasets() -> tuple[LibraryItem, ...]:
+    newest = [item(Kind.DATASET, name, 2, *size) for name, size in _SIZES.items()]
+    return (*newest, item(Kind.DATASET, "digits", 1, 1.0e6, 1_700))
+
+
+@cache
+def _digits() -> tuple[Sample, ...]:
+    """The first digits of the gallery, as the preview makes pictures of them."""
+    samples = []
+    with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
+        for index, row in enumerate(csv.reader(lines)):
+            if index == _SHOWN:
+                break
+            grey = bytes(int(value) * 255 // _MOST for value in row[: _SIDE * _SIDE])
+            image = QImage(grey, _SIDE, _SIDE, _SIDE, QImage.Format.Format_Grayscale8)
+            buffer = QBuffer()
+            buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+            image.save(buffer, "PNG")
+            png = base64.b64encode(bytes(buffer.data().data())).decode()
+            part = Part("data", (1, _SIDE, _SIDE), "float32", "image", png=png)
+            target = Part("target", (), "int64", "values", values=(float(row[-1]),))
+            samples.append(Sample(index * 18, (part, target), row[-1], 0.8))
+    return tuple(samples)
+
+
+def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
+    counts = (178, 212, 197, 203, 181, 202, 181, 219, 31, 193)
+    return Preview(
+        "training",
+        "UserDataset",
+        1797,
+        1797,
+        _digits(),
+        classes=tuple(ClassCount(str(n), counts[n % 10]) for n in range(classes)),
+        statistics=(ChannelStatistics("data", 0, 0.305, 0.376, 0.0, 1.0),),
+        item_time_ms=0.8,
+        warnings=warnings,
+    )
+
+
+def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
+    page = stage.library(Kind.DATASET)
+    page.detail.show_companions((), ("digits", "coco-boxes"), "digits")
+    page.show_items(datasets())
+    page.show_item(shown)
+    page.detail.show_jobs({"digits@2": 6})
+    return page
+
+
+@screen("dataset", EVERY)
+def dataset(stage: Stage) -> None:
+    rare = "Class 8 is rare: 31 of 1 797 samples."
+    trial = Trial("digits@2", "digits")
+    _datasets(stage).detail.show_preview(trial, preview(warnings=(rare,)))
+
+
+@screen("dataset-classes-100")
+def dataset_many_classes(stage: Stage) -> None:
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), preview(classes=100))
+
+
+@screen("dataset-no-pictures")
+def dataset_no_pictures(stage: Stage) -> None:
+    parts = (
+        Part("data.image", (3, 224, 224), "float32", "values", values=(0.1, 0.25, -0.4)),
+        Part("data.a name that is long", (1024,), "float32", "wave", values=(0.5, 0.6)),
+    )
+    some = tuple(Sample(n, parts, "a class with a long name", 12.4) for n in range(40))
+    shown = Preview("training", "UserDataset", 40, 40, some, item_time_ms=12.4, statistics=(
+        ChannelStatistics("data.image", 0, 0.1, 0.4, -1.0, 1.0, nan_count=14),
+        ChannelStatistics("data.image", 1, None, None, None, None, nan_count=40),
+    ))  # fmt: skip
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+
+
+@screen("dataset-looking")
+def dataset_looking(stage: Stage) -> None:
+    _datasets(stage).detail.show_trial_progress(0.4, "Sample 720 of 1 797")
+
+
+@screen("dataset-refused")
+def dataset_refused(stage: Stage) -> None:
+    _datasets(stage).detail.show_trial_error(
+        "The loader stopped at item 1000: there is no file train/1000.png.",
+        "Import the dataset again with all its files.",
+    )
+
+
+@screen("datasets-empty", (LARGE, SMALL, SMALLEST))
+def datasets_empty(stage: Stage) -> None:
+    stage.library(Kind.DATASET).show_items(())
+
+
+@screen("datasets-huge")
+def datasets_huge(stage: Stage) -> None:
+    page = stage.library(Kind.DATASET)
+    page.show_items(tuple(item(Kind.DATASET, f"{lab.LONG}{n}") for n in range(2000)))
+
+
+@screen("dataset-versions")
+def dataset_versions(stage: Stage) -> None:
+    page = _datasets(stage)
+    page.detail._tabs.choose("versions")
+    page.detail._tab_chosen("versions")
+
+
+LAYERS = tuple(
+    LayerRow(f"backbone.layer{n // 6}.{n % 6}.conv", "Conv2d", 36_864 * (1 + n // 6),
+             f"[16, {64 << n // 6}, {56 >> n // 6}, {56 >> n // 6}]")
+    for n in range(24)
+)  # fmt: skip
+CHECK = ModelCheck(25_557_032, 25_557_032, 102_228_128, layers=LAYERS, loss=4.71,
+                   batch="[16, 3, 800, 1333] float32", output_shape="[16, 91, 100]",
+                   forward_ms=41.0, backward_ms=88.0)  # fmt: skip
+
+
+def _models(stage: Stage, tab: str) -> LibraryPage:
+    page = stage.library(Kind.MODEL)
+    page.detail.show_companions(("coco",), ("coco-boxes",), "coco")
+    names = ("retinanet-r50", "unet-cells", "vit-s16", "deeplab", "speech-ctc", "gan-textures")
+    page.show_items(tuple(item(Kind.MODEL, name, v, 22_100) for name in names for v in (1, 2, 3)))
+    page.show_item("retinanet-r50")
+    page.detail._tabs.choose(tab)
+    page.detail._tab_chosen(tab)
+    return page
+
+
+def _source(page: LibraryPage, reference: str, folder: str, name: str) -> None:
+    page.detail.show_files(reference, (name, "blocks.py", "heads/__init__.py", "heads/box.py"))
+    text = (_DIGITS / folder / name).read_text(encoding="utf-8")
+    page.detail.show_text(reference, name, text)
+
+
+@screen("model", EVERY)
+def model(stage: Stage) -> None:
+    _models(stage, "check").detail.show_check(Trial("coco", "coco-boxes", "retinanet-r50@3"), CHECK)
+
+
+@screen("model-source")
+def model_source(stage: Stage) -> None:
+    _source(_models(stage, "source"), "retinanet-r50@3", "model", "bks_model.py")
+
+
+@screen("model-versions")
+def model_versions(stage: Stage) -> None:
+    _models(stage, "versions")
+
+
+@screen("model-refused")
+def model_refused(stage: Stage) -> None:
+    _models(stage, "check").detail.show_trial_error(
+        "The step backward failed: the loss has no gradient.",
+        "Is the loss computed from the model's output?",
+    )
+
+
+@screen("models-empty")
+def models_empty(stage: Stage) -> None:
+    stage.library(Kind.MODEL).show_items(())
+
+
+def _loaders(stage: Stage, tab: str) -> LibraryPage:
+    page = stage.library(Kind.LOADER)
+    page.detail.show_companions(("digits", "coco"), (), "digits")
+    names = ("digits", "coco-boxes", "cells-masks", "plankton", "speech", "textures")
+    page.show_items(tuple(item(Kind.LOADER, name, 1, 4_200, 2) for name in names))
+    page.show_item("digits")
+    page.detail._tabs.choose(tab)
+    page.detail._tab_chosen(tab)
+    return page
+
+
+@screen("loader", EVERY)
+def loader(stage: Stage) -> None:
+    _loaders(stage, "samples").detail.show_preview(Trial("digits", "digits@1"), preview())
+
+
+@screen("loader-source")
+def loader_source(stage: Stage) -> None:
+    _source(_loaders(stage, "source"), "digits@1", "loader", "bks_dataset.py")
+
+
+@screen("loaders-empty")
+def loaders_empty(stage: Stage) -> None:
+    stage.library(Kind.LOADER).show_items(())

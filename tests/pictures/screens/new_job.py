@@ -1,0 +1,134 @@
+"""New job: ready, at fault, on many nodes, with several values for a field."""
+
+from __future__ import annotations
+
+import math
+
+from backend.records.job_view import JobCheck
+from backend.records.library import Kind
+from backend.records.node import Finding
+from backend.records.sweep_values import Axis
+from backend.records.values import Fault
+from tests.pictures import lab
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.library import item
+from tests.pictures.stage import Stage
+from tests.widgets.cluster import samples
+from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.job_form import JobForm
+
+RAW = {
+    **lab.config("retinanet-r50 · coco").to_dict(),
+    "name": "retinanet-r50 · coco 2x, sqrt",
+    "loader": "coco-boxes",
+    "placement": [{"node": node, "gpus": list(lab.EIGHT)} for node in ("gpu09", "gpu12")],
+}
+COMMAND = (
+    *("mpirun", "-np", "16", "-H", "gpu09:8,gpu12:8", "--map-by", "slot", "--mca"),
+    *("btl_tcp_if_include", "10.0.4.0/24", "-x", "NCCL_SOCKET_IFNAME=eth0"),
+    *("python", "-m", "backend.node.guard"),
+)
+RATES = tuple(
+    0.08 * (n / 6 if n < 6 else 0.5 + 0.5 * math.cos(math.pi * (n - 6) / 94)) for n in range(101)
+)
+READY = JobCheck(
+    global_batch=256,
+    learning_rate=0.08,
+    steps_per_epoch=458,
+    rates=RATES,
+    command=COMMAND,
+    findings=(
+        Finding("GPUs", True, "All 16 GPUs are free."),
+        Finding("model", True, "Model and loader fit."),
+        Finding("network", True, "One network, 10.0.4.0/24; the data root is seen by both."),
+        Finding("rate", True, "The learning rate is twice that of your best job."),
+    ),
+)
+
+
+def _form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
+    form = stage.form
+    form.show_choices(
+        (item(Kind.MODEL, "retinanet-r50", 4), item(Kind.MODEL, "unet-cells")),
+        (item(Kind.DATASET, "coco", 2), item(Kind.DATASET, "coco-val")),
+        (item(Kind.LOADER, "coco-boxes", 3),),
+    )
+    form.show_nodes(lab.nodes() if nodes is None else nodes)
+    form.show_draft(JobDraft(raw))
+    form.show_check(READY)
+    return form
+
+
+@screen("new-job", EVERY)
+def new_job(stage: Stage) -> None:
+    _form(stage)
+
+
+@screen("new-job-faults", (LARGE, SMALL, SMALLEST))
+def new_job_faults(stage: Stage) -> None:
+    _form(stage).show_check(
+        JobCheck(
+            faults=(
+                Fault("epochs", "epochs: is 0; it must be 1 or more."),
+                Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
+                Fault("environment.A B", "environment.A B: a name has no blanks."),
+            )
+        )
+    )
+
+
+@screen("new-job-empty")
+def new_job_empty(stage: Stage) -> None:
+    """Nothing was imported yet, and the cluster is this computer."""
+    form = stage.form
+    form.show_choices((), (), ())
+    form.show_nodes((samples.state("this-computer", "free", 0),))
+    form.show_draft(JobDraft({"placement": [{"node": "this-computer", "processes": 2}]}))
+    form.show_check(JobCheck(faults=(Fault("model", "model: choose one."),)))
+
+
+@screen("new-job-64")
+def new_job_64(stage: Stage) -> None:
+    _form(stage, samples.cluster(64))
+
+
+@screen("new-job-long-names")
+def new_job_long_names(stage: Stage) -> None:
+    names = [lab.LONG_NODE.format(n) for n in (2, 6)]
+    raw = {**RAW, "name": lab.LONG, "placement": [{"node": n, "gpus": ["GPU-0"]} for n in names]}
+    _form(stage, samples.cluster(12, lab.LONG_NODE), raw)
+
+
+@screen("new-job-refused")
+def new_job_refused(stage: Stage) -> None:
+    _form(stage).show_error("The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk.")
+
+
+def _sweep(stage: Stage) -> JobForm:
+    form = _form(stage)
+    form._fields.swept.take(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
+    form._fields.swept.take(Axis("batch_size", (16, 32)))
+    form.show_check(
+        JobCheck(
+            jobs=6,
+            global_batch=256,
+            learning_rate=0.04,
+            steps_per_epoch=458,
+            rates=RATES,
+            command=COMMAND,
+            findings=READY.findings,
+        )
+    )
+    return form
+
+
+@screen("sweep", published=("light",))
+def sweep(stage: Stage) -> None:
+    _sweep(stage)
+
+
+@screen("sweep-popover")
+def sweep_popover(stage: Stage) -> None:
+    form = _sweep(stage)
+    stage.settle()
+    form._fields.swept.open("optimizer.lr")

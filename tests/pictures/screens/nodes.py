@@ -1,0 +1,278 @@
+"""The place Nodes: one node, a rack, a wall, a node's own page, and how nodes are added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.records.cluster import SetUp, SetUpStep, StepState
+from backend.records.job import THIS_COMPUTER
+from backend.records.node import Finding, NodeState
+from backend.records.set_up_choices import SetUpOptions
+from tests.pictures import lab
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.stage import Stage
+from tests.widgets.cluster import samples
+from tests.widgets.cluster.test_add_node_dialog import KEY
+from tests.widgets.cluster.test_set_up_again import THREE, node
+from widgets.cluster.add_node_dialog import AddNodeDialog
+from widgets.cluster.nodes_page import NodesPage
+from widgets.cluster.passphrase_dialog import PassphraseDialog
+from widgets.cluster.set_up_again import SetUpAgainDialog
+from widgets.cluster.set_up_dialog import SetUpDialog
+
+_OUTCOMES = (
+    ("Reach", "SSH with a key of the agent, sudo not needed", 0.4),
+    ("Look", "Debian 12, 8 × A100 80 GB, driver 550.54, 2.1 TB free", 1.2),
+    ("Python", "3.11.2 in ~/.ringmaster/environments", 14.0),
+    ("Open MPI", "5.0.11, the same as on all other nodes", 8.2),
+    ("Horovod", "0.28.1 for PyTorch 2.13, with NCCL", 212.0),
+    ("Agent", "copied, started, first heartbeat after 2 s", 3.1),
+    ("Trial", "two ranks, one allreduce, one checkpoint", 9.0),
+)
+_OUTPUT = (
+    "Building horovod 0.28.1 for torch 2.13 …\n"
+    "[ 61%] Building CXX object common/ops/nccl_operations.cc.o\n"
+)
+
+
+def _steps(at: int, state: StepState, **changes: object) -> SetUp:
+    """Steps before ``at`` are done, that one is in ``state``."""
+    steps = []
+    for n, (title, outcome, seconds) in enumerate(_OUTCOMES):
+        if n < at:
+            steps.append(SetUpStep(title, StepState.DONE, outcome, seconds=seconds))
+        else:
+            steps.append(SetUpStep(title, state, **changes) if n == at else SetUpStep(title))  # type: ignore[arg-type]
+    return SetUp("gpu13", tuple(steps))
+
+
+LIVE = _steps(4, StepState.RUNNING, sentence="building", output=_OUTPUT, seconds=108.0)
+BROKEN = _steps(
+    4,
+    StepState.FAILED,
+    sentence="cmake was not found.",
+    remedy="Install it on gpu13: apt install cmake g++",
+    output=_OUTPUT,
+    seconds=9.0,
+)
+READY = _steps(7, StepState.DONE)
+GIVEN_UP = _steps(4, StepState.CANCELLED, sentence="Cancelled.", output=_OUTPUT, seconds=9.0)
+ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
+
+
+def _nodes(stage: Stage, states: tuple[NodeState, ...]) -> NodesPage:
+    stage.show_cluster(lab.live(), states)
+    page = stage.nodes
+    page.show_jobs(lab.JOBS)
+    page.show_nodes(states, {"gpu07": lab.NOW - 1900, "gpu11": lab.NOW - 12 * lab.HOUR})
+    return page
+
+
+@screen("nodes", EVERY, ("light",))
+def nodes(stage: Stage) -> None:
+    _nodes(stage, lab.nodes())
+
+
+@screen("nodes-1")
+def nodes_1(stage: Stage) -> None:
+    _nodes(stage, ALONE)
+
+
+@screen("nodes-4")
+def nodes_4(stage: Stage) -> None:
+    _nodes(stage, samples.cluster(4))
+
+
+@screen("nodes-20")
+def nodes_20(stage: Stage) -> None:
+    _nodes(stage, samples.cluster(20))
+
+
+@screen("nodes-64", EVERY)
+def nodes_64(stage: Stage) -> None:
+    _nodes(stage, samples.cluster(64))
+
+
+@screen("nodes-long-names")
+def nodes_long_names(stage: Stage) -> None:
+    _nodes(stage, samples.cluster(12, lab.LONG_NODE))
+
+
+@screen("nodes-64-long-names")
+def nodes_64_long_names(stage: Stage) -> None:
+    _nodes(stage, samples.cluster(64, lab.LONG_NODE))
+
+
+@screen("nodes-processors")
+def nodes_processors(stage: Stage) -> None:
+    _nodes(stage, tuple(samples.state(f"cpu{n}", "ours", 0) for n in range(5)))
+
+
+@screen("nodes-all-gone")
+def nodes_all_gone(stage: Stage) -> None:
+    _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
+
+
+def _detail(stage: Stage, name: str, states=None) -> NodesPage:
+    page = _nodes(stage, states or lab.nodes())
+    page.open_node(name)
+    page.show_past(name, lab.past(name))
+    return page
+
+
+@screen("node-detail", EVERY, ("dark",))
+def node_detail(stage: Stage) -> None:
+    _detail(stage, "gpu07")
+
+
+@screen("node-detail-well")
+def node_detail_well(stage: Stage) -> None:
+    page = _detail(stage, "gpu06")
+    page.show_findings("gpu06", (Finding("Python", True, "Python 3.12 with PyTorch 2.13."),))
+
+
+@screen("node-detail-findings", published=("light",))
+def node_detail_findings(stage: Stage) -> None:
+    page = _detail(stage, "gpu07")
+    page.show_findings(
+        "gpu07",
+        (
+            Finding("Python", True, "Python 3.12 with PyTorch 2.13."),
+            Finding("clock", False, "The clock is 10 min ahead.", "timedatectl set-ntp true"),
+            Finding("disk", False, "/lab/ring has 0.3 GB left.", "Make room there."),
+        ),
+    )
+
+
+@screen("node-detail-gone")
+def node_detail_gone(stage: Stage) -> None:
+    _detail(stage, "gpu11")
+
+
+@screen("node-detail-new")
+def node_detail_new(stage: Stage) -> None:
+    from backend.records.node import Presence
+
+    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+    _nodes(stage, (*lab.nodes(), new)).open_node("gpu13")
+
+
+def _add(stage: Stage, host: str = "gpu13.lab.example.org", *, look: bool = True) -> AddNodeDialog:
+    _nodes(stage, lab.nodes())
+    dialog = stage.lay_over(AddNodeDialog(("gpu07",), stage.window))
+    dialog._host.setText(host)
+    dialog._host.textEdited.emit(host)
+    if look:
+        dialog._wish()
+    return dialog
+
+
+@screen("add-node")
+def add_node(stage: Stage) -> None:
+    _add(stage, look=False)
+
+
+@screen("add-node-fault")
+def add_node_fault(stage: Stage) -> None:
+    _add(stage, "gpu07", look=False)
+
+
+@screen("add-node-looking")
+def add_node_looking(stage: Stage) -> None:
+    _add(stage)
+
+
+@screen("add-node-more")
+def add_node_more(stage: Stage) -> None:
+    _add(stage, look=False)._more.click()
+
+
+@screen("add-node-trust", published=("light",))
+def add_node_trust(stage: Stage) -> None:
+    _add(stage).ask_trust(KEY)
+
+
+@screen("add-node-changed-key")
+def add_node_changed_key(stage: Stage) -> None:
+    _add(stage).show_changed_key(KEY, "SHA256:9fX0aa7Y0sJm9TgR0ePZyVnE2b1sWc8uXo5dLx0Q111")
+
+
+@screen("add-node-passphrase")
+def add_node_passphrase(stage: Stage) -> None:
+    _add(stage).ask_passphrase("Passphrase of ~/.ssh/id_ed25519")
+
+
+@screen("add-node-refused")
+def add_node_refused(stage: Stage) -> None:
+    _add(stage).show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
+
+
+@screen("passphrase")
+def passphrase(stage: Stage) -> None:
+    _nodes(stage, lab.nodes())
+    dialog = PassphraseDialog(
+        "~/.ssh/id_ed25519", "That passphrase does not open it.", stage.window
+    )
+    dialog.show_keyring("No keyring answers here: it would be asked for again.")
+    stage.lay_over(dialog)
+
+
+def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
+    _nodes(stage, lab.nodes())
+    dialog = stage.lay_over(SetUpDialog(stage.window))
+    dialog.show_set_up(state, "mai@10.0.4.23")
+    return dialog
+
+
+@screen("provision", published=("light",))
+def provision(stage: Stage) -> None:
+    _set_up(stage, LIVE)
+
+
+@screen("provision-waiting")
+def provision_waiting(stage: Stage) -> None:
+    _set_up(stage, SetUp("gpu13"))
+
+
+@screen("provision-failed")
+def provision_failed(stage: Stage) -> None:
+    _set_up(stage, BROKEN)
+
+
+@screen("provision-cancelled")
+def provision_cancelled(stage: Stage) -> None:
+    _set_up(stage, GIVEN_UP)
+
+
+@screen("provision-ready")
+def provision_ready(stage: Stage) -> None:
+    _set_up(stage, READY)
+
+
+@screen("provision-several", (LARGE, SMALL, SMALLEST))
+def provision_several(stage: Stage) -> None:
+    dialog = _set_up(stage, LIVE)
+    for name, steps in (("gpu14", BROKEN.steps), (lab.LONG_NODE.format(7), READY.steps)):
+        dialog.show_set_up(replace(LIVE, node=name, steps=steps))
+
+
+def _choices(stage: Stage, *arguments: object) -> None:
+    _nodes(stage, lab.nodes())
+    stage.lay_over(SetUpAgainDialog(*arguments, "5.0.11", stage.window))
+
+
+@screen("set-up-choices")
+def set_up_choices(stage: Stage) -> None:
+    _choices(stage, THREE, ("gpu1", "gpu3"), SetUpOptions())
+
+
+@screen("set-up-choices-misfit")
+def set_up_choices_misfit(stage: Stage) -> None:
+    entries = (THREE[0], node("gpu2", mpirun="", data_root="", ready=False))
+    _choices(stage, entries, ("gpu2",), SetUpOptions(system_mpi=True, shared=True))
+
+
+@screen("set-up-choices-64")
+def set_up_choices_64(stage: Stage) -> None:
+    names = [lab.LONG_NODE.format(n) for n in range(64)]
+    _choices(stage, tuple(node(name) for name in names), names, SetUpOptions())

@@ -1,0 +1,50 @@
+"""Contact sheets: many pictures on one, each with its name, to see what falls out of line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QImage, QPainter
+
+from widgets.common import theme
+
+_COLUMNS, _ROWS = 3, 3
+_CELL_W, _CAPTION_H, _GAP = 640, 22, 12
+
+
+def small(image: QImage) -> QImage:
+    """The picture in the size it has on a sheet: hundreds of whole ones would fill the memory."""
+    plain = image.copy()
+    plain.setDevicePixelRatio(1.0)
+    return plain.scaledToWidth(_CELL_W, Qt.TransformationMode.SmoothTransformation)
+
+
+def sheets(pictures: Sequence[tuple[str, QImage]]) -> Iterator[QImage]:
+    """Nine on each, in their order; all of one size."""
+    each = _COLUMNS * _ROWS
+    for begin in range(0, len(pictures), each):
+        some = pictures[begin : begin + each]
+        first = some[0][1].size()
+        cell_h = round(_CELL_W * first.height() / first.width())
+        across, down = _CELL_W + _GAP, cell_h + _CAPTION_H + _GAP
+        rows = -(-len(some) // _COLUMNS)
+        sheet = QImage(QSize(_COLUMNS * across, rows * down), QImage.Format.Format_RGB32)
+        sheet.fill(theme.LIGHT.q("line_strong"))
+        painter = QPainter(sheet)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.setFont(theme.font("small_strong"))
+        painter.setPen(theme.LIGHT.q("on_ink"))
+        for n, (name, image) in enumerate(some):
+            x, y = n % _COLUMNS * across + _GAP // 2, n // _COLUMNS * down
+            painter.drawText(QRect(x, y, _CELL_W, _CAPTION_H), Qt.AlignmentFlag.AlignVCenter, name)
+            painter.drawImage(x, y + _CAPTION_H, image)
+        painter.end()
+        yield sheet
+
+
+def write_sheets(folder: Path, title: str, pictures: Sequence[tuple[str, QImage]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, sheet in enumerate(sheets(pictures), 1):
+        sheet.save(str(folder / f"{title}-{number}.png"))

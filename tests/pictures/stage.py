@@ -1,0 +1,141 @@
+"""The window on which a screen is drawn: the real one with its real pages, and no services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.garbage import collect_due
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.records.node import NodeState
+from tests.pictures import lab
+from tests.pictures.flaws import flaws
+from tests.pictures.gallery import Size
+from widgets.cluster.nodes_page import NodesPage
+from widgets.common import theme
+from widgets.compare.compare_page import ComparePage
+from widgets.frame.help_page import HelpPage
+from widgets.frame.places import PLACES_OF_KINDS
+from widgets.frame.settings_page import SettingsPage
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import JobsPage
+from widgets.library.library_page import LibraryPage
+from widgets.main_window import MainWindow
+
+_Widget = TypeVar("_Widget", bound=QWidget)
+
+
+class Stage:
+    """A window of one size; pages are made when a screen asks for them.
+
+    Attributes:
+        over: What stands over the window in a window of its own: a dialog or a menu.
+    """
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self.window = MainWindow()
+        self.over: QWidget | None = None
+        self.window.resize(*size)
+        self.window.show()
+        self.window.side_bar.set_root("/lab/ring")
+        self.window.side_bar.set_dark(theme.current().name == "dark")
+        self.show_cluster(lab.live(), lab.nodes())
+
+    def show_cluster(self, live: tuple[JobView, ...], nodes: tuple[NodeState, ...]) -> None:
+        """What the side bar tells on every page."""
+        bar = self.window.side_bar
+        bar.show_live(live)
+        bar.show_nodes(nodes)
+        for key, count in (("jobs", 13), ("datasets", 9), ("models", 14), ("loaders", 6)):
+            bar.set_count(key, count)
+        bar.set_count("nodes", len(nodes))
+
+    @cached_property
+    def jobs(self) -> JobsPage:
+        return self._page("jobs", JobsPage)
+
+    @cached_property
+    def form(self) -> JobForm:
+        form = self._page("new-job", JobForm)
+        self.window.side_bar.choose("jobs")
+        return form
+
+    @cached_property
+    def compare(self) -> ComparePage:
+        return self._page("compare", ComparePage)
+
+    @cached_property
+    def nodes(self) -> NodesPage:
+        return self._page("nodes", lambda: NodesPage(lambda: lab.NOW))
+
+    @cached_property
+    def settings(self) -> SettingsPage:
+        return self._page("settings", lambda: SettingsPage("0.1.0"))
+
+    @cached_property
+    def help(self) -> HelpPage:
+        return self._page("help", HelpPage)
+
+    def library(self, kind: Kind) -> LibraryPage:
+        return self._page(PLACES_OF_KINDS[kind], lambda: LibraryPage(kind))
+
+    def _page(self, key: str, make: Callable[[], _Widget]) -> _Widget:
+        page = make()
+        self.window.add_page(key, page)
+        self.window.go(key)
+        return page
+
+    def lay_over(self, widget: _Widget) -> _Widget:
+        """A dialog of the window, shown as a person sees it."""
+        widget.show()
+        self.over = widget
+        return widget
+
+    def settle(self) -> None:
+        """All that was asked for is laid out and drawn."""
+        for _ in range(4):
+            QApplication.processEvents()
+
+    def flaws(self) -> list[str]:
+        """What a machine can see to be wrong with it."""
+        found = list(flaws(self.window))
+        if self.over is not None:
+            found += flaws(self.over)
+            if not self.window.rect().contains(self.over.rect()):
+                found.append("The dialog is larger than the window")
+        return list(dict.fromkeys(found))
+
+    def picture(self) -> QImage:
+        """The window, and over its middle what stands there."""
+        image = self.window.grab().toImage()
+        if self.over is None:
+            return image
+        above = self.over.grab()
+        ratio = image.devicePixelRatio()
+        wide, high = above.width() / ratio, above.height() / ratio
+        at = QPoint(
+            round((self.window.width() - wide) / 2), round((self.window.height() - high) / 2)
+        )
+        painter = QPainter(image)
+        painter.drawPixmap(at, above)
+        painter.setPen(theme.current().q("line_strong"))
+        painter.drawRect(QRect(at, QPoint(round(at.x() + wide) - 1, round(at.y() + high) - 1)))
+        painter.end()
+        return image
+
+    def close(self) -> None:
+        """Everything of it is gone at once: the next window would be slowed by this one."""
+        if self.over is not None:
+            self.over.close()
+        self.window.close()
+        shiboken6.delete(self.window)
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        collect_due()

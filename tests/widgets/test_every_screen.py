@@ -1,0 +1,103 @@
+"""Every screen and state of the window: it can be drawn, and nothing in it is cut or blank."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QWidget
+from pytestqt.qtbot import QtBot
+
+from tests.pictures.camera import drawn
+from tests.pictures.flaws import flaws, is_blank
+from tests.pictures.gallery import SCREENS
+from widgets.common.layout import col
+from widgets.common.look import Look
+from widgets.common.text import Label
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: Look) -> None:
+    """A window without a dialog is resized from size to size, as a person does it."""
+    screen = SCREENS[name]
+    found: list[str] = []
+    sizes = list(screen.sizes)
+    while sizes:
+        with drawn(screen, sizes[0]) as stage:
+            assert not is_blank(stage.picture()), f"{name} is blank"
+            while sizes:
+                size = sizes.pop(0)
+                stage.window.resize(*size)
+                stage.settle()
+                found += [f"{size}: {flaw}" for flaw in stage.flaws()]
+                if stage.over is not None:
+                    break
+    assert found == []
+
+
+def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
+    """In a process of its own: the scale is read once."""
+    some = ("jobs", "failed", "new-job", "nodes", "compare", "settings", "preflight")
+    only = [word for name in some for word in ("--only", name)]
+    command = [sys.executable, "-m", "tests.pictures", str(tmp_path), "--scale", "150"]
+    done = subprocess.run(
+        [*command, "--theme", "dark", *only],
+        cwd=ROOT, env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "150" / "failed-1000x640-dark.png").stat().st_size > 20_000
+    assert list((tmp_path / "sheets").glob("150-1440x900-dark-*.png"))
+
+
+@pytest.fixture
+def page(qtbot: QtBot, look: Look) -> QWidget:
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.resize(200, 100)
+    return page
+
+
+def test_a_label_that_is_cut_is_found_and_one_that_ends_in_an_ellipsis_is_not(
+    page: QWidget,
+) -> None:
+    cut, elided = Label("a name that is too long for it"), Label("a name too long", elide="right")
+    for label in (cut, elided):
+        label.setFixedWidth(60)
+    page.setLayout(col(cut, elided))
+    page.show()
+    assert [flaw.split("”")[0] for flaw in flaws(page)] == ["Label “a name that is too long for it"]
+
+
+def test_a_sentence_without_room_for_its_second_line_is_found(page: QWidget) -> None:
+    label = QLabel("a sentence that needs more than the one line it has got here", page)
+    label.setWordWrap(True)
+    label.setGeometry(0, 0, 150, 18)
+    page.show()
+    assert "of height" in next(flaws(page))
+
+
+def test_parts_on_top_of_each_other_and_outside_are_found(page: QWidget) -> None:
+    one, other = QWidget(), QWidget()
+    line = QHBoxLayout(page)
+    for part in (one, other):
+        line.addWidget(part)
+    page.show()
+    other.setGeometry(one.geometry().translated(20, 0))
+    assert "overlap" in next(flaws(page))
+    other.setGeometry(page.rect().translated(150, 0))
+    assert "sticks out" in next(flaws(page))
+
+
+def test_a_page_that_would_scroll_sideways_is_found(page: QWidget) -> None:
+    area, wide = QScrollArea(page), QWidget()
+    wide.setMinimumWidth(500)
+    area.setWidget(wide)
+    area.resize(150, 80)
+    page.show()
+    assert any("sideways" in flaw for flaw in flaws(page))
