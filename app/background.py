@@ -121,8 +121,9 @@ class Background(QObject):
     @Slot(object, object)
     def _came_home(self, task: _Task, future: Future[Any]) -> None:
         self._home.append((task, future))
+        # Not at once: all that came home together is delivered in one turn.
         if not self._next.isActive():
-            self._hand_back_some()
+            self._next.start()
 
     @Slot()
     def _hand_back_some(self) -> None:

@@ -130,7 +130,7 @@ def soak(
         finally:
             for process in (window, idle):
                 process.kill()
-                process.wait()
+                process.communicate()
         return found
 
 
@@ -157,8 +157,7 @@ def _busy_cluster(folder: Path, root: Path, nodes: int, jobs: int, life_s: float
         if process.poll() is not None:
             raise RuntimeError(f"the cluster ended with {process.returncode}")
     finally:
-        process.stdin.close()
-        process.wait(timeout=60)
+        process.communicate(timeout=60)
 
 
 def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:

@@ -121,7 +121,7 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
     assert tab._small["accuracy"] is plot
     assert plot.isVisibleTo(tab)
     assert list(tab.curve("accuracy").raw) == [0.9]
-    assert plot._value.text() == "0.9000"
+    assert plot._value.text() == "0.900"
 
 
 def test_many_changes_are_drawn_once(tab, qtbot):
