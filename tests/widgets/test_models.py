@@ -28,6 +28,7 @@ from widgets.jobs.checkpoint_table import CheckpointModel
 from widgets.jobs.job_list_model import JobListModel
 from widgets.library.entries import EntryModel, entries
 
+pytestmark = pytest.mark.usefixtures("look")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
 """What is shown one after the other: fewer, others, none, in another order, all again."""
 
