@@ -31,19 +31,23 @@ def main() -> int:
     given = parser.parse_args()
     if given.docs:
         return _make_docs()
-    scales = given.scale or list(SCALES)
-    if len(scales) > 1:
-        return max([_in_its_own_process(scale) for scale in scales])
-    wanted = str(int(scales[0]) / 100)
-    if os.environ.get("QT_SCALE_FACTOR", "1.0") != wanted:
-        return _in_its_own_process(scales[0])
-    return _draw(given.folder, scales[0], given.theme or ["light", "dark"], given.only or ["*"])
+    scales = list(dict.fromkeys(given.scale or SCALES))
+    themes, only = given.theme or ["light", "dark"], given.only or ["*"]
+    if len(scales) == 1 and os.environ.get("QT_SCALE_FACTOR", "1.0") == _factor(scales[0]):
+        return _draw(given.folder, scales[0], themes, only)
+    return max([_in_its_own_process(given.folder, scale, themes, only) for scale in scales])
 
 
-def _in_its_own_process(scale: str) -> int:
+def _factor(scale: str) -> str:
+    return str(int(scale) / 100)
+
+
+def _in_its_own_process(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
     """Qt reads the scale when the application is made, and never again."""
-    environment = {**os.environ, "QT_SCALE_FACTOR": str(int(scale) / 100)}
-    command = [sys.executable, "-m", "tests.pictures", *sys.argv[1:], "--scale", scale]
+    environment = {**os.environ, "QT_SCALE_FACTOR": _factor(scale)}
+    command = [sys.executable, "-m", "tests.pictures", str(folder), "--scale", scale]
+    command += [word for theme in themes for word in ("--theme", theme)]
+    command += [word for pattern in only for word in ("--only", pattern)]
     return subprocess.run(command, env=environment, check=False).returncode
 
 

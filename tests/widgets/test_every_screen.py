@@ -42,7 +42,7 @@ def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: Look) -> None:
 
 def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
     """In a process of its own: the scale is read once."""
-    some = ("jobs", "failed", "new-job", "nodes", "compare", "settings", "preflight")
+    some = ("failed", "preflight")
     only = [word for name in some for word in ("--only", name)]
     command = [sys.executable, "-m", "tests.pictures", str(tmp_path), "--scale", "150"]
     done = subprocess.run(
