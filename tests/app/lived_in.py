@@ -15,7 +15,7 @@ from backend.services.workplace import open_services
 from tests.fakes import trained
 from tests.fakes.runs import wait_for
 
-SWEEP = "sweep:digits-k3pf"
+SWEEP, SWEPT = "sweep:digits-k3pf", 6
 FALLING = [2.0 / step for step in range(1, 31)]
 WAITING = ("first in line", "second in line", "third in line")
 LOG_LINES, FAULT_LINE = 400, 300
@@ -69,3 +69,8 @@ def move_out(root: Path, catalogue: Path) -> None:
         identity.send_signal(keeper, signal.SIGKILL)
         wait_for(lambda: not identity.is_alive(keeper))
     lock.path.unlink(missing_ok=True)
+
+
+def rows_of_all(total: int) -> int:
+    """Of a list of so many jobs: those of the sweep are folded into one."""
+    return total - SWEPT + 1

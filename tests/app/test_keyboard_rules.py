@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from tests.app.hands import Hands, hears, place_of
 from tests.app.keyboard_window import ids, ids_and_program, program
+from tests.app.lived_in import rows_of_all
 from widgets.common import theme
 from widgets.frame.keys import KEYS
 from widgets.jobs.jobs_page import JobsPage
@@ -44,9 +45,9 @@ def go(program, hands, ids, place):
     window = program.window
     if place == "table":
         program.jobs.show_table()
-        hands.wait(lambda: program.jobs.table.model.rowCount() == program.jobs.total)
+        hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.total))
     elif place == "new-job":
-        program._job_controller.new_job()
+        program._job_controller.drafts.new_job()
     elif place == "compare":
         program._compare_controller.compare((ids["slow"], ids["fast"]))
         hands.wait(lambda: len(program._pages.compare.table._heads) == 2)

@@ -207,7 +207,7 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, 
     told = []
     controller.told.connect(told.append)
     controller.set_up("gpu1")
-    dialog = controller._choosing
+    dialog = controller._choosing.now
     dialog._all.click()
     dialog._begin.click()
     assert (told, set_ups.begun) == ([], [])
@@ -233,7 +233,7 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", OWN)
-    dialog = controller._choosing
+    dialog = controller._choosing.now
     dialog._look.click()
     assert dialog._plate.trust.isVisible()
     dialog._plate.trust.trust.click()
@@ -245,5 +245,5 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     dialog._look.click()
     assert dialog._plate.changed.isVisible()
     dialog._plate.changed.default.click()
-    assert controller._choosing is None
+    assert controller._choosing.now is None
     assert cluster.trusted == [KEY]

@@ -119,6 +119,7 @@ def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, c
 def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
     shown = QImage(panel.size(), QImage.Format.Format_RGB32)
     shown.fill(Qt.GlobalColor.white)
+    panel.clearFocus()  # Its ring is not taken along.
     panel.render(shown, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
     seen = near(shown, BLUE)
     taken = near(QImage.fromData(panel.png(ratio=1.0)), BLUE)[TITLE_H:]

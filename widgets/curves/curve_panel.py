@@ -318,6 +318,11 @@ class CurvePanel(PlotSurface):
         """Where the last curve ends; infinity without one."""
         return self._data_end()
 
+    def data_begin(self) -> float:
+        """Where the first curve begins; minus infinity without one."""
+        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
+        return min((each[0] for each in told if each is not None), default=-math.inf)
+
     def focus_changed(self) -> None:
         """The ring comes or goes; without the focus nobody holds the read-out by keys."""
         if not self.hasFocus():

@@ -34,7 +34,7 @@ class PlotKeys(QObject):
             keys.Key_Right: lambda shift: self._aside(1, shift),
             keys.Key_PageUp: lambda _: self._point(-_LEAP),
             keys.Key_PageDown: lambda _: self._point(_LEAP),
-            keys.Key_Home: lambda _: self._panel.point_at(self._panel.x_range()[0]),
+            keys.Key_Home: lambda _: self._panel.point_at(self._begin()),
             keys.Key_End: lambda _: self._panel.point_at(self._end()),
             keys.Key_Plus: lambda _: self._zoom(_ZOOM),
             keys.Key_Equal: lambda _: self._zoom(_ZOOM),
@@ -79,7 +79,10 @@ class PlotKeys(QObject):
         if at is None or not low <= at <= high:
             self._panel.point_at((low + end) / 2)
             return
-        self._panel.point_at(min(max(at + share * (high - low), low), end))
+        self._panel.point_at(min(max(at + share * (high - low), self._begin()), end))
+
+    def _begin(self) -> float:
+        return max(self._panel.x_range()[0], self._panel.data_begin())
 
     def _end(self) -> float:
         return min(self._panel.x_range()[1], self._panel.data_end())
