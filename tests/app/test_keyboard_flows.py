@@ -262,12 +262,12 @@ def test_a_sweep_is_brushed_and_the_best_of_what_is_left_is_opened(hands, progra
     assert hands.tab_to("Parallel coordinates of 6 jobs") is plot
     hands.press("Right")
     assert plot.accessibleDescription().endswith("Keys brush Learning rate.")
-    hands.press("Shift+Down", times=14)
+    hands.press("Shift+Down", times=17)
     assert {line.name for line in plot._shown.lines if line.job_id in plot.through} == {
         "digits batch=16 lr=0.01",
         "digits batch=32 lr=0.01",
     }
-    hands.press("Shift+Up", times=14)
+    hands.press("Shift+Up", times=17)
     assert plot.brushes == {}
     hands.press("Ctrl+Up", times=15)
     assert len(plot.through) == 2

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
 WIDTH, HEIGHT = 2560, 1000
 LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
-_LONG_S = 120.0
+_LONG_S = 90.0
 
 
 def wait_for(what: Callable[[], Any], why: str, seconds: float = _LONG_S) -> Any:
@@ -92,7 +92,8 @@ class Desk:
         for number, (x, y, width, height) in enumerate(boxes):
             place = f"{width}/{width // 4}x{height}/{height // 4}+{x}+{y}"
             output = "screen" if number == 0 else "none"
-            self._do("xrandr", "--setmonitor", f"m{number}", place, output)
+            if f"m{number}" not in known:
+                self._do("xrandr", "--setmonitor", f"m{number}", place, output)
         for name in known:
             if name.startswith("m") and int(name[1:]) >= len(boxes):
                 self._do("xrandr", "--delmonitor", name)
