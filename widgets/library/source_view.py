@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QStringListModel, Signal, Slot
+from PySide6.QtCore import QItemSelectionModel, QStringListModel, Qt, Signal, Slot
 from PySide6.QtWidgets import QListView, QWidget
 
 from widgets.common import formats
@@ -33,6 +33,7 @@ class SourceView(QWidget):
         self._files.setModel(self._model)
         self._files.setFixedWidth(_FILES_W)
         self._files.setItemDelegate(TallRows(self._files))
+        self._files.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._files.selectionModel().currentChanged.connect(self._chosen)
         self._name = Label("", "strong", elide="middle")
         self._text = TextBox(mono=True, read_only=True, name="Source")
@@ -46,6 +47,9 @@ class SourceView(QWidget):
         if list(paths) == self._model.stringList():
             return
         self._model.setStringList(list(paths))
+        # The ring is that of a row: where there is none nobody would see the focus.
+        policy = Qt.FocusPolicy.StrongFocus if paths else Qt.FocusPolicy.NoFocus
+        self._files.setFocusPolicy(policy)
         self._count.setText(formats.plural(len(paths), "file"))
         self._text.setPlainText("")
         self._name.setText("")
