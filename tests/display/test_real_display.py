@@ -159,7 +159,9 @@ def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbo
     open_job(desk, program, WAITING[0])
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
-    copy = wait_for(lambda: [p for p in program.parts() if p.text == "Copy"], "the button")[0]
+    wait_for(lambda: any("mpirun" in p.text for p in program.parts()), "the command")
+    # The upper one is for the job file.
+    copy = max((p for p in program.parts() if p.text == "Copy"), key=lambda p: p.box[1])
     desk.click(copy.middle)
     wait_for(lambda: "mpirun" in neighbour.ask("clipboard"), "the command in the clipboard")
 
