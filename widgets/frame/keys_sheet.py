@@ -14,6 +14,8 @@ from widgets.common.theme import S2, S3, S4, S6
 from widgets.frame.keys import KEYS
 
 _SIZE = (460, 640)
+_AROUND = 48
+"""What stays to be seen of the window, above and below together."""
 
 
 class KeysSheet(QDialog):
@@ -52,4 +54,7 @@ class KeysSheet(QDialog):
                 margins=(S6, S4, S6, S4),
             )
         )
-        self.resize(*_SIZE)
+        width, height = _SIZE
+        if parent is not None:
+            height = min(height, parent.window().height() - _AROUND)
+        self.resize(width, height)

@@ -160,6 +160,8 @@ class PreflightDialog(QDialog):
         self._found, self._placement = found, tuple(placement)
         self._canary = None
         self._trial.hide()
+        # What is added to a page that is seen counts as hidden until the next event: no height.
+        self._scroll.hide()
         clear(self._list)
         self._rows.clear()
         wrong = (*found.faults, *found.warnings)

@@ -44,7 +44,7 @@ def notices_huge(stage: Stage) -> None:
 
 def _settings(stage: Stage) -> SettingsPage:
     page = stage.settings
-    page.show_choices("system", 100, False, True)
+    page.show_choices("system", 100, False, True, True)
     page.show_places(
         Places("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
                "~/.config/ringmaster/settings.toml", "~/.config/ringmaster/known_hosts",
