@@ -100,8 +100,12 @@ class Stage:
         return widget
 
     def settle(self) -> None:
-        """All that was asked for is laid out and drawn."""
-        for _ in range(4):
+        """All that was asked for is laid out and drawn.
+
+        A height that hangs on a width climbs one layout a pass: the form of a new job was still
+        squeezed after four.
+        """
+        for _ in range(10):
             QApplication.processEvents()
 
     def flaws(self) -> list[str]:

@@ -9,4 +9,6 @@ from tests.pictures.screens import (  # noqa: F401
     library,
     new_job,
     nodes,
+    sweeps,
+    templates,
 )

@@ -108,6 +108,14 @@ def failed_lost(stage: Stage) -> None:
     _failed(stage, lab.LOST)
 
 
+@screen("failed-warned")
+def failed_warned(stage: Stage) -> None:
+    """It had warned before it ended."""
+    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
+    view = replace(lab.FAILED, alarms=(lab.RISES, ends))
+    _failed(stage, view, "curves")
+
+
 @screen("failed-curves")
 def failed_curves(stage: Stage) -> None:
     _failed(stage, lab.FAILED, "curves")

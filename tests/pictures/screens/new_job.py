@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from PySide6.QtWidgets import QWidget
+
 from backend.records.job_view import JobCheck
 from backend.records.library import Kind
 from backend.records.node import Finding
@@ -46,7 +48,8 @@ READY = JobCheck(
 )
 
 
-def _form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
+def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
+    """The form with a job that could start at once."""
     form = stage.form
     form.show_choices(
         (item(Kind.MODEL, "retinanet-r50", 4), item(Kind.MODEL, "unet-cells")),
@@ -61,12 +64,12 @@ def _form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
 
 @screen("new-job", EVERY)
 def new_job(stage: Stage) -> None:
-    _form(stage)
+    filled(stage)
 
 
 @screen("new-job-faults", (LARGE, SMALL, SMALLEST))
 def new_job_faults(stage: Stage) -> None:
-    _form(stage).show_check(
+    filled(stage).show_check(
         JobCheck(
             faults=(
                 Fault("epochs", "epochs: is 0; it must be 1 or more."),
@@ -89,23 +92,32 @@ def new_job_empty(stage: Stage) -> None:
 
 @screen("new-job-64")
 def new_job_64(stage: Stage) -> None:
-    _form(stage, samples.cluster(64))
+    filled(stage, samples.cluster(64))
 
 
 @screen("new-job-long-names")
 def new_job_long_names(stage: Stage) -> None:
     names = [lab.LONG_NODE.format(n) for n in (2, 6)]
     raw = {**RAW, "name": lab.LONG, "placement": [{"node": n, "gpus": ["GPU-0"]} for n in names]}
-    _form(stage, samples.cluster(12, lab.LONG_NODE), raw)
+    filled(stage, samples.cluster(12, lab.LONG_NODE), raw)
 
 
 @screen("new-job-refused")
 def new_job_refused(stage: Stage) -> None:
-    _form(stage).show_error("The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk.")
+    filled(stage).show_error("The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk.")
 
 
-def _sweep(stage: Stage) -> JobForm:
-    form = _form(stage)
+def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
+    """Brings a part of the form into the middle of what is seen of it."""
+    stage.settle()
+    scroll = form._sections.parentWidget().parentWidget()
+    scroll.ensureWidgetVisible(part, 0, scroll.height() // 2)
+    stage.settle()
+
+
+def show_sweep(stage: Stage) -> JobForm:
+    """The form with six jobs of two fields."""
+    form = filled(stage)
     form._fields.swept.take(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
     form._fields.swept.take(Axis("batch_size", (16, 32)))
     form.show_check(
@@ -124,11 +136,11 @@ def _sweep(stage: Stage) -> JobForm:
 
 @screen("sweep", published=("light",))
 def sweep(stage: Stage) -> None:
-    _sweep(stage)
+    show_sweep(stage)
 
 
 @screen("sweep-popover")
 def sweep_popover(stage: Stage) -> None:
-    form = _sweep(stage)
-    stage.settle()
+    form = show_sweep(stage)
+    scroll_to(stage, form, form._fields.field("optimizer.lr"))
     form._fields.swept.open("optimizer.lr")

@@ -56,6 +56,7 @@ BROKEN = _steps(
     seconds=9.0,
 )
 READY = _steps(7, StepState.DONE)
+UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, sentence="The key of gpu13 is unknown."), key=KEY)
 GIVEN_UP = _steps(4, StepState.CANCELLED, sentence="Cancelled.", output=_OUTPUT, seconds=9.0)
 ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
 
@@ -247,6 +248,17 @@ def provision_cancelled(stage: Stage) -> None:
 @screen("provision-ready")
 def provision_ready(stage: Stage) -> None:
     _set_up(stage, READY)
+
+
+@screen("provision-key")
+def provision_key(stage: Stage) -> None:
+    """A host key that nobody has trusted yet."""
+    _set_up(stage, UNKNOWN_KEY)
+
+
+@screen("provision-changed-key", (LARGE, SMALL, SMALLEST))
+def provision_changed_key(stage: Stage) -> None:
+    _set_up(stage, replace(UNKNOWN_KEY, accepted="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
 
 
 @screen("provision-several", (LARGE, SMALL, SMALLEST))

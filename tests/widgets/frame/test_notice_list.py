@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.notice import Channels, Mail
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.look import Look
 from widgets.frame.notice_list import NoticeItem, NoticeList
-from widgets.frame.notice_settings import NoticeSettings
-from widgets.frame.settings_page import Places, SettingsPage
 from widgets.main_window import MainWindow
 
 ITEMS = [
@@ -126,48 +123,3 @@ def test_the_list_stays_inside_the_window(
     assert window.rect().contains(notices._plate.geometry())
     window.resize(1200, 700)
     assert window.rect().contains(notices._plate.geometry())
-
-
-@pytest.mark.parametrize("theme", [ThemeChoice.LIGHT, ThemeChoice.DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [(1440, 900), (1000, 640)], ids=["1440", "1000"])
-def test_pictures_of_notices(
-    window: MainWindow, look: Look, theme: ThemeChoice, size: tuple[int, int], tmp_path
-) -> None:
-    look.choose(theme)
-    window.resize(*size)
-    page = SettingsPage("1.0")
-    page.show_places(Places("/lab/ring", "/c.sqlite", "/s.toml", "/known_hosts", "/window.log"))
-    fill(page.notices)
-    window.add_page("settings", page)
-    window.go("settings")
-    take(window, tmp_path / "settings.png")
-    for name, items in (("many", [LONG, *ITEMS] * 20), ("few", ITEMS), ("empty", [])):
-        notices = shown(window, items)
-        take(window, tmp_path / f"bell-{name}.png")
-        notices.close_again()
-
-
-def fill(settings: NoticeSettings) -> None:
-    settings.show_tray(False)
-    mail = Mail(
-        "smtp.uni.example",
-        ("ring-lab@uni.example", "mai@uni.example"),
-        "ring@uni.example",
-        user="ring",
-    )
-    settings.show_finished(True)
-    settings.show_channels(Channels("https://hooks.example/services/T0/B0/x", mail), True)
-    settings.show_keyring("")
-    settings.show_said(
-        "webhook", "The webhook at hooks.example answered 404. It is not tried again.", "bad"
-    )
-    settings.show_said("mail", "The test was taken. Look whether it is there.", "good")
-
-
-def take(window: MainWindow, path) -> None:
-    for _ in range(3):
-        QApplication.processEvents()
-    image = window.grab().toImage()
-    assert image.save(str(path))
-    across, down = range(0, image.width(), 5), range(0, image.height(), 5)
-    assert len({image.pixel(x, y) for x in across for y in down}) > 8

@@ -12,7 +12,7 @@ from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, P
 from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
 from widgets.jobs.gpu_cells import GpuCells
-from widgets.jobs.job_fields import JobDraft, number_or_text, pair_or_text, whole_or_text
+from widgets.jobs.job_fields import JobDraft, Origin, number_or_text, pair_or_text, whole_or_text
 from widgets.jobs.job_form import JobForm
 
 DIGITS = {
@@ -172,3 +172,12 @@ def _at(x):
     from PySide6.QtCore import QPoint
 
     return QPoint(x, 14)
+
+
+def test_a_replay_that_is_changed_is_none_any_more(form):
+    form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
+    assert form.draft().origin.replays == "a"
+    form._fields.field("epochs").control.setText("3")
+    form._wish_check()
+    assert form._banner.accessibleName().startswith("No replay of “digits, two workers” any more.")
+    assert form.draft().origin.replays == ""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QMenu
 
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck
@@ -16,7 +16,6 @@ from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from backend.records.state import JobState
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
-from widgets.common.look import ThemeChoice
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_view import MIME
@@ -252,31 +251,3 @@ def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
     bar.show_live(())
     bar.show_queue(Queue())
     assert not bar._next.isVisible()
-
-
-@pytest.mark.parametrize("choice", [ThemeChoice.LIGHT, ThemeChoice.DARK])
-@pytest.mark.parametrize("size", [(1440, 900), (1000, 640)])
-def test_it_looks_well(qtbot, look, tmp_path, choice, size):
-    look.choose(choice)
-    window, page = MainWindow(), JobsPage()
-    qtbot.addWidget(window)
-    window.add_page("jobs", page)
-    window.resize(*size)
-    window.show()
-    window.go("jobs")
-    views = tuple(job(name) for name in NAMES)
-    show_jobs(page, (*views, job("gan-textures", CREATED), job("vit", FAILED)))
-    places = list(queue(*NAMES).places)
-    places[0] = replace(places[0], starts_in_s=4000.0)
-    places[1] = replace(places[1], starts_in_s=9000.0)
-    shown = Queue(tuple(places))
-    page.show_queue(shown)
-    window.side_bar.show_queue(shown)
-    page.open_job("vit-s16 lr 0.08")
-    page.list.view._target = (page.model.index(2, 0), False)
-    for _ in range(3):
-        QApplication.processEvents()
-    image = window.grab().toImage()
-    assert image.save(str(tmp_path / f"queue-{size[0]}-{choice.value}.png"))
-    colours = {image.pixel(x, y) for x in range(0, size[0], 5) for y in range(0, size[1], 5)}
-    assert len(colours) > 8

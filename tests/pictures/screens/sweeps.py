@@ -1,0 +1,124 @@
+"""Sweeps: their rows in the list and in the table, a sweep open, several values in the form."""
+
+from __future__ import annotations
+
+from backend.records.job_view import JobCheck
+from backend.records.sweep_values import Axis, Span
+from backend.records.values import Fault
+from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
+from tests.pictures.stage import Stage
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.jobs.sweep_samples import EVERY, LONG, LR
+from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.jobs_page import LIST, TABLE, JobsPage
+from widgets.jobs.several_values import SeveralValues
+
+THREE = (LARGE, SMALL, SMALLEST)
+RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
+
+
+def _jobs(stage: Stage) -> JobsPage:
+    page = stage.jobs
+    show_jobs(page, EVERY)
+    return page
+
+
+def _table(stage: Stage) -> JobsPage:
+    page = _jobs(stage)
+    page.open_sweep(LR)
+    page.show_table()
+    page.table.view.selectRow(page.table.model.row_of(LR))
+    return page
+
+
+@screen("sweep-rows", THREE)
+def sweep_rows(stage: Stage) -> None:
+    _jobs(stage).open_sweep(LR)
+
+
+@screen("sweep-rows-unfolded")
+def sweep_rows_unfolded(stage: Stage) -> None:
+    page = _jobs(stage)
+    page.open_sweep(LR)
+    page.sweeps.fold(LIST, LR, False)
+
+
+@screen("sweep-pane-long-names", THREE)
+def sweep_pane_long_names(stage: Stage) -> None:
+    _jobs(stage).open_sweep(LONG)
+
+
+@screen("sweep-table", THREE)
+def sweep_table(stage: Stage) -> None:
+    _table(stage)
+
+
+@screen("sweep-table-unfolded")
+def sweep_table_unfolded(stage: Stage) -> None:
+    page = _table(stage)
+    page.sweeps.fold(TABLE, LR, False)
+
+
+@screen("sweep-table-search")
+def sweep_table_search(stage: Stage) -> None:
+    page = _table(stage)
+    page.sweeps.fold(TABLE, LR, True)
+    page.table.search.setText("lr=0.003")
+    page.table.search._say()
+
+
+def _seen_sweep(stage: Stage, form: JobForm) -> None:
+    """Scrolled to what the form says of its sweep."""
+    scroll_to(stage, form, form._sections.sweep)
+
+
+@screen("sweep-drawn", THREE)
+def sweep_drawn(stage: Stage) -> None:
+    """Values drawn at random, from a list and from a range."""
+    form = filled(stage)
+    span = Axis("optimizer.lr", span=Span(1e-3, 0.1, 0, "log"))
+    form.show_draft(JobDraft(RAW, (BATCH, span), 12, 3))
+    form.show_check(JobCheck(jobs=12, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
+    _seen_sweep(stage, form)
+
+
+@screen("sweep-faults")
+def sweep_faults(stage: Stage) -> None:
+    form = filled(stage)
+    form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
+    faults = (
+        Fault("batch_size", "batch_size: is 0; it must be between 1 and 10000000."),
+        Fault("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
+    )
+    form.show_check(JobCheck(faults=faults, jobs=900))
+    _seen_sweep(stage, form)
+
+
+@screen("sweep-half-made", THREE)
+def sweep_half_made(stage: Stage) -> None:
+    form = show_sweep(stage)
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:coco-k3pf")
+
+
+def _popover(stage: Stage, path: str) -> SeveralValues:
+    form = filled(stage)
+    scroll_to(stage, form, form._fields.field(path))
+    form._fields.swept.open(path)
+    popover = form._fields.swept.popover
+    assert popover is not None
+    return popover
+
+
+@screen("sweep-popover-ticks")
+def sweep_popover_ticks(stage: Stage) -> None:
+    _popover(stage, "optimizer.name")
+
+
+@screen("sweep-popover-range", THREE)
+def sweep_popover_range(stage: Stage) -> None:
+    popover = _popover(stage, "epochs")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    popover._to.setText("5")

@@ -1,0 +1,105 @@
+"""New job from what there is: templates, another job, a replay, and what it is expected to take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.records.job_view import JobForecast
+from backend.records.template import Template
+from tests.pictures import lab
+from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.new_job import RAW, READY, filled
+from tests.pictures.stage import Stage
+from widgets.jobs.job_fields import JobDraft, Origin
+from widgets.jobs.job_form import JobForm
+from widgets.jobs.load_dialog import JOBS, LoadDialog
+from widgets.jobs.template_dialog import NameDialog
+
+THREE = (LARGE, SMALL, SMALLEST)
+FORECAST = JobForecast(22_900, 6900.0, "retinanet-r50 · coco", 0.753, 312_000_000, 3, 10**12)
+TEMPLATES = (
+    Template("night run", "retinanet · sgd 0.02 · 50 epochs"),
+    Template("quick look", "digits · adam 0.001 · 1 epoch"),
+    Template(lab.LONG, "digits · sgd 0.05 · 20 epochs"),
+    Template("broken", "", "/lab/ring/templates/broken.toml", "broken.toml, line 3: expected “=”."),
+    Template("search", "digits · sgd 0.05 · 20 epochs · sweep"),
+)
+NAME = "“retinanet-r50 · coco”"
+
+
+@screen("new-job-differs", THREE)
+def new_job_differs(stage: Stage) -> None:
+    """Made from another job: what is not as there, and how long it will take."""
+    form = filled(stage)
+    form.show_templates(TEMPLATES)
+    origin = Origin(NAME, {**RAW, "epochs": 10})
+    raw = {**RAW, "optimizer": {"name": "sgd", "lr": 0.08, "momentum": 0.9}, "seed": 7}
+    form.show_draft(JobDraft(raw, origin=origin))
+    form.show_check(replace(READY, forecast=FORECAST))
+
+
+def _replay(stage: Stage) -> JobForm:
+    form = filled(stage)
+    form.show_templates(TEMPLATES)
+    form.show_draft(JobDraft(RAW, origin=Origin(NAME, RAW, "a")))
+    form.show_check(replace(READY, forecast=JobForecast(22_900)))
+    return form
+
+
+@screen("new-job-replay")
+def new_job_replay(stage: Stage) -> None:
+    _replay(stage)
+
+
+@screen("new-job-no-replay")
+def new_job_no_replay(stage: Stage) -> None:
+    form = _replay(stage)
+    form._fields.field("epochs").control.setText("3")
+    form._wish_check()
+
+
+def _load(stage: Stage, templates: tuple[Template, ...] = TEMPLATES) -> LoadDialog:
+    filled(stage)
+    dialog = stage.lay_over(LoadDialog(stage.window))
+    dialog.show_templates(templates)
+    return dialog
+
+
+@screen("load", THREE)
+def load(stage: Stage) -> None:
+    _load(stage)
+
+
+@screen("load-damaged")
+def load_damaged(stage: Stage) -> None:
+    dialog = _load(stage)
+    dialog._template_table.selectRow(3)
+    dialog.show_error("There is a template “night run” already, and it is left as it is.")
+
+
+@screen("load-empty")
+def load_empty(stage: Stage) -> None:
+    _load(stage, ())
+
+
+@screen("load-jobs")
+def load_jobs(stage: Stage) -> None:
+    dialog = _load(stage)
+    dialog.show_jobs((*lab.LONG_JOBS, *lab.JOBS))
+    dialog.show_kind(JOBS)
+
+
+@screen("template-name")
+def template_name(stage: Stage) -> None:
+    filled(stage)
+    stage.lay_over(
+        NameDialog(
+            "Save as template",
+            "Save",
+            "night run",
+            ["night run"],
+            stage.window,
+            note="Everything in the form but the name, for all who train in this data root.",
+            may_replace=True,
+        )
+    )
