@@ -48,6 +48,7 @@ def go(program, hands, ids, place):
         hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.total))
     elif place == "new-job":
         program._job_controller.drafts.new_job()
+        hands.wait(lambda: window.place == place)
     elif place == "compare":
         program._compare_controller.compare((ids["slow"], ids["fast"]))
         hands.wait(lambda: len(program._pages.compare.table._heads) == 2)

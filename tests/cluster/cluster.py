@@ -31,7 +31,9 @@ _SSHD_CONFIG = """\
 PermitRootLogin no
 PasswordAuthentication no
 UseDNS no
+SetEnv OMP_NUM_THREADS=1
 """
+"""One thread for each rank: a node takes all cores of this machine for its own."""
 
 
 class Cluster:

@@ -1,4 +1,7 @@
-"""Fifty looks at nodes that are well, several at once, as when many start at the same hour."""
+"""Looks at nodes that are well, several at once, as when many start at the same hour.
+
+Fifty of them are ``./installers/bench clean_looks``: each imports PyTorch on every node.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,23 @@ from backend.records.preflight import Preflight
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.test_preflight import LIMIT_S, config
 
-LOOKS, AT_ONCE = 50, 3
+AT_ONCE = 3
 SHAPES = (("node1",), ("node2",), ("node3",), ("node2", "node1"), ("node3", "node1", "node2"))
 
 
-@pytest.mark.timeout(900)
-def test_x1_of_fifty_clean_looks_none_blocks_anybody(ready_cluster: ReadyCluster) -> None:
+def looks(ready: ReadyCluster, count: int) -> list[Preflight]:
+    """At one, two and all of the nodes."""
+
     def look(nodes: tuple[str, ...]) -> Preflight:
-        return ready_cluster.services.preflight.run(config(*nodes))
+        return ready.services.preflight.run(config(*nodes))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(look, islice(cycle(SHAPES), LOOKS)))
+        return list(pool.map(look, islice(cycle(SHAPES), count)))
+
+
+@pytest.mark.timeout(600)
+def test_x1_clean_looks_block_nobody(ready_cluster: ReadyCluster) -> None:
+    found = looks(ready_cluster, 2 * len(SHAPES))
     assert [fault.sentence for one in found for fault in one.faults] == []
     assert all(one.passed for one in found)
     # Three at once on one machine that plays all the nodes; alone, a look has its own test.

@@ -13,6 +13,7 @@ WORDS = {
     ("demo", ""): [],
     ("doctor", ""): [],
     ("rescan", ""): [],
+    ("mirror", "clear"): [],
     **{
         (kind, action): words
         for kind in ("dataset", "model", "loader")

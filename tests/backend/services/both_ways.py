@@ -30,7 +30,7 @@ from backend.records.layout import DataRoot, JobFolder, run_tag
 from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
-from backend.services import tool_process
+from backend.services.training_python import training_python
 from backend.services.workplace import Services, open_services
 from tests.backend.cluster.sshd_rig import USER, Sshd
 from tests.integration.tiny import raw_job, write_sources
@@ -165,7 +165,7 @@ class Place:
 
     def add_node(self, data_root: Path | None = None) -> None:
         """``data_root`` is where the node sees it, if not where it is."""
-        mpirun = find_mpirun(tool_process.sys.executable)
+        mpirun = find_mpirun(training_python())
         assert mpirun is not None
         facts = NodeFacts(
             hostname="gpu1",
@@ -179,7 +179,7 @@ class Place:
             interfaces=(Interface("lo", "127.0.0.1/8"),),
         )
         installation = NodeInstallation(
-            python=tool_process.sys.executable,
+            python=training_python(),
             mpirun=mpirun.path,
             mpi_version=mpirun.version,
             environment="test",
