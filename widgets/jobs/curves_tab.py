@@ -244,8 +244,9 @@ class CurvesTab(QWidget):
                 plot.panel.set_axis(self._axis)
                 plot.panel.set_smoothing(self._smoothing.share())
                 self._small[base] = plot
-                plot.show()
                 self._lay_out()
+                # Not before: what has no place yet would be a window of its own.
+                plot.show()
             validation = name.startswith(VALIDATION)
             plot.panel.set_curve(
                 name,
