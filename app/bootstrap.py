@@ -185,8 +185,12 @@ class Program(QObject):
 
     @Slot()
     def close(self) -> None:
-        """The window is gone. Jobs go on; nothing of theirs hangs on this process."""
+        """The window is gone. Jobs go on; nothing of theirs hangs on this process.
+
+        No timer of the program outlives this: what it would show is shown in a window that is gone.
+        """
         self._turns.stop()
+        self._live_shown.stop()
         if self._services is not None:
             self._poller.stop()
             self._node_controller.stop()
@@ -198,6 +202,7 @@ class Program(QObject):
         self._garbage.close()
         if self._services is not None:
             self._services.close()
+        self.deleteLater()
 
     # The frame.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
 from widgets.common.throttle import Throttle
@@ -26,3 +26,16 @@ def test_one_who_asks_seldom_is_never_held_back(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not throttle.findChildren(QObject)[0].isActive())
     throttle.ask()
     assert len(calls) == 2
+
+
+def test_stopped_it_leaves_out_what_was_asked_for(qtbot: QtBot) -> None:
+    owner, calls = QObject(), []
+    throttle = Throttle(10, lambda: calls.append("call"), owner)
+    throttle.ask()
+    throttle.ask()
+    throttle.stop()
+    over = QTimer(owner)
+    over.setSingleShot(True)
+    with qtbot.waitSignal(over.timeout):
+        over.start(50)
+    assert len(calls) == 1

@@ -38,6 +38,11 @@ class Throttle(QObject):
         else:
             self._now()
 
+    def stop(self) -> None:
+        """Leave out what was asked for: whom it was for may be gone."""
+        self._pause.stop()
+        self._asked = False
+
     @Slot()
     def _pause_over(self) -> None:
         if self._asked:
