@@ -25,6 +25,8 @@ class StopWatcher:
         self._run = run
         self._on_wanted = on_wanted
         self._closed = threading.Event()
+        # A wish that is older than the rank counts before the first step; a thread may be too late.
+        self._look()
         self._thread = threading.Thread(target=self._watch, name="stop-watcher", daemon=True)
         self._thread.start()
 
@@ -32,13 +34,12 @@ class StopWatcher:
         self._closed.set()
 
     def _watch(self) -> None:
-        # At once, because the first steps come within an interval; then again and again.
-        while True:
-            # A share that is away for a while must not end the job; it is asked again.
-            with contextlib.suppress(OSError):
-                if wish_to_stop(self._lock, self._run):
-                    self.wanted = True
-                    self._on_wanted()
-                    return
-            if self._closed.wait(INTERVAL_S):
-                return
+        while not self.wanted and not self._closed.wait(INTERVAL_S):
+            self._look()
+
+    def _look(self) -> None:
+        # A share that is away for a while must not end the job; it is asked again.
+        with contextlib.suppress(OSError):
+            if wish_to_stop(self._lock, self._run):
+                self.wanted = True
+                self._on_wanted()

@@ -28,6 +28,7 @@ from backend.records.beat import LAST_WORDS_VARIABLE, Beat, Phase
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.training import late_compiler
 
 if TYPE_CHECKING:
     import torch
@@ -112,6 +113,7 @@ class Rank:
             raise BackendError(
                 f"PyTorch cannot be loaded on this node: {error}.", "Provision the node again."
             ) from error
+        late_compiler.postpone()
         strategy: Strategy
         if launch.config.strategy.name == "alone":
             from backend.training.strategies.alone import Alone
@@ -213,13 +215,11 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
 def _import_ahead() -> None:
     """Import what comes after the ranks have met while they still wait for each other.
 
-    The first optimizer of torch 2.13 imports ``torch._dynamo`` and with it sympy, 1.6 s of a core,
-    and meeting is 1.2 s of native code in which nobody needs the interpreter.
+    Meeting is 1.2 s of native code in which nobody needs the interpreter.
     """
-    for name in ("torch._dynamo", "backend.training.loop"):
-        # What is missing there, or broken, is told by who needs it.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    # What is missing there, or broken, is told by who needs it.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("backend.training.loop")
 
 
 def _torn_apart(seen: int, planned: int) -> BackendError:
