@@ -327,6 +327,10 @@ class NodeHome:
     def agent_log(self) -> PurePosixPath:
         return self.path / "agent.log"
 
+    def imports(self, node: str) -> PurePosixPath:
+        """What importing torch and Horovod gave; homes of several nodes may be one folder."""
+        return self.path / f"imports-{node}.json"
+
 
 def checkpoint_name(epoch: int, step: int) -> str:
     """Name of the checkpoint after ``step`` steps in all, made in ``epoch``."""

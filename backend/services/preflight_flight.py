@@ -265,7 +265,7 @@ class Flight:
         node = part.site.node
         try:
             if part.entry is None:
-                told = Told(preflight_node.look_here(self._request(part.site, "")))
+                told = Told(preflight_node.look_here(self._request(part.site)))
                 self._tell(part, told, sees_root)
             else:
                 self._ask_far(part, part.entry, sees_root)
@@ -294,21 +294,26 @@ class Flight:
                 self._news.put(
                     preflight_words.not_its_address(node, part.address, str(facts["why"]))
                 )
-            folder = AgentPlace(node, part.site.python, part.site.bundle, facts_of(entry)).folder
-            # Most of a look is the import of torch, which the network need not wait for.
+            there = {
+                "agent_folder": AgentPlace(
+                    node, part.site.python, part.site.bundle, facts_of(entry)
+                ).folder,
+                "imports": str(NodeHome(PurePosixPath(facts_of(entry).home)).imports(node)),
+            }
+            # A first look is mostly the import of torch, which the network need not wait for.
             meeting = threading.Thread(
                 target=self._meet, args=(part, entry, shell, python), daemon=True
             )
             if part.address and part.port:
                 meeting.start()
-            told = Told(preflight_node.look(shell, python, self._request(part.site, folder)))
+            told = Told(preflight_node.look(shell, python, {**self._request(part.site), **there}))
             self._tell(part, told, sees_root)
             if meeting.ident is not None:
                 meeting.join()
         finally:
             shell.close()
 
-    def _request(self, site: Site, agent_folder: str) -> Mapping[str, Any]:
+    def _request(self, site: Site) -> Mapping[str, Any]:
         return {
             "node": site.node,
             "data_root": site.data_root,
@@ -320,7 +325,6 @@ class Flight:
             "major": int(site.mpi_version.partition(".")[0] or 5),
             "bundle": site.bundle,
             "code_root": site.bundle or str(CODE_ROOT),
-            "agent_folder": agent_folder,
             "gpus": list(site.placement.gpus),
         }
 

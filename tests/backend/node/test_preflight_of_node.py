@@ -42,6 +42,7 @@ def request(root: Path, **changes: Any) -> dict[str, Any]:
         "bundle": "",
         "code_root": str(CODE_ROOT),
         "agent_folder": "",
+        "imports": str(root / "imports.json"),
         "gpus": [],
         "limit_s": 20.0,
         "command_limit_s": 10.0,
@@ -124,3 +125,51 @@ def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
     (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, "visitors": 1})
     assert there["port"] == 0
     assert there["why"] == "Cannot assign requested address"
+
+
+@pytest.fixture
+def environment(root: Path) -> Path:
+    """Of a node: its torch and Horovod write down each time that somebody imports them."""
+    packages = root / "environment/lib/python3/site-packages"
+    for name in ("torch", "horovod/torch"):
+        (packages / name).mkdir(parents=True)
+    tells = f"open({str(root / 'imported')!r}, 'a').write('.')\n"
+    (packages / "torch/__init__.py").write_text(
+        tells + "from torch import version\n__version__ = version.number\n"
+    )
+    (packages / "torch/version.py").write_text("number = '2.0'\ncuda = None\n")
+    (packages / "horovod/__init__.py").write_text("")
+    (packages / "horovod/torch/__init__.py").write_text("def mpi_built(): return True\n")
+    info = packages / "horovod-0.28.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n")
+    python = root / "environment/bin/python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def imports(root: Path, python: Path) -> dict[str, Any]:
+    found: dict[str, Any] = facts(root, python=str(python), bundle=str(root), code_root=str(root))[
+        "imports"
+    ]
+    return found
+
+
+def test_what_was_imported_once_is_imported_again_only_when_something_there_changed(
+    root: Path, environment: Path
+) -> None:
+    first = imports(root, environment)
+    assert first == {"code": 0, "torch": "2.0", "cuda": "", "horovod": "0.28.1"}
+    # The first import left bytecode behind, beside which everything is as it was.
+    imports(root, environment)
+    begun = len((root / "imported").read_text())
+    assert imports(root, environment) == first
+    assert len((root / "imported").read_text()) == begun
+    version = environment.parents[1] / "lib/python3/site-packages/torch/version.py"
+    version.write_text("number = '2.10'\ncuda = None\n")
+    assert imports(root, environment)["torch"] == "2.10"
+    version.unlink()
+    assert imports(root, environment)["failed"] == "torch"
+    assert imports(root, environment)["failed"] == "torch"
