@@ -45,6 +45,7 @@ _COMPUTING = re.compile(
     r"|torchvision[/\\](?:transforms|ops|models))"
 )
 """Libraries that complain of nothing but what they are given to compute with."""
+_TENSORS = re.compile(r"[/\\](?:torch\w*|numpy|horovod)[/\\]")
 _SURROUNDINGS = re.compile(
     r"cuda|cudnn|cublas|nccl|gloo|mpi|nvml|nvrtc|driver|\bgpus?\b|device|memory|alloc|thread"
     r"|worker|process|\bpid\b|socket|connect|network|address|port\b|host|server|https?:|url|token"
@@ -75,6 +76,17 @@ def blame(raised: Raised) -> Blame:
     if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
         return Blame.CODE
     return Blame.NOBODY
+
+
+def is_of_programs(raised: Raised) -> bool:
+    """Whether it is of a kind that programs raise, and not their surroundings."""
+    return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
+
+
+def is_foreign(raised: Raised) -> bool:
+    """Whether a library raised it that does more than compute with what it is given."""
+    last = raised.frames[-1] if raised.frames else None
+    return last is not None and last.is_of_library and not _TENSORS.search(last.file)
 
 
 def is_own_check(frame: Frame) -> bool:

@@ -68,8 +68,7 @@ RULES = (
         "disk_fault",
         message(
             r"errno = (?:5|121), error message"
-            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)"
-            r"(?:: '(?P<file>[^'\n]+)')?"
+            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error): '(?P<file>[^'\n]+)'"
             r"|\[Errno (?:103|110|112)\] [^\n:']*: '(?P<file2>[^'\n]+)'"
         ),
         "A disk or share could not be read or written: {file}.",
@@ -77,6 +76,16 @@ RULES = (
         "https://man7.org/linux/man-pages/man3/errno.3.html",
         otherwise="A disk or share could not be read or written.",
         where=RANK,
+    ),
+    Rule(
+        "disk_fault",
+        message(r"\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)$"),
+        "What the program reads or writes was gone: a disk, a share, or the terminal that it was "
+        "started from.",
+        "Check the disk and the share of the node; started from a terminal, start it detached.",
+        _ISSUES + "open-mmlab/mmdetection/issues/6461",
+        where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "file_denied",
