@@ -39,6 +39,11 @@ _OF_VERSIONS = re.compile(
     r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name"
     r"|^SyntaxError"
 )
+_OF_OWN_IMPORT = re.compile(
+    r"^ImportError: (?:cannot import name '\w+' from [^\n]*\((?![^\n]*(?:site-packages"
+    r"|dist-packages|[/\\]lib(?:64)?[/\\]python|unknown location))[^\n]+\)"
+    r"|attempted relative import)"
+)
 _COMPUTING = re.compile(
     r"[/\\](?:torch[/\\](?:nn|functional|autograd|_tensor|tensor|optim|_refs|_prims|ops|amp"
     r"|utils[/\\]data|_jit_internal|overrides|distributions|linalg|fft)|numpy[/\\]"
@@ -67,6 +72,10 @@ def blame(raised: Raised) -> Blame:
     if last.is_of_library and _OF_VERSIONS.search(raised.text):
         return Blame.LIBRARIES
     if not last.is_of_library:
+        if _OF_OWN_IMPORT.search(raised.text) or (
+            raised.kind == "ImportError" and last.source.startswith("from .")
+        ):
+            return Blame.CODE
         if is_own_check(last):
             return Blame.CHECK
         if _OF_CODE.search(raised.kind):

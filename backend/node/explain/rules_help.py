@@ -189,6 +189,7 @@ RULES = (
         "mpi_executable",
         message(
             r"No executable was specified on the|specified fork agent was not found"
+            r"|execvp error on file \S+ \(No such file|problem with execution of [^\n]*\[Errno 2\]"
             r"|but the specified\s+executable could not be found"
         ),
         "mpirun did not find the program on a node of the job.",

@@ -42,6 +42,7 @@ RULES = (
         "disk_full",
         message(
             r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
+            r"|not enough space on the disk|ENOSPC"
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",
@@ -292,7 +293,8 @@ RULES = (
             r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
             r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n]+)"
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
-            r"|stack smashing detected|LLVM ERROR|^(?P<signal8>Segmentation fault|Bus error)\b"
+            r"|stack smashing detected|LLVM ERROR|\b(?P<signal8>[Ss]egmentation fault|Bus error"
+            r"|Floating point exception)\b"
         ),
         "Compiled code crashed ({signal}); the log does not say why.",
         "Look for extensions in compiled code in the model and the loader; when there are none, "
@@ -304,11 +306,15 @@ RULES = (
     ),
     Rule(
         "crash",
-        message(r"terminate called after throwing an instance of"),
-        "Compiled code crashed; the log does not say why.",
+        message(
+            r"terminate called after throwing an instance of"
+            r"(?: '[^'\n]+'\s+what\(\): +(?P<what>[^\n]+?)\.?$)?"
+        ),
+        "Compiled code stopped with “{what}”.",
         "Look at the logs of the other ranks, and at what was written before this.",
         _ISSUES + "horovod/horovod/issues/107",
         weight=Weight.ECHO,
+        otherwise="Compiled code crashed; the log does not say why.",
     ),
     Rule(
         "killed",
@@ -316,10 +322,10 @@ RULES = (
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal 9 \(Killed\)"
             r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b"
-            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)"
+            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)|[\]\s]Killed$"
             r"|: line \d+: +\d+ Killed\b"
             r"|^\s*Exit code: +137$"
-            r"|\b(?:exit(?:ed with| with)?|returned?) (?:code|exit status):? 137\b"
+            r"|\b(?:[Ee]xit(?:ed)?|returned?|status|code)\b[\w :=-]{0,20}\b137\b"
         ),
         "Rank {rank} on {node} was killed from outside (signal 9); its log does not say by whom.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "

@@ -103,7 +103,8 @@ RULES = (
             r"|(?P<wanted>[\w.-]+[<>=!~]=?[\w.,<>=!~]+) is required for a normal functioning"
             r"|pkg_resources\.(?:VersionConflict|DistributionNotFound|ContextualVersionConflict)"
         ),
-        "The code was written for another version of {module}: {name} is not in it.",
+        "The code was written for another version of {module}, or for another package of this "
+        "name: {name} is not in it.",
         "Adapt the code to the versions that the node has, or have the others installed there.",
         _EXCEPTIONS + "#ImportError",
         where=_RAISED,

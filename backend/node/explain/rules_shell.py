@@ -32,6 +32,7 @@ RULES = (
             r"^(?:\S*sh: )?(?:line \d+: |\d+: )?(?P<file>[\w.~/+-]+): Permission denied$"
             r"|execve\(\): (?P<file2>\S+): Permission denied"
             r"|can't open file '(?P<file3>[^'\n]+)': \[Errno 13\]"
+            r"|execvp error on file (?P<file4>\S+) \(Permission denied\)"
         ),
         "The user who runs jobs may not use {file}, or it is not marked as a program.",
         "Give the user on the node the rights to it; a script is marked by chmod +x.",
@@ -97,6 +98,15 @@ RULES = (
         _GLIBC,
     ),
     Rule(
+        "compiled_check",
+        message(r"^F\d{4} [\d:.]+ +\d+ [^\n\]]+\] (?:Check failed: )?(?P<what>[^\n]+)"),
+        "Compiled code stopped itself by a check: {what}.",
+        "What it checked is named there; the lines before may tell why.",
+        "https://google.github.io/glog/stable/logging/#severity-levels",
+        where=LINES,
+        weight=Weight.ECHO,
+    ),
+    Rule(
         "batch_refused",
         message(
             r"(?:srun|salloc|sbatch): error: (?:Unable to (?:create step|allocate resources"
@@ -137,6 +147,21 @@ RULES = (
         "Mend the script at the line that is named; dos2unix mends line ends.",
         _BASH,
         where=LINES,
+    ),
+    Rule(
+        "options",
+        message(
+            r"^(?:\w+\.)*(?:omegaconf|hydra)\.\w[\w.]*: (?P<what>[^\n]+)"
+            r"|(?P<what2>[Nn]on-existent (?:config )?key: [^\n']+)"
+            r"|(?P<what3>Key '[^'\n]+' is not in struct)|(?P<what4>Could not override '[^'\n]+')"
+            r"|(?P<what5>[\w.]+ is not a valid config key)"
+            r"|(?:pydantic\S*|jsonschema\S*)\.ValidationError: (?P<what6>[^\n]+)"
+        ),
+        "The settings that the program was given do not fit it: {what}.",
+        "Compare the job's options and its file of settings with what the program knows.",
+        "https://hydra.cc/docs/advanced/override_grammar/basic/",
+        where=(Where.RAISED,),
+        is_quoted=True,
     ),
     Rule(
         "python_version",
