@@ -36,9 +36,10 @@ HINTS = (
             r"|Kernel size can't be greater than actual input size|must have same dimensions"
             r"|doesn't match the broadcast shape|view size is not compatible"
             r"|Given groups=\d+, (?:expected )?weight|too many indices for (?:tensor|array)"
-            r"|index \d+ is out of bounds for axis|selected index k out of range"
+            r"|index -?\d+ is out of bounds for (?:axis|dimension)|selected index k out of range"
             r"|is ambiguous$|[Oo]nly one element tensors can be converted|expected a non-empty"
-            r"|expects a non-empty|Expected reduction dim|(?:not enough|too many) values to unpack"
+            r"|expects a non-empty|Expected reduction dim|(?:not enough|too many"
+            r"|more than \d+) values to unpack"
             r"|is not broadcastable to the shape|shape mismatch: |[Ss]hapes? [^\n]* not aligned"
             r"|[Ee]xpected (?:size for first two dimensions|target size|sequence length)"
             r"|[Ee]xpected input(?:'s)? (?:to be|size|dim)|input must have \d+ dimensions"
@@ -145,6 +146,11 @@ HINTS = (
         ),
         "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
         + _ALONE,
+    ),
+    Hint(
+        message(r"'; '[^'\n]+' is not a package|attempted relative import"),
+        "The name of the module is none as it stands: give it with dots, without .py, from the "
+        "folder that the program is started in." + _ALONE,
     ),
     Hint(
         message(r"context has already been set"),

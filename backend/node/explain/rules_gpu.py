@@ -294,7 +294,8 @@ RULES = (
             r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE|CURAND)_STATUS_(?!SUCCESS)\w+"
             r"|CUFFT_(?!SUCCESS)[A-Z_]+)|Unable to find a valid cuDNN algorithm"
             r"|unable to find an engine to execute this computation|cublas runtime error"
-            r"|Blas GEMM launch failed|Could not create cudnn handle"
+            r"|\[CUDNN ERROR\]|\[cudnn_frontend\] Error|Blas GEMM launch failed"
+            r"|Could not create cudnn handle"
         ),
         "A computing library of the GPU stopped with {status}, which does not say why.",
         "The GPU's memory may be nearly full: try a smaller batch size. When that changes "

@@ -269,6 +269,19 @@ RULES = (
         weight=Weight.VAGUE,
     ),
     Rule(
+        "mpi_internal",
+        message(
+            r"An internal error has occurred in (?:ORTE|PRTE|PRRTE)"
+            r"|Assertion failed in file \S+ at line \d+"
+        ),
+        "MPI stopped by a fault of its own, and says no more than these lines.",
+        "When all nodes have the same Open MPI and their names lead to the right addresses, set "
+        "them up with another version of it.",
+        _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "mpi_use",
         message(
             r"attempted to initialize\s+MPI(?:.|\n){0,80}?(?:more than once|after MPI_FINALIZE)"

@@ -189,7 +189,7 @@ RULES = (
         "module_missing",
         message(
             r"(?:ModuleNotFoundError|ImportError): No module named "
-            r"'?(?!__torch__)(?P<module>[\w.]+)'?"
+            r"'?(?!__torch__)(?P<module>[\w.]+)'?(?![^\n]*is not a package)"
             r"|requires the following packages that were not found in your environment: "
             r"(?P<module2>[\w, -]+)"
             r"|PackageNotFoundError: (?:No package metadata was found for )?(?P<module3>[\w.-]+)"

@@ -111,6 +111,19 @@ RULES = (
         otherwise="The code was written for another version of a library than the one installed.",
     ),
     Rule(
+        "module_missing",
+        message(
+            r"No module named '?(?P<module>(?P<root>utils?|models?|tasks?|libs?|src|data(?:sets?)?"
+            r"|core|tools?|train(?:ing|er)?|modules?|configs?|net(?:work)?s?|loss(?:es)?|common"
+            r"|layers?|project|scripts?|dataloaders?)\.[\w.]+)'?(?![^\n]*is not a package)"
+        ),
+        "The module {module} was not found: it is a part of the program that was not brought "
+        "along, or another package named {root} comes before the program's own.",
+        "Bring its folder along with the model, or give it a name that no package has.",
+        _EXCEPTIONS + "#ModuleNotFoundError",
+        where=_RAISED,
+    ),
+    Rule(
         "library_version",
         message(
             r"No module named '?(?!__torch__)(?P<module>\w+)\.(?P<name>[\w.]+)'?"

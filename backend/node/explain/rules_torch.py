@@ -258,6 +258,7 @@ RULES = (
             r"(?:were|was|are)? ?found(?: in| for| at|\b)|found no (?:images|files|samples)"
             r"|(?:[Dd]ataset|[Dd]ataloader|[Tt]rain(?:ing)? set) (?:is|was) empty"
             r"|contains no (?:images|files|samples|data)|num_samples=0"
+            r"|number of samples[:=]? ?0\b|[Ff]ound array with 0 (?:sample|feature)|\bn_samples=0"
             r"|[Nn]o (?:valid )?(?:images|data) (?:left|remain)|[Ee]mpty dataset"
             r"|`?train_dataloader`? [^\n]*(?:has|is) (?:zero|0) length"
         ),
