@@ -163,9 +163,12 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
     """The exception whose type stands in this line."""
     line = lines[index]
     match = _RAISED.match(line)
+    below_frames = _AFTER_FRAMES.match(line)
+    if match is None and below_frames is None:
+        return None
     frames = _frames_before(lines, index)
     if match is None and frames and frames[-1].index >= index - 4:
-        match = _AFTER_FRAMES.match(line)
+        match = below_frames
     if match is None:
         return None
     end = index + 1

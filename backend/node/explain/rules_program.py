@@ -100,7 +100,8 @@ RULES = (
             r"'(?:torch|torchvision|torchaudio|numpy|scipy|PIL\.\w+|PIL|cv2|tensorflow"
             r"|pandas)[\w.]*'"
             r" has no attribute '"
-            r"|(?P<wanted>[\w.-]+[<>=!~]=?[\w.,<>=!~]+) is required for a normal functioning"
+            r"|(?<![\w.-])(?P<wanted>[\w.-]{1,99}[<>=!~]=?[\w.,<>=!~]+) is"
+            r" required for a normal functioning"
             r"|pkg_resources\.(?:VersionConflict|DistributionNotFound|ContextualVersionConflict)"
         ),
         "The code was written for another version of {module}, or for another package of this "
@@ -256,7 +257,7 @@ RULES = (
         "write_failed",
         message(
             r"inline_container\.cc[^\n]*(?:unexpected pos|file write failed)"
-            r"|PytorchStreamWriter failed|\d+ requested and \d+ written|disk I/O error"
+            r"|PytorchStreamWriter failed|(?<!\d)\d{1,20} requested and \d+ written|disk I/O error"
             r"|basic_ios::clear: iostream error"
         ),
         "A file could not be written whole.",

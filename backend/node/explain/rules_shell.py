@@ -154,7 +154,7 @@ RULES = (
             r"^(?:\w+\.)*(?:omegaconf|hydra)\.\w[\w.]*: (?P<what>[^\n]+)"
             r"|(?P<what2>[Nn]on-existent (?:config )?key: [^\n']+)"
             r"|(?P<what3>Key '[^'\n]+' is not in struct)|(?P<what4>Could not override '[^'\n]+')"
-            r"|(?P<what5>[\w.]+ is not a valid config key)"
+            r"|(?<![\w.])(?P<what5>[\w.]{1,99} is not a valid config key)"
             r"|(?:pydantic\S*|jsonschema\S*)\.ValidationError: (?P<what6>[^\n]+)"
         ),
         "The settings that the program was given do not fit it: {what}.",

@@ -35,7 +35,7 @@ RULES = (
     Rule(
         "ssh_denied",
         message(
-            r"(?:(?P<host>[\w.@-]+): )?Permission denied \("
+            r"(?:(?<![\w.@-])(?P<host>[\w.@-]{1,255}): )?Permission denied \("
             r"(?:publickey|password|gssapi|hostbased|keyboard)[^)]*\)"
             r"|^[^\n]*Permission denied, please try again"
             r"|[Yy]our (?:password|account) has expired|This account is currently not available"

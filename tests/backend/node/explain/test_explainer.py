@@ -32,6 +32,7 @@ and plain mistakes in a user's own code.
 from __future__ import annotations
 
 import hashlib
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,15 @@ def test_of_a_huge_log_only_the_beginning_and_the_end_are_read_and_numbers_are_r
 def test_a_log_that_is_not_there_explains_nothing(tmp_path: Path) -> None:
     assert read_parts(tmp_path / "rank-0.log") == ()
     assert explain(Failure(0), {0: ()}) == Explanation(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a" * 4000, "a." * 2000, "1" * 4000, '  File "/x/y.py", line 3, in f', "-" * 4000],
+    ids=["letters", "dots", "digits", "frames", "dashes"],
+)
+def test_odd_lines_of_a_log_as_long_as_is_read_are_gone_through_in_seconds(line: str) -> None:
+    text = f"{line}\n" * ((HEAD_BYTES + TAIL_BYTES) // (len(line) + 1))
+    begin = time.process_time()
+    assert explain(Failure(0), logs(text)).cause == UNKNOWN
+    assert time.process_time() - begin < 5
