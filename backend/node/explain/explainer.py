@@ -159,7 +159,7 @@ def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> 
     """An exception that no rule knows, in its own words, with its place in the program."""
     first = " ".join(chain[-1].text.split("\n")[0].split())
     what = first[:300] + ("…" if len(first) > 300 else "")
-    sentence = _SENTENCES[whose].format(what=what.rstrip("."), place=_place(chain[-1]))
+    sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
     return Explanation(
         _CAUSES.get(whose, USER_CODE),
         sentence,

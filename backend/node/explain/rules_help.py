@@ -159,6 +159,7 @@ RULES = (
             r"|networks to be excluded for TCP[^\n]*\s+resulted in no networks"
             r"|No sockets were able to be opened on the available protocols"
             r"|no (?:available|non-loopback)\s+interfaces were found after applying"
+            r"|No available network interface found matching user provided"
         ),
         "A network that MPI was told to use is not there on a node.",
         "Choose nodes that share a subnet; check their network cards and addresses.",

@@ -194,7 +194,8 @@ RULES = (
             r"(?P<module2>[\w, -]+)"
             r"|PackageNotFoundError: (?:No package metadata was found for )?(?P<module3>[\w.-]+)"
         ),
-        "The Python module {module} is not installed on the node.",
+        "The Python module {module} is not there: it is neither installed on the node nor brought "
+        "along with the program.",
         "Bring the module along with the model or the loader, or do without it.",
         "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
         where=(Where.RAISED,),
@@ -291,7 +292,7 @@ RULES = (
             r"|(?P<signal6>Segmentation fault|Bus error|Illegal instruction|Aborted"
             r"|Floating point exception) +\(core dumped\)"
             r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
-            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n]+)"
+            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n:]+)"
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
             r"|stack smashing detected|LLVM ERROR|\b(?P<signal8>[Ss]egmentation fault|Bus error"
             r"|Floating point exception)\b"

@@ -59,7 +59,8 @@ RULES = (
             r"|Error while finding (?:module specification|spec) for '(?P<module2>[\w.]+)'"
             r"(?= \((?:ModuleNotFound|Import)Error)"
         ),
-        "The Python module {module} is not installed on the node.",
+        "The Python module {module} is not there: it is neither installed on the node nor brought "
+        "along with the program.",
         "Bring the module along with the model or the loader, or do without it.",
         "https://docs.python.org/3/using/cmdline.html#cmdoption-m",
         where=LINES,

@@ -172,7 +172,8 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
         (
             "/usr/bin/python3: No module named torch.distributed.run",
             "module_missing",
-            "The Python module torch.distributed.run is not installed on the node.",
+            "The Python module torch.distributed.run is not there: it is neither installed on the "
+            "node nor brought along with the program.",
         ),
         (
             "python3: can't open file 'train.py': [Errno 2] No such file or directory",
@@ -255,3 +256,25 @@ def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> No
         of_rank("step 1\n", "ValueError: 7\n").sentence == "The program ended with ValueError: 7."
     )
     assert of_rank("step 1\n", "ValueError: 7\n", "step 2\n").cause == UNKNOWN
+
+
+def test_an_exception_that_ends_in_a_question_is_told_with_one_end_of_its_sentence() -> None:
+    raised = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
+    assert of_rank(raised).sentence.endswith("Did you mean: 'step'.")
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        ("AssertionError: Non-existent key: TRAIN.FUSING", "options"),
+        ("omegaconf.errors.ConfigAttributeError: Missing key train", "options"),
+        ("ModuleNotFoundError: No module named 'models.loss_ssim'", "module_missing"),
+        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", RAISED),
+        ("ImportError: cannot import name 'x' from 'steps' (/jobs/7/steps.py)", USER_CODE),
+        ("ValueError: Found array with 0 sample(s) (shape=(0, 4))", "dataset_empty"),
+    ],
+)
+def test_what_is_the_programs_own_is_told_from_what_the_node_lacks(raised: str, cause: str) -> None:
+    library = '  File "/opt/lib/python3.11/site-packages/yacs/config.py", line 5, in merge\n'
+    own = cause == USER_CODE
+    assert of_rank(TRACE, "" if own else library, raised, "\n").cause == cause
