@@ -271,7 +271,6 @@ RULES = (
         "ssh_unreachable",
         message(
             r"could not connect to some hosts via ssh|ssh not successful for host (?P<host>\S+?):?$"
-            r""
         ),
         "{host} did not answer SSH as horovodrun asked it to.",
         "Check that the node is on, that its SSH server runs, and that it lets the cluster's key "
