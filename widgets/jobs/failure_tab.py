@@ -36,13 +36,16 @@ _CHANGE_FIRST = frozenset(
         "horovod_duplicate",
         "horovod_mismatch",
         "horovod_not_started",
+        "horovod_setup",
         "index_range",
         "label_range",
         "module_missing",
         "mpi_slots",
+        "mpi_use",
         "node_memory",
         "options",
         "pickle",
+        "ranks_differ",
         "weights_mismatch",
     }
 )

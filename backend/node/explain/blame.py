@@ -39,12 +39,18 @@ _OF_VERSIONS = re.compile(
     r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name"
     r"|^SyntaxError"
 )
+_OF_OWN_IMPORT = re.compile(
+    r"^ImportError: (?:cannot import name '\w+' from [^\n]*\((?![^\n]*(?:site-packages"
+    r"|dist-packages|[/\\]lib(?:64)?[/\\]python|unknown location))[^\n]+\)"
+    r"|attempted relative import)"
+)
 _COMPUTING = re.compile(
     r"[/\\](?:torch[/\\](?:nn|functional|autograd|_tensor|tensor|optim|_refs|_prims|ops|amp"
     r"|utils[/\\]data|_jit_internal|overrides|distributions|linalg|fft)|numpy[/\\]"
     r"|torchvision[/\\](?:transforms|ops|models))"
 )
 """Libraries that complain of nothing but what they are given to compute with."""
+_TENSORS = re.compile(r"[/\\](?:torch\w*|numpy|horovod)[/\\]")
 _SURROUNDINGS = re.compile(
     r"cuda|cudnn|cublas|nccl|gloo|mpi|nvml|nvrtc|driver|\bgpus?\b|device|memory|alloc|thread"
     r"|worker|process|\bpid\b|socket|connect|network|address|port\b|host|server|https?:|url|token"
@@ -66,6 +72,10 @@ def blame(raised: Raised) -> Blame:
     if last.is_of_library and _OF_VERSIONS.search(raised.text):
         return Blame.LIBRARIES
     if not last.is_of_library:
+        if _OF_OWN_IMPORT.search(raised.text) or (
+            raised.kind == "ImportError" and last.source.startswith("from .")
+        ):
+            return Blame.CODE
         if is_own_check(last):
             return Blame.CHECK
         if _OF_CODE.search(raised.kind):
@@ -75,6 +85,17 @@ def blame(raised: Raised) -> Blame:
     if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
         return Blame.CODE
     return Blame.NOBODY
+
+
+def is_of_programs(raised: Raised) -> bool:
+    """Whether it is of a kind that programs raise, and not their surroundings."""
+    return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
+
+
+def is_foreign(raised: Raised) -> bool:
+    """Whether a library raised it that does more than compute with what it is given."""
+    last = raised.frames[-1] if raised.frames else None
+    return last is not None and last.is_of_library and not _TENSORS.search(last.file)
 
 
 def is_own_check(frame: Frame) -> bool:

@@ -16,7 +16,7 @@ _OF_A_FAILURE = re.compile(
     r"|NCCL|UCX|\bMPI\b|ORTE|PRTE|PMIX|PMI[Xx]|CUDA|cuda|slurmstepd|^srun: |[Ee]xit|EXIT"
     r"|[Tt]imed? ?out|disconnected|closed|broken|denied|refused|[Uu]nable|[Cc](?:an|ould) ?not"
     r"|[Cc]an't|Last error|^\[?[EF] ?\d{4}|^\[[\w.-]+:\d+\]|^wandb: |Assertion|^Process \S+:$"
-    r"|(?:re)?submit|^Root Cause|^Failures:|(?:[a-z]+_)?pid\b|leaked \w+ objects"
+    r"|(?:re)?submit|^Root Cause|^Failures:|\b(?:[a-z]+_)?pid\b|leaked \w+ objects"
     r"|^/?\S+\.(?:cu|cc|h):\d"
 )
 _TAIL_OF_MATCH = 30

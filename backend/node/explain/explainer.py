@@ -14,14 +14,17 @@ from dataclasses import dataclass, replace
 from backend.node.explain import (
     rules_codes,
     rules_gpu,
+    rules_help,
     rules_network,
     rules_node,
     rules_program,
+    rules_shell,
     rules_ssh,
     rules_start,
+    rules_torch,
 )
-from backend.node.explain.blame import Blame, blame
-from backend.node.explain.ending import Ending
+from backend.node.explain.blame import Blame, blame, is_foreign, is_of_programs
+from backend.node.explain.ending import Ending, is_ordinary
 from backend.node.explain.hints import remedy_for
 from backend.node.explain.log_text import LogPart, tidy
 from backend.node.explain.raised import Raised, endings, without_ignored
@@ -33,9 +36,12 @@ RULES = (
     *rules_node.RULES[:1],
     *rules_gpu.RULES,
     *rules_start.RULES,
+    *rules_help.RULES,
+    *rules_torch.RULES,
     *rules_program.RULES,
     *rules_ssh.RULES,
     *rules_network.RULES,
+    *rules_shell.RULES,
     *rules_node.RULES[1:],
     *rules_codes.RULES,
 )
@@ -120,7 +126,7 @@ def explain(
     best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
     if in_lines and (best is None or _is_before(in_lines[0], best)):
         best, chain = in_lines[0], ()
-    nameless = _primary(ends)
+    nameless = _primary(ends) or _last_word(ends, parts)
     if nameless and (best is None or best.rule.weight is Weight.ECHO):
         return _raised(Blame.NOBODY, nameless, parts)
     if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
@@ -139,24 +145,25 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | 
         return replace(told, sentence=told.sentence.rstrip(".") + _place(chain[-1]))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
-    remedy = next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
     whose = blame(chain[-1])
-    if remedy and whose is Blame.NOBODY:
+    if whose is Blame.NOBODY and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return _raised(whose, chain, parts, remedy) if whose is not Blame.NOBODY else None
+    return _raised(whose, chain, parts) if whose is not Blame.NOBODY else None
 
 
-def _raised(
-    whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart], remedy: str = ""
-) -> Explanation:
+def _hint(chain: Sequence[Raised]) -> str:
+    return next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
+
+
+def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
     """An exception that no rule knows, in its own words, with its place in the program."""
     first = " ".join(chain[-1].text.split("\n")[0].split())
     what = first[:300] + ("…" if len(first) > 300 else "")
-    sentence = _SENTENCES[whose].format(what=what.rstrip("."), place=_place(chain[-1]))
+    sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
     return Explanation(
         _CAUSES.get(whose, USER_CODE),
         sentence,
-        remedy or _REMEDIES[whose],
+        _hint(chain) or _REMEDIES[whose],
         _lines_of(chain, parts),
         is_quoted=True,
     )
@@ -169,6 +176,14 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
         if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _in_chain(chain) is None:
             return chain
     return ()
+
+
+def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
+    """An exception without its traceback, when it is the very last that the log says."""
+    chain = ends[-1] if ends else ()
+    if not chain or not is_of_programs(chain[-1]) or _in_chain(chain) is not None:
+        return ()
+    return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
 
 def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:

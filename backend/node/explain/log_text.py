@@ -27,7 +27,9 @@ _PREFIX = re.compile(
     r"\[\d+,\d+\]<std(?:out|err)>:\s?"  # mpirun --tag-output of Open MPI 4
     r"|\[[\w-]+@\d+,\d+(?:\]<std\w+>|\]<\w+>)?:\s?"  # … of Open MPI 5
     r"|(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:\s?"  # horovodrun
-    r"|\[rank[ =]?\d+\]:?\s"  # torchrun
+    r"|\[(?:rank[ =]?|default)\d+\]:\s?|\[rank[ =]?\d+\]\s"  # torchrun
+    r"|\((?:\w[\w.()]* )?pid=\d+(?:, ip=[\d.]+)?\)\s?"  # Ray
+    r"|\d{1,4}: (?=Traceback \(| {2}|(?:\w+\.)*\w+Error\b)"  # srun --label
     r")"
 )
 _STAMP = re.compile(

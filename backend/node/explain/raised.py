@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from backend.node.explain.ending import is_ordinary
 
 _HEADER = "Traceback (most recent call last)"
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_FRAME = re.compile(r'^[\s>]*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_BOXED = re.compile(r"^[│|] +(?P<file>\S.*?):(?P<line>\d+) in (?P<name>\S+) *[│|]?$")
+_BOXED_PATH = re.compile(r"^[│|] (?P<file>(?:[\\/]|[A-Za-z]:)\S*) *[│|]?$")
+_BOXED_SOURCE = re.compile(r"^[│|] +❱ *\d+ [│|](?P<source>.*?)[│|]? *$")
 _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
     r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
@@ -160,9 +163,12 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
     """The exception whose type stands in this line."""
     line = lines[index]
     match = _RAISED.match(line)
+    below_frames = _AFTER_FRAMES.match(line)
+    if match is None and below_frames is None:
+        return None
     frames = _frames_before(lines, index)
     if match is None and frames and frames[-1].index >= index - 4:
-        match = _AFTER_FRAMES.match(line)
+        match = below_frames
     if match is None:
         return None
     end = index + 1
@@ -178,6 +184,8 @@ def _goes_on(line: str) -> bool:
 
 
 def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
+    if index > 0 and lines[index - 1].startswith("╰"):
+        return _boxed_frames(lines, index - 1)
     frames: list[Frame] = []
     position = index - 1
     while position >= 0:
@@ -188,10 +196,31 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
                 Frame(match["file"], int(match["line"]), position, _source(lines, position))
             )
         elif line.startswith(_HEADER) or not (
-            line.startswith((" ", "\t")) or _is_below_bare_frame(lines, position)
+            line.startswith((" ", "\t", ">")) or _is_below_bare_frame(lines, position)
         ):
             break
         position -= 1
+    return tuple(reversed(frames))
+
+
+def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[Frame, ...]:
+    """The frames of a traceback that Rich drew into a box, whose last line is ``bottom``."""
+    frames: list[Frame] = []
+    source = ""
+    for position in range(bottom - 1, -1, -1):
+        line = lines[position]
+        if not line.startswith(("│", "|")):
+            break
+        code = _BOXED_SOURCE.match(line)
+        if code is not None:
+            source = code["source"].strip(" │|")
+        match = _BOXED.match(line)
+        if match is None:
+            continue
+        above = _BOXED_PATH.match(lines[position - 1]) if position else None
+        begin = above["file"] if above is not None else ""
+        frames.append(Frame(begin + match["file"], int(match["line"]), position, source))
+        source = ""
     return tuple(reversed(frames))
 
 

@@ -112,7 +112,7 @@ RULES = (
     Rule(
         "gpu_fault",
         message(
-            r"(?:CUDA error|cuda runtime error \(\d+\)) ?: ?(?P<what>unspecified launch failure"
+            r"(?P<what>unspecified launch failure"
             r"|hardware stack error|(?:an )?illegal instruction was encountered"
             r"|invalid program counter)|cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"
         ),
@@ -208,7 +208,6 @@ RULES = (
         message(
             r"The NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?"
             r"|the provided PTX was compiled with an unsupported toolchain"
-            r"|forward compatibility was attempted on non supported HW"
             r"|API call is not supported in the installed CUDA driver"
         ),
         "The NVIDIA driver is older than the CUDA of the installed PyTorch; it knows CUDA up to "
@@ -217,6 +216,16 @@ RULES = (
         _ISSUES + "RangiLyu/nanodet/issues/216",
         where=RANK,
         otherwise="The NVIDIA driver is older than the CUDA of the installed PyTorch.",
+    ),
+    Rule(
+        "driver_old",
+        message(r"forward compatibility was attempted on non supported HW"),
+        "The driver that is loaded is older than the CUDA libraries that were found: it was "
+        "replaced without a restart, or libraries for other GPUs come first.",
+        "Restart the node; else take compat folders of CUDA out of LD_LIBRARY_PATH there.",
+        _CUDART,
+        where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "driver_old",
@@ -282,10 +291,11 @@ RULES = (
     Rule(
         "cudnn",
         message(
-            r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)\w+"
+            r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE|CURAND)_STATUS_(?!SUCCESS)\w+"
             r"|CUFFT_(?!SUCCESS)[A-Z_]+)|Unable to find a valid cuDNN algorithm"
             r"|unable to find an engine to execute this computation|cublas runtime error"
-            r"|Blas GEMM launch failed|Could not create cudnn handle"
+            r"|\[CUDNN ERROR\]|\[cudnn_frontend\] Error|Blas GEMM launch failed"
+            r"|Could not create cudnn handle"
         ),
         "A computing library of the GPU stopped with {status}, which does not say why.",
         "The GPU's memory may be nearly full: try a smaller batch size. When that changes "

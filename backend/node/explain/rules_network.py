@@ -161,6 +161,7 @@ RULES = (
         message(
             r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:.|\n){0,500}?"
             r"\*\*\* (?P<what>MPI_ERR_\w+: [^\n]+)"
+            r"|Fatal error in (?:internal_|P?)(?P<call2>(?!Init)\w+): (?P<what2>[^\n,]+)"
         ),
         "MPI stopped in {call} with “{what}”; the log does not say why.",
         "Look at the logs of the other ranks, and at what was written before this.",

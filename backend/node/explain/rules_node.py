@@ -42,6 +42,7 @@ RULES = (
         "disk_full",
         message(
             r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
+            r"|not enough space on the disk|ENOSPC"
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",
@@ -68,8 +69,7 @@ RULES = (
         "disk_fault",
         message(
             r"errno = (?:5|121), error message"
-            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)"
-            r"(?:: '(?P<file>[^'\n]+)')?"
+            r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error): '(?P<file>[^'\n]+)'"
             r"|\[Errno (?:103|110|112)\] [^\n:']*: '(?P<file2>[^'\n]+)'"
         ),
         "A disk or share could not be read or written: {file}.",
@@ -77,6 +77,16 @@ RULES = (
         "https://man7.org/linux/man-pages/man3/errno.3.html",
         otherwise="A disk or share could not be read or written.",
         where=RANK,
+    ),
+    Rule(
+        "disk_fault",
+        message(r"\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)$"),
+        "What the program reads or writes was gone: a disk, a share, or the terminal that it was "
+        "started from.",
+        "Check the disk and the share of the node; started from a terminal, start it detached.",
+        _ISSUES + "open-mmlab/mmdetection/issues/6461",
+        where=RANK,
+        weight=Weight.VAGUE,
     ),
     Rule(
         "file_denied",
@@ -179,12 +189,13 @@ RULES = (
         "module_missing",
         message(
             r"(?:ModuleNotFoundError|ImportError): No module named "
-            r"'?(?!__torch__)(?P<module>[\w.]+)'?"
+            r"'?(?!__torch__)(?P<module>[\w.]+)'?(?![^\n]*is not a package)"
             r"|requires the following packages that were not found in your environment: "
             r"(?P<module2>[\w, -]+)"
             r"|PackageNotFoundError: (?:No package metadata was found for )?(?P<module3>[\w.-]+)"
         ),
-        "The Python module {module} is not installed on the node.",
+        "The Python module {module} is not there: it is neither installed on the node nor brought "
+        "along with the program.",
         "Bring the module along with the model or the loader, or do without it.",
         "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
         where=(Where.RAISED,),
@@ -281,9 +292,10 @@ RULES = (
             r"|(?P<signal6>Segmentation fault|Bus error|Illegal instruction|Aborted"
             r"|Floating point exception) +\(core dumped\)"
             r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
-            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n]+)"
+            r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n:]+)"
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
-            r"|stack smashing detected|LLVM ERROR|^(?P<signal8>Segmentation fault|Bus error)\b"
+            r"|stack smashing detected|LLVM ERROR|\b(?P<signal8>[Ss]egmentation fault|Bus error"
+            r"|Floating point exception)\b"
         ),
         "Compiled code crashed ({signal}); the log does not say why.",
         "Look for extensions in compiled code in the model and the loader; when there are none, "
@@ -295,11 +307,15 @@ RULES = (
     ),
     Rule(
         "crash",
-        message(r"terminate called after throwing an instance of"),
-        "Compiled code crashed; the log does not say why.",
+        message(
+            r"terminate called after throwing an instance of"
+            r"(?: '[^'\n]+'\s+what\(\): +(?P<what>[^\n]+?)\.?$)?"
+        ),
+        "Compiled code stopped with “{what}”.",
         "Look at the logs of the other ranks, and at what was written before this.",
         _ISSUES + "horovod/horovod/issues/107",
         weight=Weight.ECHO,
+        otherwise="Compiled code crashed; the log does not say why.",
     ),
     Rule(
         "killed",
@@ -307,10 +323,10 @@ RULES = (
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal 9 \(Killed\)"
             r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b"
-            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)"
+            r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)|[\]\s]Killed$"
             r"|: line \d+: +\d+ Killed\b"
             r"|^\s*Exit code: +137$"
-            r"|\b(?:exit(?:ed with| with)?|returned?) (?:code|exit status):? 137\b"
+            r"|\b(?:[Ee]xit(?:ed)?|returned?|status|code)\b[\w :=-]{0,20}\b137\b"
         ),
         "Rank {rank} on {node} was killed from outside (signal 9); its log does not say by whom.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "

@@ -97,16 +97,32 @@ RULES = (
             r"|Descriptors cannot (?:not )?be created directly"
             r"|Unable to avoid copy while creating an array"
             r"|AttributeError: (?:partially initialized )?module "
-            r"'(?:torch|torchvision|torchaudio|numpy|scipy|PIL\.\w+|PIL|cv2|tensorflow|pandas)[\w.]*'"
+            r"'(?:torch|torchvision|torchaudio|numpy|scipy|PIL\.\w+|PIL|cv2|tensorflow"
+            r"|pandas)[\w.]*'"
             r" has no attribute '"
-            r"|(?P<wanted>[\w.-]+[<>=!~]=?[\w.,<>=!~]+) is required for a normal functioning"
+            r"|(?<![\w.-])(?P<wanted>[\w.-]{1,99}[<>=!~]=?[\w.,<>=!~]+) is"
+            r" required for a normal functioning"
             r"|pkg_resources\.(?:VersionConflict|DistributionNotFound|ContextualVersionConflict)"
         ),
-        "The code was written for another version of {module}: {name} is not in it.",
+        "The code was written for another version of {module}, or for another package of this "
+        "name: {name} is not in it.",
         "Adapt the code to the versions that the node has, or have the others installed there.",
         _EXCEPTIONS + "#ImportError",
         where=_RAISED,
         otherwise="The code was written for another version of a library than the one installed.",
+    ),
+    Rule(
+        "module_missing",
+        message(
+            r"No module named '?(?P<module>(?P<root>utils?|models?|tasks?|libs?|src|data(?:sets?)?"
+            r"|core|tools?|train(?:ing|er)?|modules?|configs?|net(?:work)?s?|loss(?:es)?|common"
+            r"|layers?|project|scripts?|dataloaders?)\.[\w.]+)'?(?![^\n]*is not a package)"
+        ),
+        "The module {module} was not found: it is a part of the program that was not brought "
+        "along, or another package named {root} comes before the program's own.",
+        "Bring its folder along with the model, or give it a name that no package has.",
+        _EXCEPTIONS + "#ModuleNotFoundError",
+        where=_RAISED,
     ),
     Rule(
         "library_version",
@@ -241,7 +257,7 @@ RULES = (
         "write_failed",
         message(
             r"inline_container\.cc[^\n]*(?:unexpected pos|file write failed)"
-            r"|PytorchStreamWriter failed|\d+ requested and \d+ written|disk I/O error"
+            r"|PytorchStreamWriter failed|(?<!\d)\d{1,20} requested and \d+ written|disk I/O error"
             r"|basic_ios::clear: iostream error"
         ),
         "A file could not be written whole.",

@@ -22,19 +22,25 @@ RULES = (
     ),
     Rule(
         "ssh_key_unknown",
-        message(r"Host key verification failed"),
-        "The SSH host key of a node was never accepted on the node that starts the run.",
+        message(
+            r"Host key verification failed|authenticity of host '(?P<host2>[^'\s]+)[^\n]*can't be"
+            r"|No \w+ host key is known for (?P<host>\S+) and you have requested strict"
+        ),
+        "The SSH host key of {host} was never accepted on the node that starts the run.",
         "Set the nodes up again: that tells every node the keys of the others.",
         _ISSUES + "microsoft/VirtualClient/pull/752",
         where=_LAUNCH,
+        otherwise="The SSH host key of a node was never accepted on the node that starts the run.",
     ),
     Rule(
         "ssh_denied",
         message(
-            r"(?:(?P<host>[\w.@-]+): )?Permission denied \("
+            r"(?:(?<![\w.@-])(?P<host>[\w.@-]{1,255}): )?Permission denied \("
             r"(?:publickey|password|gssapi|hostbased|keyboard)[^)]*\)"
             r"|^[^\n]*Permission denied, please try again"
             r"|[Yy]our (?:password|account) has expired|This account is currently not available"
+            r"|Access denied[ :][^\n]*(?:pam_slurm|no active jobs|user \S+ \(uid=)"
+            r"|pam_nologin|Agent admitted failure to sign|Received disconnect from \S+ [^\n]*\bauth"
         ),
         "{host} does not let the cluster's key in.",
         "Set the node up again: that gives it the cluster's key.",
@@ -49,7 +55,7 @@ RULES = (
             r"|(?:ssh|kex)_exchange_identification: |Connection timed out during banner exchange"
             r"|packet_write_wait: Connection to|client_loop: send disconnect"
             r"|Timeout, server \S+ not responding|Connection to \S+ closed by remote host"
-            r"|Connection (?:reset|closed) by \S+ port \d+"
+            r"|Connection (?:reset|closed) by \S+ port \d+|ssh_dispatch_run_fatal: "
         ),
         "{host} did not answer SSH ({why}).",
         "Check that the node is on, and that its SSH server runs and is not overrun.",
@@ -62,7 +68,8 @@ RULES = (
         message(
             r"Bad owner or permissions on (?P<file>\S+)|UNPROTECTED PRIVATE KEY FILE"
             r"|Load key [^\n]*: (?:invalid format|error in libcrypto)"
-            r"|Too many authentication failures"
+            r"|Too many authentication failures|Bad configuration option: (?P<file2>\S+)"
+            r"|terminating, \d+ bad configuration options"
             r"|no matching (?:host key type|key exchange method|cipher) found"
         ),
         "SSH on the node that starts the run does not use its key or settings ({file}).",

@@ -34,11 +34,13 @@ _LEADS_TO = {
     "disk_quota": ("disk_fault", "file_broken", "mpi_"),
     "driver_mismatch": ("gpu_", "mpi_", "nccl_"),
     "driver_old": ("gpu_",),
+    "file_": ("mpi_",),
     "gpu_": ("nccl_", "mpi_", "library_"),
     "host_name": ("ssh_", "mpi_", "nccl_"),
     "library_mismatch": ("mpi_", "gpu_", "horovod_", "module_"),
     "memory_locked": ("mpi_", "nccl_", "node_memory"),
-    "mpi_": ("nccl_",),
+    "module_missing": ("mpi_", "horovod_"),
+    "mpi_": ("nccl_", "node_lost"),
     "mpi_slots": ("mpi_",),
     "nccl_": ("mpi_",),
     "node_lost": ("ssh_", "mpi_", "nccl_"),
@@ -46,10 +48,13 @@ _LEADS_TO = {
     "open_files": ("shm_full", "mpi_", "nccl_"),
     "port_taken": ("nccl_", "mpi_"),
     "processes": ("node_memory", "mpi_"),
+    "program_": ("mpi_", "library_"),
+    "ranks_differ": ("nccl_", "horovod_"),
     "shm_full": ("disk_full", "nccl_", "mpi_"),
     "ssh_": ("mpi_", "node_lost"),
     "ssh_missing": ("ssh_",),
     "time_limit": ("node_memory", "ssh_", "node_lost"),
+    "user_unknown": ("mpi_", "ssh_"),
 }
 """What a cause brings about, by the beginnings of the causes' names. Between others, of which
 neither brings about the other, nothing decides."""

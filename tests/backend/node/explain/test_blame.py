@@ -75,7 +75,7 @@ def told(*texts: str) -> Explanation:
             "The program ended with RuntimeError: the backend lost its worker thread, at "
             "model.py, line 12.",
         ),
-        ("", "ValueError: 7", UNKNOWN, ""),
+        ("", "ValueError: 7", RAISED, "The program ended with ValueError: 7."),
     ],
 )
 def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle_it(

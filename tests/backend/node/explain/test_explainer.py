@@ -16,6 +16,15 @@ alone,
 was right in 36, 29 and 29 of them; the newer one in 38, 31 and 31. Of ``lot-e`` some ten causes are
 what the log shows, since nobody found more; in ``lot-f`` and ``lot-g`` ``settled`` says whether the
 thread did. Whoever searched for them knew the families of rules, which makes them easier than life.
+The logs in ``lot-h`` and ``lot-i`` are of another kind: every usable thread that bare queries gave
+("RuntimeError training", "mpirun error"), in place of threads that were searched for because a
+family of rules is about them, and mostly single lines without a traceback. Of 52, scored once: 30
+right, 7 unknown, 11 vague, 4 wrong; of 42, after the first had been learned from: 23, 7, 8, 4. That
+is 58 and 55 in 100 right, 8 and 10 wrong: it is what a stranger's log meets. One person chose and
+judged them, and had read most of the second lot, unscored, when the first was learned from; threads
+whose cause could not be judged were left out; 19 and 13 are settled. The rules from before
+both were right in 30 and 21, and unknown in 10 and 15: the help texts of the launchers, which have
+been known topic by topic since, are rare in such threads.
 Since then they are learned from: ``told`` stands where less than the cause is said, or another.
 The half that only scores was looked at once, in one log, while rules were changed.
 ``noise`` holds logs in which nothing is a cause: warnings, what Python ignores, what was caught;
@@ -25,6 +34,7 @@ and plain mistakes in a user's own code.
 from __future__ import annotations
 
 import hashlib
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -248,3 +258,15 @@ def test_of_a_huge_log_only_the_beginning_and_the_end_are_read_and_numbers_are_r
 def test_a_log_that_is_not_there_explains_nothing(tmp_path: Path) -> None:
     assert read_parts(tmp_path / "rank-0.log") == ()
     assert explain(Failure(0), {0: ()}) == Explanation(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a" * 4000, "a." * 2000, "1" * 4000, '  File "/x/y.py", line 3, in f', "-" * 4000],
+    ids=["letters", "dots", "digits", "frames", "dashes"],
+)
+def test_odd_lines_of_a_log_as_long_as_is_read_are_gone_through_in_seconds(line: str) -> None:
+    text = f"{line}\n" * ((HEAD_BYTES + TAIL_BYTES) // (len(line) + 1))
+    begin = time.process_time()
+    assert explain(Failure(0), logs(text)).cause == UNKNOWN
+    assert time.process_time() - begin < 5
