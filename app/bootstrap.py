@@ -37,11 +37,13 @@ from app.window_place import WindowPlace
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
-from backend.records.library import Kind
+from backend.records.library import Kind, is_weights
 from backend.records.node import Finding, NodeState
+from backend.records.program import COMMAND
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.throttle import Throttle
+from widgets.frame.drop_words import words_for
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
@@ -71,7 +73,7 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
         # Qt itself would abort the process, with words for programmers.
         raise BackendError(
             "There is no display here to open the window on.",
-            "Use a subcommand (main.py --help), or start it where a screen is.",
+            f"Use a subcommand ({COMMAND} --help), or start it where a screen is.",
         )
     # Qt reads it when the application is made, and never again.
     os.environ.setdefault(
@@ -196,6 +198,8 @@ class Program(QObject):
             self._node_controller.stop()
             self._compare_controller.stop()
         self._background.close()
+        if self._services is not None:
+            self._carry_out.close()
         self._settings.save()
         self.frame.tray.close()
         self._look.deleteLater()
@@ -242,6 +246,7 @@ class Program(QObject):
     @Slot(object)
     def _furnish(self, services: Services) -> None:
         from app.bundle_controller import BundleController
+        from app.carry_out import CarryOut
         from app.compare_controller import CompareController
         from app.form_controller import is_job_file
         from app.job_controller import JobController
@@ -275,6 +280,8 @@ class Program(QObject):
             services, self._background, self.jobs, self._job_controller, self.window, self
         )
         self._many_jobs.told.connect(self.window.toast.tell)
+        self._carry_out = CarryOut(services.jobs, self._background, self.jobs.detail, self)
+        self._carry_out.told.connect(self.window.toast.tell)
         self._bundle_controller = BundleController(
             services, self._background, self.jobs, self.window, self
         )
@@ -339,6 +346,8 @@ class Program(QObject):
         def dropped(path: str) -> None:
             if is_job_file(Path(path)):
                 drafts.open_job_file(Path(path))
+            elif is_weights(path):
+                self.window.toast.tell(words_for(path))
             else:
                 self._library_controller.drop(Path(path))
 
@@ -378,6 +387,8 @@ class Program(QObject):
         controller.told.connect(self.window.toast.tell)
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
+        self.window.side_bar.take_jobs(self._pages.compare.words_for)
+        self.window.side_bar.jobs_dropped.connect(controller.drop)
         self.jobs.compare_requested.connect(controller.compare)
         self.jobs.table.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)

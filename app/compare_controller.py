@@ -11,11 +11,12 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.background import Runner
 from app.take_away import TakeAway
 from backend.errors import BackendError
-from backend.records.comparison import MOST_JOBS, ComparedLook
+from backend.records.comparison import MOST_JOBS, ComparedLook, too_many
 from backend.records.job_line import JobListing, JobQuery
 from backend.records.job_view import JobView
 from backend.records.sweep import sweep_of
 from backend.services.comparison import ComparisonService
+from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.job_rows import JobRows
 
@@ -69,6 +70,7 @@ class CompareController(QObject):
         self._timer.timeout.connect(self.look)
         page.add_requested.connect(self.add)
         page.remove_requested.connect(self.remove)
+        page.jobs_dropped.connect(self.drop)
         page.csv_requested.connect(self.save_csv)
         page.save_requested.connect(take_away.save)
         page.rows_wished.connect(lambda query: find(query, page.show_rows))
@@ -98,10 +100,22 @@ class CompareController(QObject):
     def add(self, job_id: str) -> None:
         if job_id in self._followed:
             return
-        if len(self._followed) >= MOST_JOBS:
-            self.told.emit(f"{MOST_JOBS} jobs are the most: take one out first")
+        refusal = too_many(self._followed, (job_id,))
+        if refusal:
+            self.told.emit(refusal)
             return
         self._follow((*self._followed, job_id))
+
+    @Slot(object)
+    def drop(self, job_ids: Sequence[str]) -> None:
+        """Jobs were dragged here: all of them join those that are compared, or none does."""
+        new = tuple(each for each in dict.fromkeys(job_ids) if each not in self._followed)
+        refusal = too_many(self._followed, new)
+        if not refusal and new:
+            self._follow((*self._followed, *new))
+        total = formats.plural(len(self._followed), "job")
+        verb = "is" if len(self._followed) == 1 else "are"
+        self.told.emit(refusal or f"{total} {verb} compared{'' if new else ' already'}")
 
     @Slot(str)
     def remove(self, job_id: str) -> None:

@@ -48,6 +48,8 @@ def take_up(
     jobs.opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
+    jobs.detail.restore_export_kind(preferences.export_format)
+    jobs.detail.export_kind_chosen.connect(lambda kind: remember(export_format=kind))
     window.went.connect(partial(_remember_place, remember))
     widths = {
         key: width

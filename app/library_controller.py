@@ -56,6 +56,7 @@ class LibraryController(QObject):
         self._import: Progress | None = None
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
+            page.weights_dropped.connect(self._give_weights)
             page.detail.remove_requested.connect(partial(self._remove, kind))
             page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
@@ -157,6 +158,23 @@ class LibraryController(QObject):
     def _cancel_import(self) -> None:
         if self._import is not None:
             self._import.cancel()
+
+    @Slot(str, str)
+    def _give_weights(self, reference: str, path: str) -> None:
+        detail = self._pages[Kind.MODEL].detail
+        progress = self._begin_trial(Kind.MODEL)
+        detail.show_trial_progress(None, "Copying weights")
+        self._runner.run(
+            "import",
+            lambda: self._library.give_weights(reference, Path(path), progress),
+            self._has_weights,
+            partial(self._trial_failed, Kind.MODEL),
+        )
+
+    def _has_weights(self, item: LibraryItem) -> None:
+        self._pages[Kind.MODEL].detail.end_trial()
+        self.told.emit(f"New jobs of {item.name} @ {item.version} begin with these weights")
+        self.refresh()
 
     # Looking inside.
 

@@ -33,6 +33,7 @@ class Preferences:
     open_job: str = ""
     """Id of a job, or the tag of a sweep."""
     jobs_as_table: bool = False
+    export_format: str = "zip"
     position: list[int] = field(default_factory=list)
     """Of the window's upper left corner, frame included; empty for wherever the system puts it."""
     maximized: bool = False

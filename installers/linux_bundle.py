@@ -50,6 +50,7 @@ for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.cr
     /etc/ssl/ca-bundle.pem; do
     [ -z "${SSL_CERT_FILE:-}" ] && [ -r "$bundle" ] && export SSL_CERT_FILE="$bundle"
 done
+export RINGMASTER_CALLED="${0##*/}"
 exec "$here/python/bin/python3" "$here/app/main.py" "$@"
 """
 _MENU_ENTRY = """\

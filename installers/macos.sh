@@ -49,6 +49,7 @@ cat >"$content/MacOS/ringmaster" <<'LAUNCHER'
 resources=$(cd -- "$(dirname -- "$0")/../Resources" && pwd -P)
 unset PYTHONHOME PYTHONPATH PYTHONSTARTUP
 export PYTHONNOUSERSITE=1
+export RINGMASTER_CALLED="${0##*/}"
 exec "$resources/python/bin/python3.12" "$resources/app/main.py" "$@"
 LAUNCHER
 chmod +x "$content/MacOS/ringmaster"

@@ -53,6 +53,7 @@ setlocal
 set PYTHONHOME=
 set PYTHONPATH=
 set PYTHONNOUSERSITE=1
+set RINGMASTER_CALLED=ringmaster
 if "%~1"=="" (start "" "%~dp0python\pythonw.exe" "%~dp0app\main.py") else "%~dp0python\python.exe" "%~dp0app\main.py" %*
 '@
     "$Bundle (untested)"

@@ -19,11 +19,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
 
+from backend.records.library import is_weights
 from widgets.common.cards import Toast
+from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
-from widgets.frame.drop_sheet import DropSheet
+from widgets.frame.drop_words import words_for
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
 
@@ -145,9 +147,13 @@ class MainWindow(QMainWindow):
             self.forward()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.source() is not None:
+            # What is carried out of this window is not carried into it.
+            event.ignore()
+            return
         for path in _local(event.mimeData().urls())[:1]:
             event.acceptProposedAction()
-            self.drop_sheet.open(path)
+            self.drop_sheet.open(words_for(path), takes=not is_weights(path))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()

@@ -17,6 +17,7 @@ from backend.cli.sweep import add_arguments as add_sweep
 from backend.cli.template import add_words as add_template
 from backend.records.checkpoint import EXPORT_FORMATS
 from backend.records.far_root import SCHEME, FarRoot
+from backend.records.program import COMMAND
 from backend.records.queue_when import FORMS
 
 
@@ -42,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print one JSON document, and no progress bars"
     )
     parser = argparse.ArgumentParser(
-        prog="main.py",
+        prog=COMMAND,
         description="Train on a small GPU cluster. Without a command the window opens.",
         parents=[common],
         allow_abbrev=False,
@@ -57,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     for kind, does in (
         ("dataset", "import, list, show, preview and remove datasets"),
-        ("model", "import, list, show, check and remove models"),
+        ("model", "import, list, show, check and remove models, and give them weights"),
         ("loader", "import, list, show and remove loaders"),
     ):
         _library(words.branch(kind, does), kind)
@@ -123,6 +124,9 @@ def _library(words: Words, kind: str) -> None:
         _reference(leaf, kind)
         leaf.add_argument("--dataset", default="", metavar="NAME")
         leaf.add_argument("--loader", default="", metavar="NAME")
+        leaf = words.leaf("weights", "give a model the weights with which its new jobs begin")
+        _reference(leaf, kind)
+        leaf.add_argument("path", type=Path, metavar="FILE", help=".pt or .safetensors")
 
 
 def _reference(parser: argparse.ArgumentParser, kind: str) -> None:

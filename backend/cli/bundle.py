@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import FAILED, OK, in_bytes, print_json, print_line, print_note
+from backend.records.program import COMMAND
 from backend.records.state import JobState
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def unbundle(services: Services, arguments: argparse.Namespace, as_json: bool) -
             print_line(f"{what}: {', '.join(names)}")
     for note in found.notes:
         print_note(note)
-    print_note(f"Train it again: main.py job replay {found.view.id}")
+    print_note(f"Train it again: {COMMAND} job replay {found.view.id}")
     return OK
 
 
@@ -69,8 +70,8 @@ def replay(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     if arguments.wait:
         return FAILED
     if not as_json:
-        print_note(f"Start it: main.py job start {view.id}")
-        print_note(f"Then: main.py job replayed {view.id}")
+        print_note(f"Start it: {COMMAND} job start {view.id}")
+        print_note(f"Then: {COMMAND} job replayed {view.id}")
     return OK
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backend.cli.printing import in_bytes, print_json, print_line, print_note
 from backend.errors import BackendError
+from backend.records.program import COMMAND
 from backend.records.state import JobState
 from backend.services.example import create_example
 
@@ -26,7 +27,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
     except KeyboardInterrupt:
         raise BackendError(
             f"The job {view.id} goes on; only the waiting has ended.",
-            f"To stop the job: main.py job stop {view.id}",
+            f"To stop the job: {COMMAND} job stop {view.id}",
         ) from None
     if view.state is not JobState.FINISHED:
         if as_json:
@@ -34,7 +35,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
             return FAILED
         raise BackendError(
             view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
-            f"The whole story: main.py job show {view.id}",
+            f"The whole story: {COMMAND} job show {view.id}",
         )
     best = next(record for record in services.jobs.checkpoints(view.id) if record.is_best)
     output = services.data_root.path / "exports" / f"{view.id}.zip"

@@ -24,6 +24,7 @@ from backend.cli.printing import (
     shown,
 )
 from backend.errors import BackendError
+from backend.records.program import COMMAND
 from backend.records.state import JobState
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
         print_json(view)
     else:
         print_line(f"Created {view.id}: {view.name}")
-        print_note(f"Start it: main.py job start {view.id}")
+        print_note(f"Start it: {COMMAND} job start {view.id}")
     return OK
 
 
@@ -91,7 +92,7 @@ def _follow(services: Services, job_id: str, as_json: bool) -> int:
     except KeyboardInterrupt:
         raise BackendError(
             f"The job {job_id} goes on; only the waiting has ended.",
-            f"To stop the job: main.py job stop {job_id}",
+            f"To stop the job: {COMMAND} job stop {job_id}",
         ) from None
     _print_state(view, as_json)
     return OK if view.state in (JobState.FINISHED, JobState.INTERRUPTED) else FAILED
@@ -202,7 +203,7 @@ def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) 
             )
             for view in views
         ),
-        "There are no jobs yet. Make one: main.py job create FILE.toml",
+        f"There are no jobs yet. Make one: {COMMAND} job create FILE.toml",
     )
     return OK
 
@@ -300,7 +301,7 @@ def clone(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
             print_json({"path": str(path)})
         else:
             print_line(
-                f"Wrote {path}. Change it, then: main.py job create {shlex.quote(str(path))}"
+                f"Wrote {path}. Change it, then: {COMMAND} job create {shlex.quote(str(path))}"
             )
     elif as_json:
         print_json(raw)

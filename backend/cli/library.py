@@ -37,6 +37,16 @@ def import_item(services: Services, arguments: argparse.Namespace, as_json: bool
     return OK
 
 
+def give_weights(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        item = services.library.give_weights(arguments.reference, arguments.path, progress=bar)
+    if as_json:
+        print_json(item)
+    else:
+        print_line(f"New jobs of {item.reference} begin with these weights.")
+    return OK
+
+
 def list_items(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     items = services.library.list(_kind(arguments))
     if as_json:

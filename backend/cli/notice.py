@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from backend.cli.printing import OK, print_facts, print_json, print_line, print_note
 from backend.errors import BackendError
 from backend.records.notice import MAIL, PORTS, STARTTLS, WEBHOOK, Channels, Mail
+from backend.records.program import COMMAND
 
 if TYPE_CHECKING:
     from backend.cli.arguments import Words
@@ -92,9 +93,9 @@ def set_channels(services: Services, arguments: argparse.Namespace, as_json: boo
 def send_test(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     channels = services.notices.channels()
     if arguments.kind == WEBHOOK and not channels.webhook:
-        raise BackendError("No webhook is set up.", "main.py notice webhook URL")
+        raise BackendError("No webhook is set up.", f"{COMMAND} notice webhook URL")
     if arguments.kind == MAIL and channels.mail is None:
-        raise BackendError("No mail is set up.", "main.py notice mail ADDRESS --server HOST")
+        raise BackendError("No mail is set up.", f"{COMMAND} notice mail ADDRESS --server HOST")
     services.notices.send_test(arguments.kind, channels, os.environ.get(PASSWORD))
     if as_json:
         print_json({"sent": arguments.kind})

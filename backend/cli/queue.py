@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backend.cli.printing import OK, in_time, print_json, print_line, print_note, print_table
 from backend.errors import BackendError
+from backend.records.program import COMMAND
 from backend.records.queue import Queue, QueuePlace
 from backend.records.queue_when import parse_when
 
@@ -87,7 +88,7 @@ def _print_queue(found: Queue, as_json: bool) -> int:
         print_json({"paused": found.paused, "jobs": list(found.places)})
         return OK
     if found.paused:
-        print_note(f"{found.paused} main.py queue resume")
+        print_note(f"{found.paused} {COMMAND} queue resume")
     print_table(
         ("PLACE", "PRIORITY", "ID", "NAME", "STARTS IN", "WAITING BECAUSE"),
         (
@@ -101,6 +102,6 @@ def _print_queue(found: Queue, as_json: bool) -> int:
             )
             for place in found.places
         ),
-        "No job waits. Let one start by itself: main.py job queue ID",
+        f"No job waits. Let one start by itself: {COMMAND} job queue ID",
     )
     return OK

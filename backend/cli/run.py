@@ -128,6 +128,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     },
     ("dataset", "preview"): library.preview,
     ("model", "check"): library.check_model,
+    ("model", "weights"): library.give_weights,
     ("node", "add"): nodes.add,
     ("node", "list"): nodes.list_nodes,
     ("node", "check"): nodes.check,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note, print_table
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.program import COMMAND
 from backend.records.sweep import Expansion, Sweep, SweepMade, SweepTaken, sweep_name, swept_path
 from backend.records.sweep_values import Axis, axis_text, parse_axis, value_text
 
@@ -71,7 +72,7 @@ def sweep(services: Services, arguments: argparse.Namespace, progress: Progress)
         return services.sweeps.take_back(arguments.take_back, progress)
     if not arguments.base:
         raise BackendError(
-            "A sweep needs a job file or a job.", "main.py job sweep JOB --set lr=0.01,0.1"
+            "A sweep needs a job file or a job.", f"{COMMAND} job sweep JOB --set lr=0.01,0.1"
         )
     asked = _asked(services, arguments)
     if arguments.dry_run:
@@ -92,7 +93,7 @@ def tell(done: Done, as_json: bool) -> int:
         return OK
     print_table(("ID", "NAME"), ((view.id, view.name) for view in done.jobs), "")
     print_note(f"{_jobs(len(done.jobs))} of the sweep {sweep_name(done.tag)} are queued.")
-    print_note(f"To take them back: main.py job sweep --take-back {sweep_name(done.tag)}")
+    print_note(f"To take them back: {COMMAND} job sweep --take-back {sweep_name(done.tag)}")
     return OK
 
 

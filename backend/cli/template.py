@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.cli.printing import OK, print_json, print_line, print_note, print_table
 from backend.errors import BackendError
+from backend.records.program import COMMAND
 from backend.records.template import Template
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def list_templates(services: Services, _: argparse.Namespace, as_json: bool) -> 
     print_table(
         ("NAME", "TRAINS"),
         ((one.name, one.fault or one.sentence) for one in found),
-        "There are no templates yet. Make one: main.py template save NAME FILE.toml",
+        f"There are no templates yet. Make one: {COMMAND} template save NAME FILE.toml",
     )
     return OK
 
@@ -66,7 +67,7 @@ def save(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
     made = services.templates.save(arguments.name, raw, replaces=arguments.replace)
     _print(made, as_json, f"Saved {made.path}")
     if not as_json:
-        print_note(f"Begin with it: main.py job create --template {made.name} --name NAME")
+        print_note(f"Begin with it: {COMMAND} job create --template {made.name} --name NAME")
     return OK
 
 
@@ -102,7 +103,8 @@ def asked_job(services: Services, arguments: argparse.Namespace) -> dict[str, An
         if "sweep" in raw:
             raise BackendError(
                 f"The template “{arguments.template}” is a sweep.",
-                f"main.py template show {arguments.template} > FILE.toml, then job sweep FILE.toml",
+                f"{COMMAND} template show {arguments.template} > FILE.toml, "
+                "then job sweep FILE.toml",
             )
         raw["name"] = arguments.template
     return {**raw, "name": arguments.name} if arguments.name else raw

@@ -15,6 +15,7 @@ from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
 from backend.node.words import seconds
 from backend.records.cluster import HostKey
+from backend.records.program import COMMAND
 from backend.records.values import printable
 
 Fault = tuple[str, str]
@@ -143,7 +144,7 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
         f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Somebody may be "
         "posing as it, or it was installed anew.",
         "Ask whoever looks after it. Only if the change is meant, forget the old key: "
-        f"main.py node forget {shlex.quote(shown.host)}{port}",
+        f"{COMMAND} node forget {shlex.quote(shown.host)}{port}",
     )
 
 

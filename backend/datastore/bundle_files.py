@@ -27,6 +27,7 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.bundle import FORMAT, MANIFEST, BundledFile, BundledThing, Manifest
 from backend.records.files import FILE_MODE
+from backend.records.program import COMMAND
 
 _SEAL = b"ringmaster sha256 "
 _DIGITS = 64
@@ -230,7 +231,7 @@ def open_bundle(path: Path, progress: Progress) -> Bundle:
             if file.read(len(_START)) != _START:
                 raise BackendError(
                     f"{path.name} is no bundle of Ringmaster.",
-                    "A bundle is made by “Bundle…” or by main.py job bundle.",
+                    f"A bundle is made by “Bundle…” or by {COMMAND} job bundle.",
                 )
         entries = _entries(path, progress)
         with zipfile.ZipFile(path) as archive:

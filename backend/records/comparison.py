@@ -21,6 +21,18 @@ _BETTER = {"loss": "min", "error": "min", "perplexity": "min", "accuracy": "max"
 """What a metric's last word says of which way is better, where the job itself does not."""
 
 
+def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
+    """Why these jobs cannot be compared beside those that are, "" when they can."""
+    known = set(compared)
+    new = set(more) - known
+    over = len(known) + len(new) - MOST_JOBS
+    if over <= 0:
+        return ""
+    if len(new) > MOST_JOBS:
+        return f"{MOST_JOBS} jobs are the most that can be compared at once"
+    return f"{MOST_JOBS} jobs are the most: take {'one' if over == 1 else over} out first"
+
+
 @dataclass(frozen=True)
 class MetricFigures:
     """The last, the lowest and the highest value that is a number."""

@@ -19,6 +19,8 @@ from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from backend.records.values import REQUIRED, Fault, Table, job_name_fault, kind_of, variable_fault
 
 THIS_COMPUTER = "this-computer"
+NOTHING = "nothing"
+"""In ``start_from``: fresh, although the model has weights of its own."""
 """Name of the node that needs no SSH and exists from the first start."""
 
 STRATEGIES = ("allreduce", "alone")

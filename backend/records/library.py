@@ -30,6 +30,18 @@ class Kind(str, Enum):
         return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
 
 
+WEIGHTS_SUFFIXES = (".pt", ".safetensors")
+
+
+WEIGHTS_FACT = "weights"
+"""Of a model, in its facts: ``name``, ``sha256``, ``bytes`` and ``source`` of what it was given."""
+
+
+def is_weights(path: str) -> bool:
+    """Whether a file is meant as weights, by its name."""
+    return path.lower().endswith(WEIGHTS_SUFFIXES)
+
+
 @dataclass(frozen=True)
 class LibraryItem:
     """One version of a dataset, model or loader.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import THIS_COMPUTER, JobConfig, parse_job
+from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, parse_job
 from backend.records.job_view import JobView
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 
@@ -150,6 +150,8 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
     raw = config.to_dict()
     for key in _NOT_SETTINGS:
         raw.pop(key, None)
+    if raw.get("start_from") == NOTHING:
+        del raw["start_from"]
     raw.update(references)
     for part, known in (
         ("optimizer", OPTIMIZERS[config.optimizer.name]),

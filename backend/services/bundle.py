@@ -31,7 +31,7 @@ from backend.records.bundle import (
 )
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
-from backend.records.job import JobConfig
+from backend.records.job import NOTHING, JobConfig
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.library import Kind, LibraryItem, Pin
 from backend.records.state import JobState
@@ -257,7 +257,7 @@ class BundleService:
                 f"The values of {', '.join(manifest.left_out)} stayed where the job was made; "
                 "a replay has them empty."
             )
-        if config.start_from:
+        if config.start_from not in ("", NOTHING):
             notes.append(
                 f"It began with the weights of {printable(config.start_from)}, which are not in "
                 "the bundle."

@@ -22,6 +22,7 @@ from backend.errors import BackendError
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import DataRoot
+from backend.records.program import COMMAND
 from backend.records.values import name_fault, nearest, printable
 
 Accept = Callable[[HostKey], bool]
@@ -312,7 +313,7 @@ class ClusterService:
             if near
             else f"There is {', '.join(known)}."
             if known
-            else "Add one: main.py node add HOST",
+            else f"Add one: {COMMAND} node add HOST",
         )
 
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backend.datastore import model_weights
 from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
-from backend.records.job import THIS_COMPUTER, JobConfig, Placement, parse_job
+from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
 from backend.records.node import Finding, NodeReading, NodeState, Presence
@@ -50,11 +51,15 @@ class Checked:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights to start from; ``record`` where they are a checkpoint of a job."""
+    """Weights to start from; ``record`` where they are a checkpoint of a job.
+
+    ``sha256``: of those beside a model, where it is known.
+    """
 
     path: Path
     lasting_name: str
     record: Checkpoint | None = None
+    sha256: str = ""
 
 
 class JobChecker:
@@ -125,9 +130,12 @@ class JobChecker:
             checked.fault(key, str(error))
 
     def _check_start_from(self, checked: Checked, start_from: str) -> None:
-        if not start_from or checked.config is None:
+        if checked.config is None or start_from == NOTHING:
             return
         try:
+            start_from = start_from or self._own_weights(checked)
+            if not start_from:
+                return
             found = self.weights(start_from)
         except BackendError as error:
             checked.fault("start_from", str(error))
@@ -135,8 +143,24 @@ class JobChecker:
         # Another folder or a newer checkpoint must not make it another job later.
         checked.config = replace(checked.config, start_from=found.lasting_name)
 
+    def _own_weights(self, checked: Checked) -> str:
+        """Of a model that has weights its jobs begin with them, unless they say otherwise."""
+        model = checked.pins.get("model")
+        own = self._library.weights(model.reference) if model is not None else None
+        if model is None or own is None:
+            return ""
+        checked.findings.append(
+            Finding(
+                "start_from",
+                True,
+                f"It begins with the weights of {model.reference}; “{NOTHING}” in “Start from” "
+                "begins without them.",
+            )
+        )
+        return f"{model.reference}/{own.name}"
+
     def weights(self, start_from: str) -> Weights:
-        """What ``JOB/CHECKPOINT`` or a path names.
+        """What ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path names.
 
         Raises:
             BackendError: There is nothing.
@@ -153,6 +177,13 @@ class JobChecker:
             if record is None:
                 raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
             return Weights(Path(record.path), f"{job_id}/{record.name}", record)
+        if name in model_weights.NAMES:
+            with contextlib.suppress(BackendError, ValueError):
+                pin = self._library.pin(Kind.MODEL, job_id)
+                own = self._library.weights(pin.reference)
+                if own is not None and own.name == name:
+                    sha256 = self._library.weights_hash(pin.reference)
+                    return Weights(own, f"{pin.reference}/{name}", sha256=sha256)
         path = Path(start_from).expanduser()
         if not path.is_file():
             raise BackendError(

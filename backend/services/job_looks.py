@@ -27,6 +27,7 @@ from backend.records.files import read_json
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView, LogChunk, RunUpdate
 from backend.records.layout import DataRoot, JobFolder
+from backend.records.program import COMMAND
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.values import printable
@@ -152,7 +153,7 @@ class JobLooks:
                 "Give more of the id.",
             )
         raise BackendError(
-            f"There is no job “{printable(text)}”.", "main.py job list shows those there are."
+            f"There is no job “{printable(text)}”.", f"{COMMAND} job list shows those there are."
         )
 
     def lines(self) -> Iterator[JobLine]:
@@ -191,7 +192,7 @@ class JobLooks:
         if not self._folder_exists(job_id):
             raise BackendError(
                 f"There is no job “{printable(job_id)}”.",
-                "main.py job list shows those there are.",
+                f"{COMMAND} job list shows those there are.",
             )
         return self._root.job(job_id)
 

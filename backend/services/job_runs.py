@@ -20,9 +20,10 @@ from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
-from backend.records.job import Placement
+from backend.records.job import NOTHING, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
+from backend.records.program import COMMAND
 from backend.records.state import JobState
 from backend.services.job_check import JobChecker
 from backend.services.job_looks import JobLooks
@@ -186,7 +187,7 @@ class JobRuns(JobLooks):
             raise BackendError(
                 error.sentence,
                 f"The one before, {older.name}, is sound: "
-                f"main.py job resume {file.id} --checkpoint {older.name}"
+                f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
                 if older is not None
                 else "There is no older one that is sound; start the job over.",
             ) from error
@@ -212,9 +213,17 @@ class JobRuns(JobLooks):
 
     def _weights(self, start_from: str) -> str:
         """The path of weights to start from, verified where their hash is known."""
-        if not start_from:
+        if start_from in ("", NOTHING):
             return ""
         found = self._checker.weights(start_from)
+        if found.sha256:
+            with in_words("The weights to start from could not be verified"):
+                sha256 = self._share.sha256(found.path, lambda _count: None)
+            if sha256 != found.sha256:
+                raise BackendError(
+                    f"The weights {found.lasting_name} were changed after they were put there.",
+                    "Put the file back as it was, or start from another.",
+                )
         if found.record is not None:
             verify(found.record, share=self._share)
         return str(found.path)

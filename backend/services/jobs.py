@@ -22,7 +22,7 @@ from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.files import replace_bytes
-from backend.records.job import JobConfig
+from backend.records.job import NOTHING, JobConfig
 from backend.records.job_view import JobCheck, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
@@ -195,6 +195,11 @@ class JobService(JobRuns):
         raw.update(name=_cut(f"{file.name} (copy)"))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
+        if not file.config.start_from and "model" in file.pins:
+            # The model may have been given weights since, with which this job did not begin.
+            with contextlib.suppress(BackendError):
+                if self._library.weights(raw["model"]) is not None:
+                    raw["start_from"] = NOTHING
         # With other settings it is no job of that sweep.
         tags = [tag for tag in file.tags if not sweep_of((tag,))]
         for key, value in (("notes", file.notes), ("tags", tags)):

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from backend.catalogue.store import Catalogue
 from backend.cluster.shell import Unreachable
-from backend.datastore import content, library_files, staging
+from backend.datastore import content, library_files, model_weights, staging
 from backend.datastore.imports import import_version
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
@@ -29,6 +29,7 @@ from backend.records.files import read_json, replace_json
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.library import (
+    WEIGHTS_FACT,
     FileEntry,
     Kind,
     LibraryItem,
@@ -192,6 +193,25 @@ class LibraryService:
             library_files.move_to_trash(folder, record, place, self._share)
         self._catalogue.forget_item(kind, item.name, item.version)
         return item
+
+    def weights(self, reference: str) -> Path | None:
+        """The weights that lie beside a model, None when it has none; `weights_hash` knows them."""
+        return model_weights.find(self._folder(Kind.MODEL, reference), self._share)
+
+    def weights_hash(self, reference: str) -> str:
+        """The SHA-256 that they had when they were given, "" where nobody wrote it down."""
+        item = self._item(self._folder(Kind.MODEL, reference))
+        return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
+
+    def give_weights(
+        self, reference: str, source: Path, progress: Progress | None = None
+    ) -> LibraryItem:
+        """Copy a file of weights beside a model that has none; new jobs of it begin with them."""
+        folder = self._folder(Kind.MODEL, reference)
+        item = self._item(folder)
+        path, sha256, size = model_weights.put(folder, source, progress or Progress(), self._share)
+        known = {"name": path.name, "sha256": sha256, "bytes": size, "source": source.name}
+        return self._add_facts(item, {WEIGHTS_FACT: known}, str(item.facts.get("warning", "")))
 
     def preview(
         self,
@@ -407,18 +427,19 @@ class LibraryService:
             replace_json(place, found.to_dict(), mode=0o600)
         return found
 
-    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> None:
+    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
         merged = {**item.facts, **facts, "warning": warning}
         if not warning:
             del merged["warning"]
         if merged == item.facts:
-            return
+            return item
         known = replace(item, facts=merged)
         # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
         with contextlib.suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
             library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)
+        return known
 
 
 class _Bytes:

@@ -13,6 +13,7 @@ from backend.node import words
 from backend.node.mpi import version_in
 from backend.records.job import THIS_COMPUTER
 from backend.records.preflight import Fix, PreflightFinding
+from backend.records.program import COMMAND
 from backend.records.values import printable
 from backend.services.preflight_words import (
     AGENT,
@@ -260,7 +261,7 @@ def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
     facts = told.facts.get("mpirun")
     if facts is None or facts["code"] == _NO_END:
         return
-    again = "Set it up again." if node != THIS_COMPUTER else "main.py doctor says how."
+    again = "Set it up again." if node != THIS_COMPUTER else f"{COMMAND} doctor says how."
     fix = Fix.SET_UP_AGAIN if node != THIS_COMPUTER else Fix.NONE
     found = version_in(facts["out"])
     if facts["code"] or found is None:

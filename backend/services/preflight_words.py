@@ -14,6 +14,7 @@ from backend.node import words
 from backend.records.cluster import NodeEntry
 from backend.records.job import Placement
 from backend.records.preflight import Fix, PreflightFinding
+from backend.records.program import COMMAND
 from backend.records.values import printable
 
 Facts = Mapping[str, Any]
@@ -201,7 +202,7 @@ def unknown_node(node: str, known: Sequence[str]) -> PreflightFinding:
         NODE,
         node,
         f"There is no node “{printable(node)}”.",
-        f"There is {', '.join(known)}." if known else "Add it: main.py node add HOST",
+        f"There is {', '.join(known)}." if known else f"Add it: {COMMAND} node add HOST",
         Fix.LEAVE_OUT,
     )
 

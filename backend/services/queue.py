@@ -29,6 +29,7 @@ from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.node import NodeState, Presence
+from backend.records.program import COMMAND
 from backend.records.queue import (
     HIGHEST,
     LOWEST,
@@ -269,7 +270,7 @@ class QueueService:
         entry = entry_of(self._fresh(job_id))
         if entry is None:
             raise BackendError(
-                f"The job {job_id} does not wait in the queue.", f"main.py job queue {job_id}"
+                f"The job {job_id} does not wait in the queue.", f"{COMMAND} job queue {job_id}"
             )
         return entry
 

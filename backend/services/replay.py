@@ -21,6 +21,7 @@ from backend.records.environment import RunEnvironment, differences
 from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
+from backend.records.program import COMMAND
 from backend.records.series import HistoryUpdate
 from backend.services.bundle import same_files
 from backend.services.run_start import KINDS
@@ -106,7 +107,7 @@ class ReplayService:
         where = ", ".join(one.node for one in config.placement)
         raise BackendError(
             f"The job ran on {config.world_size} GPUs of {where}, which are not here.",
-            "Say where it shall run: main.py job replay ID --on NODE=GPU,GPU",
+            f"Say where it shall run: {COMMAND} job replay ID --on NODE=GPU,GPU",
         )
 
     def original(self, job_id: str) -> str:
@@ -126,7 +127,7 @@ class ReplayService:
         if not original:
             raise BackendError(
                 f"The job {job_id} is no replay of another.",
-                "Make one with “Replay”, or main.py job replay ID.",
+                f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
         before, after = self._jobs.look(original), self._jobs.look(job_id)
         found = first_difference(before.history, after.history, tolerance)

@@ -23,6 +23,7 @@ from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
+from backend.records.program import COMMAND
 from backend.records.status import RunStatus
 from backend.services.training_python import lack_here
 
@@ -143,7 +144,7 @@ class RunStarter:
         if config.strategy.name != "alone" and not site.mpirun:
             raise BackendError(
                 f"mpirun was not found on {words.place(ranks[0].node)}.",
-                "main.py doctor says how it is installed; a job of one process needs none, with "
+                f"{COMMAND} doctor says how it is installed; a job of one process needs none, with "
                 "the strategy “alone”.",
             )
         argv = mpirun.command(

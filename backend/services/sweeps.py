@@ -12,6 +12,7 @@ from typing import Any
 from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
 from backend.records.job_view import JobCheck, JobView
+from backend.records.program import COMMAND
 from backend.records.state import JobState
 from backend.records.sweep import (
     TAG,
@@ -40,7 +41,7 @@ class HalfMade(BackendError):
     """
 
     def __init__(self, sentence: str, tag: str, made: tuple[JobView, ...]) -> None:
-        super().__init__(sentence, f"To take them back: main.py job sweep --take-back {tag}")
+        super().__init__(sentence, f"To take them back: {COMMAND} job sweep --take-back {tag}")
         self.tag = tag
         self.made = made
 

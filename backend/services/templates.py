@@ -18,6 +18,7 @@ import tomli_w
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.records.layout import DataRoot
+from backend.records.program import COMMAND
 from backend.records.template import SUFFIX, Template, describe, template_of
 from backend.records.values import name_fault, nearest, printable
 from backend.services.job_check import read_job_file
@@ -45,7 +46,7 @@ class TemplateService:
             near = nearest(name, names)
             raise BackendError(
                 f"There is no template “{printable(name)}”.",
-                f"Did you mean “{printable(near)}”?" if near else "main.py template list",
+                f"Did you mean “{printable(near)}”?" if near else f"{COMMAND} template list",
             )
         return self._read(name)
 

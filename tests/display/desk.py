@@ -37,6 +37,7 @@ class Part:
     kind: str
     name: str
     text: str
+    description: str
     is_chosen: bool
     has_focus: bool
     box: tuple[int, int, int, int]
@@ -114,7 +115,8 @@ class Desk:
             for part in range(1, 5):
                 x, y = (b + (e - b) * part // 4 for b, e in zip(begin, end, strict=True))
                 self.hands("mousemove", "--sync", x, y)
-            shaking = iter(range(10_000))
+            # Not to where it is: xdotool waits 15 s for a pointer that does not move.
+            shaking = iter(range(1, 10_000))
 
             def is_taken() -> object:
                 self.hands("mousemove", "--sync", end[0] + next(shaking) % 2, end[1])
@@ -215,6 +217,7 @@ class Program:
                     part["class"],
                     part["name"],
                     part["text"],
+                    part["description"],
                     part["is_chosen"],
                     part["has_focus"],
                     tuple(part["box"]),

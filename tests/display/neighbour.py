@@ -5,6 +5,7 @@ Commands come in lines; what happened goes out in lines of JSON.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -65,7 +66,7 @@ class Target(QLabel):
             "dropped",
             {
                 "paths": paths,
-                "bytes": [len(Path(path).read_bytes()) for path in paths],
+                "sha256": [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths],
                 "action": event.proposedAction().name,
                 "offered": [act.name for act in Qt.DropAction if act & event.possibleActions()],
             },

@@ -11,8 +11,9 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QCoreApplication, QObject, QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractItemView, QApplication, QSystemTrayIcon, QWidget
@@ -39,22 +40,20 @@ def look() -> dict[str, Any]:
     windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
     return {
         "windows": [_window(window) for window in windows],
-        "tray": [_box(icon.geometry()) for icon in _trays() if icon.isVisible()],
+        "tray": [_box(icon.geometry()) for icon in _Tray.every if icon.isVisible()],
         "has_tray": QSystemTrayIcon.isSystemTrayAvailable(),
         "screens": [_box(screen.geometry()) for screen in QGuiApplication.screens()],
     }
 
 
-def _trays() -> list[QSystemTrayIcon]:
-    app = QCoreApplication.instance()
-    assert app is not None
-    found = app.findChildren(QSystemTrayIcon)
-    for window in QApplication.topLevelWidgets():
-        found += window.findChildren(QSystemTrayIcon)
-    import gc
+class _Tray(QSystemTrayIcon):
+    """Known by itself: whoever looks for it among all objects spoils tuples that threads build."""
 
-    found += [each for each in gc.get_objects() if isinstance(each, QSystemTrayIcon)]
-    return list(dict.fromkeys(found))
+    every: ClassVar[list[QSystemTrayIcon]] = []
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.every.append(self)
 
 
 def _window(window: QWidget) -> dict[str, Any]:
@@ -79,6 +78,7 @@ def _parts(widget: QWidget) -> list[dict[str, Any]]:
         "class": type(widget).__name__,
         "name": widget.accessibleName() or said,
         "text": said,
+        "description": widget.accessibleDescription(),
         "is_chosen": bool(chosen()) if callable(chosen) else False,
         "has_focus": widget.hasFocus(),
         "box": _box(QRect(widget.mapToGlobal(QPoint(0, 0)), widget.size())),
@@ -100,6 +100,7 @@ def _rows(view: QAbstractItemView) -> list[dict[str, Any]]:
                 "class": "row",
                 "name": str(index.data() or ""),
                 "text": view.accessibleName(),
+                "description": "",
                 "is_chosen": view.selectionModel().isRowSelected(row),
                 "has_focus": view.currentIndex().row() == row and view.hasFocus(),
                 "box": _box(QRect(corner, box.size())),
@@ -131,6 +132,7 @@ def _listen(path: str) -> None:
 
 
 if __name__ == "__main__":
+    QtWidgets.QSystemTrayIcon = _Tray  # type: ignore[misc]  # before the program takes it
     threading.Thread(target=_listen, args=(sys.argv[1],), daemon=True).start()
     sys.path.insert(0, str(ROOT))
     sys.argv = [str(ROOT / "main.py"), *sys.argv[2:]]

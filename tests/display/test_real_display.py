@@ -5,18 +5,23 @@ Everything a test does goes through an X server, as a person's hand would.
 
 from __future__ import annotations
 
+import hashlib
 import signal
+from pathlib import Path
 
 import pytest
+import torch
 
+from backend.datastore.job_files import read_job
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import replace_json
 from backend.records.layout import DataRoot
+from backend.services.workplace import open_services
 from tests.app.lived_in import WAITING, move_in, move_out
 from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk, wait_for
 from tests.fakes import trained
 
-CONTENT = b"weights" * 1000
+CHECKPOINT = "epoch-3-step-30"
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +30,36 @@ def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     root, catalogue = folder / "root", folder / "catalogue.sqlite"
     ids = move_in(root, catalogue)
-    ids["kept"] = trained.job(root, "kept", [1.0] * 30)
+    ids["kept"] = trained.job(root, "kept", [1.0] * 30, pins=pins_of(root, ids[WAITING[0]]))
     put_checkpoint(root, ids["kept"])
     yield root, catalogue, ids
     move_out(root, catalogue)
 
 
+def pins_of(root, job_id):
+    """Of a model, a dataset and a loader that are there."""
+    return read_job(DataRoot(root).job(job_id)).pins
+
+
 def put_checkpoint(root, job_id):
     folder = DataRoot(root).job(job_id).checkpoints
     folder.mkdir(parents=True, exist_ok=True)
-    name = "epoch-3-step-30"
+    file = folder / f"{CHECKPOINT}.pt"
+    torch.save({"model": {"weight": torch.arange(64.0)}}, file)
+    content = file.read_bytes()
     made = Checkpoint(
-        name, 1, 3, 30, 0, len(CONTENT), "0" * 64, "0" * 64, "2026-11-21T08:00:00Z", {}
+        CHECKPOINT,
+        1,
+        3,
+        30,
+        0,
+        len(content),
+        hashlib.sha256(content).hexdigest(),
+        "0" * 64,
+        "2026-11-21T08:00:00Z",
+        {},
     )
-    (folder / f"{name}.pt").write_bytes(CONTENT)
-    replace_json(folder / f"{name}.json", made.to_sidecar())
+    replace_json(folder / f"{CHECKPOINT}.json", made.to_sidecar())
 
 
 @pytest.fixture(scope="module")
@@ -129,30 +149,112 @@ def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, des
     wait_for(lambda: not program.windows("ImportDialog"), "the dialog to close")
 
 
-def test_a_checkpoint_is_dragged_out_as_a_copy_of_its_file(program, desk, neighbour, places):
-    root, _, ids = places
+def test_a_checkpoint_is_dragged_out_as_what_export_writes(
+    program, desk, neighbour, places, tmp_path
+):
+    root, catalogue, ids = places
     open_job(desk, program, "kept")
     tab = wait_for(
         lambda: [p for p in program.parts() if p.kind == "_Tab" and "Checkpoints 1" in p.name],
         "the checkpoint",
     )[0]
     desk.click(tab.middle)
-    row = program.find("epoch-3-step-30", "row")
+    row = program.find(CHECKPOINT, "row")
     begin = (row.box[0] + 40, row.middle[1])
-    heard = []
-
-    def is_over():
-        if not heard:
-            heard.append(neighbour.hear("over"))
-        return heard
-
-    desk.drag(begin, neighbour.target, is_over)
+    ready = "“kept.zip” is ready: let it go where it is wanted"
+    desk.drag(begin, neighbour.target, lambda: program.has(ready, "Toast"))
     told = neighbour.hear("dropped")
-    file = DataRoot(root).job(ids["kept"]).checkpoints / "epoch-3-step-30.pt"
-    assert told["paths"] == [str(file)]
-    assert told["bytes"] == [len(CONTENT)]
+    written = tmp_path / "export.zip"
+    services = open_services(root, catalogue)
+    services.jobs.export(ids["kept"], CHECKPOINT, "zip", written)
+    services.close()
+    (path,) = map(Path, told["paths"])
+    assert path.name == "kept.zip"
+    assert root not in path.parents, "the checkpoint itself is not given away"
+    assert told["sha256"] == [hashlib.sha256(written.read_bytes()).hexdigest()]
     assert told["offered"] == ["CopyAction"], "nobody may move it out of its job"
-    assert file.read_bytes() == CONTENT
+
+
+def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, places):
+    root, catalogue, _ = places
+    open_job(desk, program, WAITING[2])
+
+    def order():
+        found = [p for p in program.parts() if p.kind == "row" and p.name in WAITING]
+        return [p.name for p in sorted(found, key=lambda p: p.box[1])]
+
+    services = open_services(root, catalogue)
+
+    def queued():
+        return [place.entry.name for place in services.queue.look().places]
+
+    before = queued()
+    wait_for(lambda: order() == before, "the queue in its order", 30.0)
+    first, last = program.find(before[0], "row"), program.find(before[2], "row")
+    above = (first.middle[0], first.box[1] + 6)
+
+    def is_aimed():
+        return any(p.description == f"Before {before[0]}" for p in program.parts())
+
+    desk.drag((last.box[0] + 60, last.middle[1]), above, is_aimed)
+    wished = [before[2], before[0], before[1]]
+    wait_for(lambda: order() == wished, "the row where it was dropped")
+    assert queued() == wished
+    services.close()
+
+
+def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program, desk):
+    open_job(desk, program, "slow")
+    place = program.find("Compare", "NavButton")
+
+    def says(words):
+        return lambda: any(
+            p.kind == "NavButton" and p.description == words for p in program.parts()
+        )
+
+    row = program.find("slow", "row")
+    desk.drag((row.box[0] + 60, row.middle[1]), place.middle, says("Compare “slow”"))
+    wait_for(lambda: program.has("1 job is compared", "Toast"), "the job to be compared")
+
+    # Held over the place for a while, Compare itself comes, and takes it as well.
+    key(desk, "ctrl+1")
+    row = program.find("fast", "row")
+    desk.hands("mousemove", "--sync", row.box[0] + 60, row.middle[1], "mousedown", 1)
+    try:
+        desk.hands("mousemove", "--sync", row.box[0] + 90, row.middle[1])
+        desk.hands("mousemove", "--sync", *place.middle)
+        shaking = iter(range(1, 10_000))
+
+        def is_there():
+            desk.hands("mousemove", "--sync", place.middle[0] + next(shaking) % 2, place.middle[1])
+            return program.has("", "ComparePage")
+
+        wait_for(is_there, "Compare")
+        page = program.find("", "ComparePage").middle
+        desk.hands("mousemove", "--sync", page[0] - 5, page[1])
+        desk.hands("mousemove", "--sync", *page)
+        wait_for(lambda: program.has("Compare “fast”", "DropSheet"), "what a drop would do")
+    finally:
+        desk.hands("mouseup", 1)
+    wait_for(lambda: program.has("2 jobs are compared", "Toast"), "the other one, too")
+    wait_for(lambda: program.has("slow", "") and program.has("fast", ""), "both of them")
+
+
+def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
+    root, _, _ = places
+    file = tmp_path / "best.pt"
+    file.write_bytes(b"PK\x03\x04 numbers")
+    giver = desk.start_neighbour(file, (RIGHT[0] + 200, 500, 200, 200))
+    key(desk, "ctrl+4")
+    row = program.find("digits", "row")
+    words = "Give digits @ 1 the weights “best.pt”"
+    desk.drag(giver.source, row.middle, lambda: program.has(words, "DropSheet"))
+    assert giver.hear("dragged") == "CopyAction"
+    wait_for(
+        lambda: program.has("New jobs of digits @ 1 begin with these weights", "Toast"),
+        "the weights to be copied",
+    )
+    assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()
 
 
 def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbour, places):

@@ -38,15 +38,17 @@ def job(
     accuracies: Sequence[float] = (),
     state: JobState = JobState.FINISHED,
     step_s: float = 1.0,
+    pins: Mapping[str, Pin] | None = None,
     **settings: object,
 ) -> str:
     """The id of a job that made a step for each loss, and an evaluation an epoch.
 
     Args:
+        pins: Of a model, dataset and loader that are there; else they are of none.
         settings: What differs from `CONFIG`.
     """
     config = replace(CONFIG, name=name, **settings)  # type: ignore[arg-type]  # as the caller says
-    pins = {"model": Pin("mlp", 1, "0" * 64), "dataset": Pin("digits", 1, "0" * 64)}
+    pins = pins or {"model": Pin("mlp", 1, "0" * 64), "dataset": Pin("digits", 1, "0" * 64)}
     root.mkdir(parents=True, exist_ok=True)
     data_root = DataRoot(root)
     file = create_job(data_root, config, pins)

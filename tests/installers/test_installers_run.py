@@ -47,6 +47,15 @@ def test_main_gets_every_argument_as_it_was_typed(start: Start, ready: Path) -> 
     ]  # fmt: skip
 
 
+def test_main_is_told_what_the_user_called(start: Start, ready: Path, project: Path) -> None:
+    (project / "main.py").write_text("import os; print(os.environ['RINGMASTER_CALLED'])")
+    assert start("doctor").stdout == f"{project / 'installers/run'}\n"
+    done = subprocess.run(
+        ["./installers/run", "--help"], cwd=project, capture_output=True, text=True
+    )
+    assert done.stdout == "./installers/run\n", done.stderr
+
+
 def test_it_starts_from_any_folder_and_through_a_link(
     start: Start, ready: Path, project: Path, tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ def test_it_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: Unpacked)
 
 def test_the_command_line_starts(unpacked: Unpacked) -> None:
     assert unpacked.ringmaster("--version").stdout == f"Ringmaster {VERSION}\n"
+    assert unpacked.ringmaster("--help").stdout.startswith("usage: ringmaster [")
     listed = unpacked.ringmaster("job", "list", "--json")
     assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
 

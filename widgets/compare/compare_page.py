@@ -5,16 +5,32 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QKeySequence,
+    QResizeEvent,
+    QShortcut,
+)
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from backend.records.comparison import MOST_JOBS, ComparedLook, Comparison, compare, judged_metrics
+from backend.records.comparison import (
+    MOST_JOBS,
+    ComparedLook,
+    Comparison,
+    compare,
+    judged_metrics,
+    too_many,
+)
 from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
+from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import Slider
+from widgets.common.job_drag import DraggedJobs, jobs_in
 from widgets.common.layout import col, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
@@ -44,6 +60,7 @@ class ComparePage(QWidget):
 
     Signals:
         add_requested, remove_requested, opened: A job's id.
+        jobs_dropped: The ids of jobs that are to be compared, too, as a tuple.
         csv_requested: All curves of all compared jobs are wished for as one table.
         save_requested: A file name, and the bytes to put there.
     """
@@ -51,6 +68,7 @@ class ComparePage(QWidget):
     add_requested = Signal(str)
     remove_requested = Signal(str)
     opened = Signal(str)
+    jobs_dropped = Signal(object)
     csv_requested = Signal()
     rows_wished = Signal(JobQuery)
     save_requested = Signal(str, object)
@@ -95,6 +113,7 @@ class ComparePage(QWidget):
             "Nothing is compared yet",
             "Curves of two to eight jobs over one axis, and the settings in which they differ.",
             button="Add a job",
+            hint="or drag jobs from Jobs onto Compare",
             button_icon="plus",
         )
         self._empty.pressed.connect(self.open_picker)
@@ -112,6 +131,8 @@ class ComparePage(QWidget):
             shortcut = QShortcut(QKeySequence(key), self)
             shortcut.setContext(_HERE)
             shortcut.activated.connect(act)
+        self.setAcceptDrops(True)
+        self.drop_sheet = DropSheet(self)
         self._settle()
 
     # -- what comes in
@@ -168,6 +189,37 @@ class ComparePage(QWidget):
         return self._curves[job_id]
 
     # -- acts
+
+    def words_for(self, dragged: DraggedJobs) -> str:
+        """What it means to drop these here."""
+        if set(dragged.ids) <= set(self._ids):
+            return f"{dragged.words} {'is' if len(dragged.ids) == 1 else 'are'} compared already"
+        return too_many(self._ids, dragged.ids) or f"Compare {dragged.words}"
+
+    def _would_take(self, dragged: DraggedJobs) -> bool:
+        return not set(dragged.ids) <= set(self._ids) and not too_many(self._ids, dragged.ids)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        dragged = jobs_in(event.mimeData())
+        if dragged is None:
+            event.ignore()
+            return
+        # Also what is too many: the sheet says so, and nobody has to guess from a cursor.
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
+        takes = self._would_take(dragged)
+        self.drop_sheet.open(self.words_for(dragged), "chart-line-up", takes=takes)
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self.drop_sheet.hide()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.drop_sheet.hide()
+        dragged = jobs_in(event.mimeData())
+        if dragged is not None:
+            event.setDropAction(Qt.DropAction.CopyAction)
+            event.accept()
+            self.jobs_dropped.emit(dragged.ids)
 
     @Slot()
     def open_picker(self) -> None:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
 from backend.records.queue import Queue
-from widgets.common import formats, icons, theme
+from widgets.common import formats
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
+from widgets.common.job_drag import DraggedJobs
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.paint import fill_round, paint_focus, paint_text
+from widgets.common.paint import paint_focus
 from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import (
-    ICON_NAV,
-    R_CONTROL,
     RAIL_W,
     S1,
     S2,
@@ -31,70 +31,14 @@ from widgets.common.theme import (
 )
 from widgets.frame.cluster_summary import ClusterSummary
 from widgets.frame.keys import KEYS
+from widgets.frame.nav_button import NavButton
 from widgets.frame.notice_list import Bell
-from widgets.frame.places import PLACES, Place
+from widgets.frame.places import PLACES
 
 _RUNNING_SHOWN = 3
 MOST_SEGMENTS = 64
-_NAV_H = 32
 _RING = RAIL_W - 2 * S3
 """As large as the rail has room for."""
-
-
-class NavButton(QAbstractButton):
-    """A place: icon, title, and how many things are in it."""
-
-    def __init__(self, place: Place, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._place = place
-        self._count = ""
-        self._narrow = False
-        self.setCheckable(True)
-        self.setAutoExclusive(True)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setShortcut(f"Ctrl+{place.number}")
-        self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
-        self.setAccessibleName(place.title)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def set_count(self, count: int) -> None:
-        self._count = formats.count(count) if count else ""
-        self.setAccessibleDescription(self._count)
-        self.update()
-
-    def set_narrow(self, narrow: bool) -> None:
-        self._narrow = narrow
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
-
-    def enterEvent(self, event: QEvent) -> None:
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        box = QRectF(self.rect())
-        on = self.isChecked()
-        if on or self.underMouse():
-            ground = theme.current().q("selected" if on else "hover")
-            fill_round(painter, box, ground, R_CONTROL)
-        icon = self._place.icon + ("-fill" if on else "")
-        tone = "text" if on else "text2"
-        left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
-        square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
-        icons.paint_icon(painter, square, icon, tone)
-        if not self._narrow:
-            role: theme.Role = "strong" if on else "medium"
-            paint_text(painter, box.adjusted(40, 0, -48, 0), self._place.title, role, tone)
-            counted = box.adjusted(box.width() - 60, 0, -10, 0)
-            paint_text(painter, counted, self._count, "small", "text3", right=True)
-        if self.hasFocus():
-            paint_focus(painter, box)
 
 
 class RunningJob(QWidget):
@@ -168,6 +112,7 @@ class SideBar(QWidget):
 
     Signals:
         place_chosen: Key of a place.
+        jobs_dropped: Ids of jobs that were dropped on Compare, as a tuple.
         job_opened: Id of a running job.
         node_opened: Name of a node of the map, after its place was chosen.
         theme_toggled: Light or dark, the other one.
@@ -177,6 +122,7 @@ class SideBar(QWidget):
     """
 
     place_chosen = Signal(str)
+    jobs_dropped = Signal(object)
     job_opened = Signal(str)
     node_opened = Signal(str)
     theme_toggled = Signal()
@@ -193,6 +139,8 @@ class SideBar(QWidget):
         self._buttons = {place.key: NavButton(place) for place in PLACES}
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.place_chosen.emit, key))
+            button.dwelt.connect(partial(self.place_chosen.emit, key))
+            button.jobs_dropped.connect(self.jobs_dropped)
         self._mark = Label("Ringmaster", "name")
         logo = Logo(24)
         logo.setToolTip(_window_keys())
@@ -266,6 +214,10 @@ class SideBar(QWidget):
 
     def set_count(self, key: str, count: int) -> None:
         self._buttons[key].set_count(count)
+
+    def take_jobs(self, words_for: Callable[[DraggedJobs], str]) -> None:
+        """From now on jobs can be dropped on Compare; ``words_for`` says what that means."""
+        self._buttons["compare"].take_jobs(words_for)
 
     def set_root(self, path: str) -> None:
         self._root.setText(path)

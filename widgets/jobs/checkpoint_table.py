@@ -1,29 +1,32 @@
-"""The table of checkpoints, whose rows can be dragged out to where a copy is wanted."""
+"""The table of checkpoints, whose rows can be dragged out to where their export is wanted."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDrag
 from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
 
 from backend.records.checkpoint import Checkpoint
+from widgets.common.promised_file import Promise, PromisedFile
 from widgets.common.row_table import RECORD_ROLE, AnyIndex, RowTableModel
 
 
 class CheckpointModel(RowTableModel[Checkpoint]):
-    """Rows of which this computer has the file can be dragged."""
+    """Every row can be dragged."""
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         flags = super().flags(index)
-        if index.isValid() and file_here(self.rows[index.row()]):
-            flags |= Qt.ItemFlag.ItemIsDragEnabled
-        return flags
+        return flags | Qt.ItemFlag.ItemIsDragEnabled if index.isValid() else flags
 
 
 class CheckpointTable(QTableView):
-    """One row at a time."""
+    """One row at a time.
+
+    Signals:
+        drag_began: A `Checkpoint` and a `Promise`; whoever makes the file says at once where.
+    """
+
+    drag_began = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -32,18 +35,17 @@ class CheckpointTable(QTableView):
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
         index = self.currentIndex()
-        path = file_here(index.data(RECORD_ROLE)) if index.isValid() else ""
-        if not path:
+        if not index.isValid():
             return
-        content = QMimeData()
-        content.setUrls([QUrl.fromLocalFile(path)])
+        promise = Promise()
+        self.drag_began.emit(index.data(RECORD_ROLE), promise)
+        if not promise.path:
+            return
         drag = QDrag(self)
-        drag.setMimeData(content)
+        drag.setMimeData(PromisedFile(promise))
         drag.setPixmap(self.viewport().grab(self.visualRect(index)))
         # A copy and nothing else: what is moved out of a job is gone from it.
-        drag.exec(Qt.DropAction.CopyAction)
-
-
-def file_here(checkpoint: Checkpoint) -> str:
-    """The path of its file, "" where another computer has it."""
-    return checkpoint.path if PurePath(checkpoint.path).is_absolute() else ""
+        act = drag.exec(Qt.DropAction.CopyAction)
+        promise.is_let_go = True
+        if act == Qt.DropAction.IgnoreAction:
+            promise.abandoned.emit()

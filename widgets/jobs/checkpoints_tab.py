@@ -17,7 +17,8 @@ from widgets.common.row_table import Column
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3
 from widgets.common.views import dress
-from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable, file_here
+from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable
+from widgets.jobs.export_dialog import USUAL_FORMAT, format_title
 
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
 _METRIC_COLUMN = 3
@@ -38,18 +39,21 @@ class CheckpointsTab(QWidget):
         resume_requested: Name of the checkpoint to go on from.
         new_from_requested: Name of the checkpoint a new job should start from.
         export_requested: Name of the checkpoint to export.
+        drag_began: As that of `CheckpointTable`.
     """
 
     resume_requested = Signal(str)
     new_from_requested = Signal(str)
     export_requested = Signal(str)
+    drag_began = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._metric = ""
+        self._export_kind = USUAL_FORMAT
         self.model = CheckpointModel(
             (
-                Column[Checkpoint]("Name", lambda one: one.name, _name_tip),
+                Column[Checkpoint]("Name", lambda one: one.name, self._name_tip),
                 Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch)),
                 Column[Checkpoint]("Step", lambda one: formats.count(one.step)),
                 Column[Checkpoint](
@@ -62,6 +66,7 @@ class CheckpointsTab(QWidget):
             )
         )
         self._table = CheckpointTable()
+        self._table.drag_began.connect(self.drag_began)
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
         header = self._table.horizontalHeader()
@@ -118,10 +123,18 @@ class CheckpointsTab(QWidget):
             self._table.selectRow(row_number)
         self._fit_buttons()
 
+    def set_export_kind(self, kind: str) -> None:
+        """As what a checkpoint is exported that is dragged out."""
+        self._export_kind = kind
+
     def set_live(self, live: bool) -> None:
         """While the job runs it cannot be resumed."""
         self._live = live
         self._fit_buttons()
+
+    def _name_tip(self, checkpoint: Checkpoint) -> str:
+        kind = format_title(self._export_kind)
+        return f"{checkpoint.name}\nDrag it into a folder to export it there ({kind}, as set last)"
 
     def _name(self, row_number: int) -> str:
         return self.model.rows[row_number].name
@@ -137,11 +150,6 @@ class CheckpointsTab(QWidget):
         self._resume.set_tip("The job runs" if self._live else "")
         self._new.setEnabled(chosen)
         self._export.setEnabled(chosen)
-
-
-def _name_tip(checkpoint: Checkpoint) -> str:
-    drags = "Drag it into a folder for a copy of its file." if file_here(checkpoint) else ""
-    return "\n".join(filter(None, (checkpoint.name, drags)))
 
 
 def _made(checkpoint: Checkpoint) -> str:

@@ -22,7 +22,22 @@ _FORMATS = {
     "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
     "onnx": ("ONNX", "The network for other runtimes."),
 }
+USUAL_FORMAT = "zip"
 _WIDTH = 540
+
+
+def is_format(key: str) -> bool:
+    return key in _FORMATS
+
+
+def format_title(key: str) -> str:
+    return _FORMATS[key][0]
+
+
+def export_name(job_name: str, key: str) -> str:
+    """The name of the file that an export makes unless somebody says another."""
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name).strip() or "job"
+    return f"{stem}.{key}"
 
 
 class ExportDialog(QDialog):
@@ -42,6 +57,7 @@ class ExportDialog(QDialog):
         checkpoints: tuple[Checkpoint, ...],
         chosen: str = "",
         folder: str = "",
+        kind: str = USUAL_FORMAT,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -54,11 +70,10 @@ class ExportDialog(QDialog):
         best = next((c.name for c in newest_first if c.is_best), "")
         self._checkpoint = ComboBox(options, chosen or best, name="Checkpoint")
         kinds = [(key, title) for key, (title, _) in _FORMATS.items()]
-        self._format = SegmentedControl(kinds, "zip", name="As")
+        self._format = SegmentedControl(kinds, kind, name="As")
         self._format.chosen.connect(self._format_chosen)
-        self._words = Label(_FORMATS["zip"][1], "small", "text2", wrap=True)
-        stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name).strip() or "job"
-        self._path = LineEdit(str(PurePath(folder) / f"{stem}.zip"), name="To")
+        self._words = Label(_FORMATS[kind][1], "small", "text2", wrap=True)
+        self._path = LineEdit(str(PurePath(folder) / export_name(job_name, kind)), name="To")
         self._path.textChanged.connect(self._fit)
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)

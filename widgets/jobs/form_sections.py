@@ -117,7 +117,14 @@ class FormSections(QWidget):
                 (f.choice("validation_loader", "Validation loader"), 1),
             ),
             _line(
-                (f.text("start_from", "Start from", "nothing: a job/checkpoint or weights"), 1),
+                (
+                    f.text(
+                        "start_from",
+                        "Start from",
+                        "the model’s weights or nothing: a job/checkpoint, a file, “nothing”",
+                    ),
+                    1,
+                ),
             ),
         )
 

@@ -23,13 +23,14 @@ from widgets.common.cards import Banner, Facts
 from widgets.common.focus import FocusLead
 from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import col, row
+from widgets.common.promised_file import Promise
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
-from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.export_dialog import USUAL_FORMAT, ExportDialog, export_name, is_format
 from widgets.jobs.failure_tab import FailureTab
 from widgets.jobs.job_acts import KEYS_OF_ACTS, JobWishes, MainAct, fill_menu, main_act
 from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
@@ -70,6 +71,9 @@ class JobDetail(QWidget):
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
+        export_kind_chosen: The format of an export, to be remembered for the next.
+        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file name,
+            and the `Promise` to keep.
         rename_requested, notes_requested: Job id, text. tags_requested: job id, tuple.
         save_requested: Suggested file name, bytes.
         back_requested: The list is wished for (narrow windows).
@@ -91,6 +95,8 @@ class JobDetail(QWidget):
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
+    export_kind_chosen = Signal(str)
+    take_out_requested = Signal(str, object, str, str, object)
     rename_requested = Signal(str, str)
     notes_requested = Signal(str, str)
     tags_requested = Signal(str, object)
@@ -113,6 +119,7 @@ class JobDetail(QWidget):
         self._verdict: tuple[str, bool] = ("", False)
         self._shows_failure = False
         self._dialog: KeptDialog[ExportDialog] = KeptDialog()
+        self._export_kind = USUAL_FORMAT
         self._elsewhere: KeptDialog[ElsewhereDialog] = KeptDialog()
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
@@ -372,6 +379,7 @@ class JobDetail(QWidget):
             lambda name: self.new_from_requested.emit(self._id(), name)
         )
         self.checkpoints.export_requested.connect(self._open_export)
+        self.checkpoints.drag_began.connect(self._take_out)
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
         self.failure.resume_requested.connect(self._resume_from)
@@ -558,12 +566,30 @@ class JobDetail(QWidget):
         view = self._view
         if view is None or not self._checkpoints:
             return
-        dialog = ExportDialog(view.name, self._checkpoints, checkpoint, _home(), self)
-        dialog.export_requested.connect(
-            lambda name, kind, path: self.export_requested.emit(view.id, name, kind, path)
+        dialog = ExportDialog(
+            view.name, self._checkpoints, checkpoint, _home(), self._export_kind, self
         )
+        dialog.export_requested.connect(partial(self._wish_export, view.id))
         dialog.export_cancelled.connect(self.export_cancelled)
         self._dialog.open(dialog)
+
+    def restore_export_kind(self, kind: str) -> None:
+        """What `export_kind_chosen` told; a file may say anything."""
+        if is_format(kind):
+            self._export_kind = kind
+            self.checkpoints.set_export_kind(kind)
+
+    def _wish_export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
+        self.restore_export_kind(kind)
+        self.export_kind_chosen.emit(kind)
+        self.export_requested.emit(job_id, checkpoint, kind, path)
+
+    @Slot(object, object)
+    def _take_out(self, checkpoint: Checkpoint, promise: Promise) -> None:
+        if self._view is not None:
+            kind = self._export_kind
+            name = export_name(self._view.name, kind)
+            self.take_out_requested.emit(self._view.id, checkpoint, kind, name, promise)
 
 
 def _home() -> str:

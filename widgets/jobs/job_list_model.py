@@ -221,6 +221,8 @@ class JobListModel(QAbstractTableModel):
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         flags = super().flags(index)
+        if index.isValid():
+            flags |= Qt.ItemFlag.ItemIsDragEnabled
         if self._columns > 1 and index.isValid() and JobColumn(index.column()).can_edit:
             line: JobLine = index.data(JOB_ROLE)
             if line.sweep is None:

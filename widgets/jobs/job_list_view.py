@@ -1,4 +1,4 @@
-"""The list of jobs, in which those that wait can be dragged into another order."""
+"""The list of jobs: any row can be dragged elsewhere, those that wait into another order."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
+from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.values import printable
 from widgets.common import theme
+from widgets.common.job_drag import dragged_words, put_jobs
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.views import asked_row
-from widgets.jobs.job_list_model import QUEUE_ROLE
+from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE
 
 MIME = "application/x-ringmaster-job"
 _CHIP_H = 22
@@ -72,16 +74,23 @@ class JobListView(QTableView):
         self.setColumnWidth(0, self.viewport().width())
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
-        place = _place(self.currentIndex())
-        if place is None:
+        index = self.currentIndex()
+        if not index.isValid():
             return
-        drag = QDrag(self)
+        line: JobLine = index.data(JOB_ROLE)
+        ids = (line.id,) if line.sweep is None else line.sweep.ids
         content = QMimeData()
-        content.setData(MIME, place.entry.job_id.encode())
+        put_jobs(content, ids, dragged_words(ids, line.name))
+        acts = usual = Qt.DropAction.CopyAction
+        place = _place(index)
+        if place is not None:
+            content.setData(MIME, place.entry.job_id.encode())
+            acts, usual = acts | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
+        drag = QDrag(self)
         drag.setMimeData(content)
         drag.setPixmap(self._picture())
         drag.setHotSpot(QPoint(S4, S4))
-        drag.exec(Qt.DropAction.MoveAction)
+        drag.exec(acts, usual)
         self._aim(None)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -159,12 +168,7 @@ class JobListView(QTableView):
         focus = theme.current().q("focus")
         painter.setPen(QPen(focus, FOCUS_W))
         painter.drawLine(int(box.left()) + S2, int(y), int(box.right()) - S2, int(y))
-        name = printable(place.entry.name, _CHIP_CHARS)
-        text = f"{'Before' if before else 'After'} {name}"
-        moved = _place(self.currentIndex())
-        if moved is not None and moved.entry.priority != place.entry.priority:
-            # It gets the priority of its new neighbour; nobody shall wonder afterwards.
-            text = f"{text}, priority {place.entry.priority}"
+        text = self.accessibleDescription()
         width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _CHIP_MOST)
         top = min(max(y - _CHIP_H / 2, 0.0), self.viewport().height() - float(_CHIP_H))
         chip = QRectF(box.right() - S4 - width, top, width, _CHIP_H)
@@ -181,7 +185,21 @@ class JobListView(QTableView):
     def _aim(self, target: tuple[QModelIndex, bool] | None) -> None:
         if target != self._target:
             self._target = target
+            self.setAccessibleDescription(self._words())
             self.viewport().update()
+
+    def _words(self) -> str:
+        """Where a drop would bring what is dragged."""
+        place = _place(self._target[0]) if self._target is not None else None
+        if self._target is None or place is None:
+            return ""
+        name = printable(place.entry.name, _CHIP_CHARS)
+        text = f"{'Before' if self._target[1] else 'After'} {name}"
+        moved = _place(self.currentIndex())
+        if moved is not None and moved.entry.priority != place.entry.priority:
+            # It gets the priority of its new neighbour; nobody shall wonder afterwards.
+            return f"{text}, priority {place.entry.priority}"
+        return text
 
     def _picture(self) -> QPixmap:
         """The row as it is, so that one sees what is carried."""

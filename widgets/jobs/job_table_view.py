@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtCore import (
+    QEvent,
+    QItemSelectionModel,
+    QMimeData,
+    QModelIndex,
+    QPoint,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
+from widgets.common.job_drag import chip, dragged_words, put_jobs
 from widgets.common.views import asked_row, dress
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
@@ -82,6 +92,8 @@ class JobTableView(QTableView):
         dress(self, "All jobs")
         self.setProperty("kind", "list")
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setDragEnabled(True)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.horizontalHeader()
         header.setStretchLastSection(False)
@@ -299,6 +311,20 @@ class JobTableView(QTableView):
             self.edit_cell(index.row(), column)
         else:
             self.opened.emit(index.data(JOB_ROLE).id)
+
+    def startDrag(self, _actions: Qt.DropAction) -> None:
+        """All chosen rows, to where they are compared."""
+        ids = self.chosen()
+        line = self._model.line(ids[0]) if ids else None
+        if line is None:
+            return
+        words = dragged_words(ids, line.name)
+        content = QMimeData()
+        put_jobs(content, ids, words)
+        drag = QDrag(self)
+        drag.setMimeData(content)
+        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.exec(Qt.DropAction.CopyAction)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Of the row under the pointer; by keys of the current one, whatever lies there."""

@@ -13,7 +13,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
@@ -95,6 +95,21 @@ class LibraryDetail(QWidget):
         self._tabs.set_count("versions", formats.count(len(options)))
         self._version_chosen()
 
+    @property
+    def reference(self) -> str:
+        """Of the version that is shown, "" for none."""
+        return self._reference()
+
+    @property
+    def title(self) -> str:
+        """What is shown, as people write it."""
+        item = self._version
+        return formats.version(item.name, item.version) if item is not None else ""
+
+    @property
+    def has_weights(self) -> bool:
+        return self._version is not None and WEIGHTS_FACT in self._version.facts
+
     def open_version(self, version: str) -> None:
         self._version_box.choose(version)
 
@@ -155,9 +170,13 @@ class LibraryDetail(QWidget):
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
-        """A preview or check is under way."""
+        """A preview or check is under way, or weights are copied."""
         self._progress.set_progress(share, text)
         self._progress.show()
+
+    def end_trial(self) -> None:
+        """What was under way has come to its end."""
+        self._end_trial()
 
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
         """A preview or check could not be made."""
@@ -271,7 +290,9 @@ class LibraryDetail(QWidget):
         imported = Fact(
             "Imported", formats.moment_long(formats.instant(item.created), datetime.now(UTC))
         )
-        self._facts.set_facts((Fact("Size", size), *more, imported))
+        weights = item.facts.get(WEIGHTS_FACT)
+        given = [Fact("Weights", formats.disk(int(weights["bytes"])))] if weights else []
+        self._facts.set_facts((Fact("Size", size), *given, *more, imported))
 
     def _show_versions(self) -> None:
         if self._entry is not None:

@@ -6,13 +6,25 @@ compare versions.
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QKeySequence,
+    QResizeEvent,
+    QShortcut,
+)
 from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
 
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, is_weights
+from backend.records.values import printable
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, Frame
+from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
@@ -24,15 +36,19 @@ from widgets.library.entries import Entry, EntryDelegate, EntryModel, EntryRole,
 from widgets.library.library_detail import LibraryDetail
 from widgets.library.words import WORDS
 
+_NAME_CHARS = 48
+
 
 class LibraryPage(QWidget):
     """One of the three places; what concerns the open thing is wished for by its `detail`.
 
     Signals:
         import_requested: The name to import under, "" for a new one.
+        weights_dropped: Reference of a model, and the path of a file of weights.
     """
 
     import_requested = Signal(str)
+    weights_dropped = Signal(str, str)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -48,6 +64,8 @@ class LibraryPage(QWidget):
         self.setLayout(col((self.split, 1), gap=0))
         FocusLead(self, self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
+        self.setAcceptDrops(kind is Kind.MODEL)
+        self.drop_sheet = DropSheet(self._right)
         self._show_entry()
 
     # -- what comes in
@@ -127,6 +145,41 @@ class LibraryPage(QWidget):
 
     # -- what happens
 
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _weights(event) or self._entry is None:
+            # It is the window's.
+            event.ignore()
+            return
+        event.acceptProposedAction()
+        self._aim(event)
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        event.acceptProposedAction()
+        self._aim(event)
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self.drop_sheet.hide()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.drop_sheet.hide()
+        path = _weights(event)
+        if path and self.detail.reference:
+            event.acceptProposedAction()
+            self.weights_dropped.emit(self.detail.reference, path)
+
+    def _aim(self, event: QDropEvent) -> None:
+        """At the model that is open; over the list the one under the pointer is opened."""
+        at = self._list.viewport().mapFrom(self, event.position().toPoint())
+        if self._list.isVisible() and self._list.viewport().rect().contains(at):
+            index = self._list.indexAt(at)
+            if index.isValid() and index != self._list.currentIndex():
+                self._select(index.data(EntryRole.ENTRY).name)
+        name = printable(PurePath(_weights(event)).name, _NAME_CHARS)
+        words = f"Give {self.detail.title} the weights “{name}”"
+        if self.detail.has_weights:
+            words = f"{self.detail.title} has weights already: others need a new version"
+        self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
@@ -174,3 +227,11 @@ class LibraryPage(QWidget):
     @Slot()
     def _import_again(self) -> None:
         self.import_requested.emit(self.shown_name)
+
+
+def _weights(event: QDropEvent) -> str:
+    """The path of the file of weights that is dragged, "" when it is something else."""
+    if event.source() is not None:
+        return ""
+    paths = [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]
+    return paths[0] if paths and is_weights(paths[0]) else ""

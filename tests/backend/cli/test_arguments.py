@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from backend.cli.arguments import make_parser
 from backend.cli.run import _COMMANDS
+
+MAIN = Path(__file__).parents[3] / "main.py"
 
 WORDS = {
     ("demo", ""): [],
@@ -26,6 +31,7 @@ WORDS = {
     },
     ("dataset", "preview"): ["N", "--loader", "L"],
     ("model", "check"): ["N"],
+    ("model", "weights"): ["N", "FILE"],
     ("node", "add"): ["HOST"],
     ("node", "list"): [],
     ("node", "forget"): ["HOST"],
@@ -107,3 +113,33 @@ def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixtu
         make_parser().parse_args(argv)
     assert end.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ringmaster", "/a path/100% mine"])
+def test_usage_and_remedies_say_what_was_called(name: str, tmp_path: Path) -> None:
+    def call(*words: str) -> str:
+        places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+        done = subprocess.run(
+            [sys.executable, MAIN, *words, *places],
+            env={**os.environ, "RINGMASTER_CALLED": name},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout + done.stderr
+
+    assert call("--help").startswith(f"usage: {name} [")
+    assert f"\n{name} job: error: " in call("job", "begin")
+    assert f"{name} job list shows those there are." in call("job", "show", "gone")
+
+
+def test_what_it_starts_was_called_by_nobody() -> None:
+    code = "import os; from backend.records.program import COMMAND; print(COMMAND, *os.environ)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=MAIN.parent,
+        env={"RINGMASTER_CALLED": "ringmaster", "KEPT": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split()[:2] == ["ringmaster", "KEPT"], done.stderr
+    assert "RINGMASTER_CALLED" not in done.stdout

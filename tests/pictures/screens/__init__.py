@@ -3,6 +3,7 @@
 from tests.pictures.screens import (  # noqa: F401
     compare,
     dialogs,
+    drops,
     frame,
     job,
     jobs,

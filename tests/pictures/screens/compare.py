@@ -13,7 +13,7 @@ from tests.widgets.jobs.jobs_rig import rows_of
 from widgets.compare.compare_page import ComparePage
 
 
-def _compare(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
+def put_looks(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
     page = stage.compare
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
@@ -23,22 +23,22 @@ def _compare(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
 
 @screen("compare", EVERY, ("light",))
 def compare(stage: Stage) -> None:
-    _compare(stage, three())
+    put_looks(stage, three())
 
 
 @screen("compare-8")
 def compare_8(stage: Stage) -> None:
-    _compare(stage, eight())
+    put_looks(stage, eight())
 
 
 @screen("compare-1")
 def compare_1(stage: Stage) -> None:
-    _compare(stage, three()[:1])
+    put_looks(stage, three()[:1])
 
 
 @screen("compare-draft")
 def compare_draft(stage: Stage) -> None:
-    _compare(stage, (*three()[:1], draft()))
+    put_looks(stage, (*three()[:1], draft()))
 
 
 @screen("compare-reading")
@@ -48,19 +48,19 @@ def compare_reading(stage: Stage) -> None:
 
 @screen("compare-gone")
 def compare_gone(stage: Stage) -> None:
-    page = _compare(stage, three()[:2])
+    page = put_looks(stage, three()[:2])
     page.set_jobs((*page.ids, "id9"))
     page.show_gone("id9", "The job id9 is in the trash.")
 
 
 @screen("compare-empty", (LARGE, SMALL, SMALLEST))
 def compare_empty(stage: Stage) -> None:
-    _compare(stage, ())
+    put_looks(stage, ())
 
 
 @screen("compare-picker")
 def compare_picker(stage: Stage) -> None:
-    page = _compare(stage, three()[:2])
+    page = put_looks(stage, three()[:2])
     stage.settle()
     page.show_rows(rows_of(*lab.JOBS))
     page.open_picker()

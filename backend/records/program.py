@@ -1,0 +1,16 @@
+"""What a person calls to start the program, as usage and errors of usage say it."""
+
+from __future__ import annotations
+
+import os
+
+CALLED = "RINGMASTER_CALLED"
+"""In it a launcher tells as what it was called, because it starts ``main.py`` by another path."""
+
+
+def _called() -> str:
+    # Taken out: what is started from here was called by nobody.
+    return os.environ.pop(CALLED, "") or "main.py"
+
+
+COMMAND = _called()

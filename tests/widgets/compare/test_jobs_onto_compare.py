@@ -1,0 +1,210 @@
+"""Jobs that are dragged onto Compare, or onto its place in the side bar, are compared, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QEvent, QItemSelectionModel, QMimeData, Qt
+from PySide6.QtGui import QDrag
+from PySide6.QtWidgets import QApplication, QToolTip
+
+from app.compare_controller import CompareController
+from app.take_away import TakeAway
+from backend.records.job import Placement
+from backend.records.queue import Queue, QueueEntry, QueuePlace
+from backend.records.state import JobState
+from tests.app.test_compare_controller import Service
+from tests.widgets import drags
+from tests.widgets.compare.compare_samples import draft, eight
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.jobs.test_job_detail import CREATED, FAILED
+from widgets.common.job_drag import jobs_in, put_jobs
+from widgets.compare.compare_page import ComparePage
+from widgets.frame.side_bar import SideBar
+from widgets.jobs import job_list_view, job_table_view
+from widgets.jobs.job_list_view import MIME as QUEUE
+from widgets.jobs.jobs_page import JobsPage
+
+pytestmark = pytest.mark.usefixtures("look")
+EIGHT = tuple(f"id{number}" for number in range(8))
+
+
+@pytest.fixture
+def page(qtbot):
+    page = ComparePage()
+    qtbot.addWidget(page)
+    page.resize(1100, 800)
+    page.show()
+    yield page
+    page.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def controller(page, immediately):
+    service = Service((*eight(), draft()))
+    made = CompareController(
+        service, immediately, page, TakeAway(service, immediately, page), service.find
+    )
+    made.heard = []
+    made.told.connect(made.heard.append)
+    return made
+
+
+@pytest.fixture
+def place(qtbot, page, controller):
+    """Compare in the side bar."""
+    side_bar = SideBar()
+    qtbot.addWidget(side_bar)
+    side_bar.take_jobs(page.words_for)
+    side_bar.jobs_dropped.connect(controller.drop)
+    side_bar.show()
+    yield side_bar._buttons["compare"]
+    side_bar.close()
+
+
+def test_the_page_says_what_a_drop_would_do_and_the_jobs_join_the_others(controller, page):
+    controller.compare(("id0", "id1"))
+    assert drags.over(page, drags.jobs("id2"))
+    assert page.drop_sheet.isVisible()
+    assert page.drop_sheet.accessibleName() == "Compare “id2”"
+    drags.away(page)
+    assert not page.drop_sheet.isVisible()
+    drags.drop(page, drags.jobs("id2", "id3"))
+    assert page.ids == ("id0", "id1", "id2", "id3")
+    assert not page.drop_sheet.isVisible()
+    assert controller.heard == ["4 jobs are compared"]
+
+
+def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, place):
+    assert drags.over(place, drags.jobs("id0", "id1"))
+    assert place.accessibleDescription() == "Compare 2 jobs"
+    drags.drop(place, drags.jobs("id0", "id1"))
+    assert page.ids == ("id0", "id1")
+    assert place.accessibleDescription() == ""
+
+
+def test_who_stays_over_the_place_is_brought_there(place, qtbot):
+    with qtbot.waitSignal(place.dwelt):
+        drags.over(place, drags.jobs("id0"))
+    drags.over(place, drags.jobs("id0"))
+    drags.away(place)
+    assert not place._dwelling.isActive()
+
+
+@pytest.mark.parametrize(
+    ("there", "more", "sentence"),
+    [
+        (EIGHT, ("id8",), "8 jobs are the most: take one out first"),
+        (EIGHT[:6], ("id6", "id7", "id8"), "8 jobs are the most: take one out first"),
+        (EIGHT[:7], ("id7", "id8", "id9"), "8 jobs are the most: take 2 out first"),
+        ((), (*EIGHT, "id8"), "8 jobs are the most that can be compared at once"),
+    ],
+)
+def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_dropped(
+    controller, page, place, there, more, sentence
+):
+    controller.drop(there)
+    controller.heard.clear()
+    before = page.ids
+    drags.over(page, drags.jobs(*more))
+    assert page.drop_sheet.accessibleName() == sentence
+    drags.drop(page, drags.jobs(*more))
+    drags.drop(place, drags.jobs(*more))
+    assert controller.heard == [sentence, sentence]
+    assert page.ids == before, "all of them, or none"
+
+
+def test_what_is_compared_already_is_told_and_stays_as_it_is(controller, page):
+    controller.compare(("id0", "id1"))
+    drags.over(page, drags.jobs("id1"))
+    assert page.drop_sheet.accessibleName() == "“id1” is compared already"
+    drags.drop(page, drags.jobs("id1"))
+    assert page.ids == ("id0", "id1")
+    assert controller.heard == ["2 jobs are compared already"]
+
+
+def test_nothing_else_is_taken_by_them(page, place, tmp_path):
+    for content in (drags.file(tmp_path), QMimeData()):
+        assert not drags.over(page, content)
+        assert not drags.over(place, content)
+    assert not page.drop_sheet.isVisible()
+
+
+def test_a_sentence_that_has_no_room_stands_beside_the_rail(place):
+    place.set_narrow(True)
+    place.resize(48, 32)
+    drags.over(place, drags.jobs("id0"))
+    assert QToolTip.text() == "Compare “id0”"
+    drags.away(place)
+
+
+def test_the_keys_that_do_the_same_stand_in_its_tool_tip(place):
+    assert "Ctrl+K, “Compare the open job”" in place.toolTip()
+    assert "Ctrl+2" in place.toolTip()
+
+
+def test_of_thousands_of_jobs_only_some_travel_along():
+    content = QMimeData()
+    put_jobs(content, tuple(map(str, range(100_000))), "100 000 jobs")
+    assert len(content.data("application/x-ringmaster-jobs")) < 1000
+    assert jobs_in(content).words == "100 000 jobs"
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What is dragged, as soon as somebody begins."""
+    held = []
+
+    class Held(QDrag):
+        def exec(self, *acts):
+            content = self.mimeData()
+            held.append((jobs_in(content), content.hasFormat(QUEUE), acts[0]))
+            return Qt.DropAction.IgnoreAction
+
+    for module in (job_list_view, job_table_view):
+        monkeypatch.setattr(module, "QDrag", Held)
+    return held
+
+
+@pytest.fixture
+def jobs(qtbot):
+    jobs = JobsPage()
+    qtbot.addWidget(jobs)
+    jobs.resize(1200, 800)
+    jobs.show()
+    waiting = replace(CREATED, state=JobState.QUEUED)
+    views = [replace(CREATED, id=name, name=f"job {name}") for name in "ab"]
+    swept = [replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"]
+    show_jobs(jobs, (*views, *swept, replace(waiting, id="w", name="next")))
+    entry = QueueEntry("w", "next", 1, (Placement("this-computer", 1),), "m1")
+    jobs.show_queue(Queue((QueuePlace(entry, 1, None, None),), ""), at_once=True)
+    return jobs
+
+
+def test_any_row_of_the_list_can_be_dragged_and_one_that_waits_into_the_queue_as_well(jobs, held):
+    view, model = jobs.list.view, jobs.model
+    for key in ("a", "w", "sweep:lr"):
+        index = model.index(model.row_of(key), 0)
+        assert model.flags(index) & Qt.ItemFlag.ItemIsDragEnabled
+        view.setCurrentIndex(index)
+        view.startDrag(Qt.DropAction.CopyAction)
+    told = [(dragged.ids, dragged.words, queued) for dragged, queued, _ in held]
+    assert told[0] == (("a",), "“job a”", False)
+    assert told[1] == (("w",), "“next”", True)
+    assert (sorted(told[2][0]), *told[2][1:]) == (["s", "t", "u"], "3 jobs", False)
+    assert not held[0][2] & Qt.DropAction.MoveAction, "nobody else may take it away"
+
+
+def test_all_chosen_rows_of_the_table_are_dragged_together(jobs, held):
+    jobs.show_table()
+    jobs.table.show_rows(jobs.model.rows)
+    view, model = jobs.table.view, jobs.table.model
+    view.startDrag(Qt.DropAction.CopyAction)
+    assert held == []
+    for key in ("a", "b"):
+        flag = QItemSelectionModel.SelectionFlag
+        view.selectionModel().select(model.index(model.row_of(key), 0), flag.Select | flag.Rows)
+    view.startDrag(Qt.DropAction.CopyAction)
+    assert (sorted(held[0][0].ids), held[0][0].words) == (["a", "b"], "2 jobs")

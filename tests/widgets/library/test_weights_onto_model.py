@@ -1,0 +1,139 @@
+"""A file of weights is dropped on a model: the page says on which one, and what became of it."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint
+
+from app.library_controller import LibraryController
+from backend.records.library import Kind
+from backend.services.workplace import open_services
+from tests.widgets import drags
+from tests.widgets.library.test_library_page import item
+from widgets.library.library_page import LibraryPage
+from widgets.main_window import MainWindow
+
+pytestmark = pytest.mark.usefixtures("look")
+CONTENT = b"PK\x03\x04 numbers"
+
+
+@pytest.fixture
+def page(qtbot):
+    page = LibraryPage(Kind.MODEL)
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    return page
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "best.pt"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture
+def services(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "bks_model.py").write_text("import torch\n")
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    services.library.import_item(Kind.MODEL, source, "cats")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def controller(services, immediately, page, qtbot):
+    pages = {kind: page if kind is Kind.MODEL else LibraryPage(kind) for kind in Kind}
+    for one in pages.values():
+        qtbot.addWidget(one)
+    controller = LibraryController(services.library, immediately, pages, page)
+    controller.heard = []
+    controller.told.connect(controller.heard.append)
+    controller._take_items(Kind.MODEL, services.library.list(Kind.MODEL))
+    return controller
+
+
+def models(*names, **facts):
+    return tuple(item(name, kind=Kind.MODEL, **facts) for name in names)
+
+
+def row(page, number):
+    box = page._list.visualRect(page._model.index(number))
+    return page._list.viewport().mapTo(page, box.center())
+
+
+def test_held_over_a_row_that_model_is_opened_and_named(page, file, qtbot):
+    page.show_items(models("cats", "dogs"))
+    assert drags.over(page, drags.file(file), row(page, 1))
+    assert page.shown_name == "dogs"
+    assert page.drop_sheet.isVisible()
+    assert page.drop_sheet.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
+    with qtbot.waitSignal(page.weights_dropped) as told:
+        drags.drop(page, drags.file(file), QPoint(900, 400))
+    assert told.args == ["dogs@1", str(file)]
+    assert not page.drop_sheet.isVisible()
+
+
+def test_the_version_that_is_open_gets_them(page, file, qtbot):
+    page.show_items((*models("cats"), item("cats", 2, Kind.MODEL)))
+    page.detail.open_version("1")
+    with qtbot.waitSignal(page.weights_dropped) as told:
+        drags.drop(page, drags.file(file), QPoint(900, 400))
+    assert told.args[0] == "cats@1"
+
+
+def test_a_model_that_has_weights_says_so_before(page, file):
+    known = {"name": "weights.pt", "bytes": 98_000_000}
+    page.show_items(models("cats", weights=known))
+    drags.over(page, drags.file(file))
+    assert page.drop_sheet.accessibleName() == (
+        "cats @ 1 has weights already: others need a new version"
+    )
+    drags.away(page)
+    assert not page.drop_sheet.isVisible()
+    shown = [label.text() for label in page.detail._facts.findChildren(type(page.detail._name))]
+    assert any("98.0 MB" in text.replace("\xa0", " ") for text in shown), shown
+
+
+@pytest.mark.parametrize("name", ["folder", "model.zip", "bks_model.py"])
+def test_what_is_no_weights_is_the_windows(page, tmp_path, name):
+    page.show_items(models("cats"))
+    assert not drags.over(page, drags.file(tmp_path / name))
+    assert not drags.over(page, QMimeData())
+    assert not page.drop_sheet.isVisible()
+
+
+def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, file):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    page = LibraryPage(Kind.MODEL)
+    window.add_page("models", page)
+    window.go("models")
+    window.show()
+    assert drags.over(page, drags.file(file))
+    assert window.drop_sheet.accessibleName() == (
+        "Weights belong to a model: drop “best.pt” on one in Models"
+    )
+
+
+def test_they_are_copied_beside_the_model_and_its_page_tells_it(controller, page, services, file):
+    page.weights_dropped.emit("cats@1", str(file))
+    assert (services.data_root.path / "models/cats/v1/weights.pt").read_bytes() == CONTENT
+    assert controller.heard == ["New jobs of cats @ 1 begin with these weights"]
+    assert page.detail.has_weights
+    assert not page.detail._progress.isVisible()
+
+
+def test_what_is_refused_is_said_on_the_page_of_the_model(controller, page, services, file):
+    file.write_bytes(b"hello")
+    page.weights_dropped.emit("cats@1", str(file))
+    assert page.detail._banner.isVisible()
+    assert page.detail._banner.accessibleName() == (
+        "“best.pt” holds no weights, whatever its name says. "
+        "Save them with torch.save(model.state_dict(), …)."
+    )
+    assert not page.detail.has_weights
+    assert controller.heard == []

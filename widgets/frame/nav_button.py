@@ -1,0 +1,146 @@
+"""A place in the side bar: a click opens it, and on some of them jobs can be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QPainter,
+    QPaintEvent,
+)
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
+
+from widgets.common import formats, icons, theme
+from widgets.common.job_drag import DraggedJobs, jobs_in
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.text import plain_tip
+from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S3, SIDEBAR_W
+from widgets.frame.places import Place
+
+_NAV_H = 32
+_TITLE_X, _TITLE_END = 40, 10
+_DWELL_MS = 800
+"""Whoever stays so long with something in hand wants to go there with it."""
+
+
+class NavButton(QAbstractButton):
+    """A place: icon, title, and how many things are in it.
+
+    Signals:
+        jobs_dropped: Ids of the jobs, as a tuple.
+        dwelt: Something is held over it for a while.
+    """
+
+    jobs_dropped = Signal(object)
+    dwelt = Signal()
+
+    def __init__(self, place: Place, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._place = place
+        self._count = ""
+        self._narrow = False
+        self._words_for: Callable[[DraggedJobs], str] | None = None
+        self._dropped_words = ""
+        self._dwelling = QTimer(self)
+        self._dwelling.setSingleShot(True)
+        self._dwelling.setInterval(_DWELL_MS)
+        self._dwelling.timeout.connect(self.dwelt)
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setShortcut(f"Ctrl+{place.number}")
+        self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
+        self.setAccessibleName(place.title)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_count(self, count: int) -> None:
+        self._count = formats.count(count) if count else ""
+        self.setAccessibleDescription(self._count)
+        self.update()
+
+    def set_narrow(self, narrow: bool) -> None:
+        self._narrow = narrow
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
+
+    def take_jobs(self, words_for: Callable[[DraggedJobs], str]) -> None:
+        """Jobs can be dropped here; ``words_for`` says what that would do."""
+        self._words_for = words_for
+        self.setAcceptDrops(True)
+        keys = "By keys: Ctrl+K, “Compare the open job”; in the table Space, then “Compare”."
+        tips = (self.toolTip(), "Drag jobs here to compare them, too.", keys)
+        self.setToolTip("\n".join(tips))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        dragged = jobs_in(event.mimeData())
+        if dragged is None or self._words_for is None:
+            event.ignore()
+            return
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
+        self._say(self._words_for(dragged))
+        self._dwelling.start()
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self._say("")
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self._say("")
+        dragged = jobs_in(event.mimeData())
+        if dragged is not None:
+            event.setDropAction(Qt.DropAction.CopyAction)
+            event.accept()
+            self.jobs_dropped.emit(dragged.ids)
+
+    def _say(self, words: str) -> None:
+        """What a drop would do: in the place of the title, beside it where that is too small."""
+        self._dropped_words = words
+        self._dwelling.stop()
+        self.setAccessibleDescription(words or self._count)
+        is_cut = self._narrow or text_width(words, "strong") > self.width() - _TITLE_X - _TITLE_END
+        beside = self.mapToGlobal(QPoint(self.width(), 0))
+        QToolTip.showText(beside, plain_tip(words) if words and is_cut else "", self)
+        self.update()
+
+    def enterEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        box = QRectF(self.rect())
+        on = self.isChecked()
+        if on or self.underMouse():
+            ground = theme.current().q("selected" if on else "hover")
+            fill_round(painter, box, ground, R_CONTROL)
+        icon = self._place.icon + ("-fill" if on else "")
+        tone = "text" if on else "text2"
+        left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
+        square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+        icons.paint_icon(painter, square, icon, tone)
+        if not self._narrow:
+            role: theme.Role = "strong" if on else "medium"
+            if self._dropped_words:
+                paint_text(
+                    painter,
+                    box.adjusted(_TITLE_X, 0, -_TITLE_END, 0),
+                    self._dropped_words,
+                    "strong",
+                )
+            else:
+                paint_text(
+                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._place.title, role, tone
+                )
+                counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
+                paint_text(painter, counted, self._count, "small", "text3", right=True)
+        if self.hasFocus() or self._dropped_words:
+            paint_focus(painter, box)
