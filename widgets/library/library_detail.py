@@ -24,7 +24,8 @@ from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry
-from widgets.library.samples_view import SamplesView, shape_words
+from widgets.library.sample_parts import shape_words
+from widgets.library.samples_view import SamplesView
 from widgets.library.source_view import SourceView
 from widgets.library.versions_view import VersionsView
 from widgets.library.words import WORDS
@@ -203,11 +204,11 @@ class LibraryDetail(QWidget):
             boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self._trial_row.setLayout(row(*boxes, self._go, STRETCH, gap=S2))
+        self._samples = SamplesView()
+        self._trial_row.setLayout(row(*boxes, self._go, S4, (self._samples.filter, 1), gap=S2))
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
         self._versions = VersionsView()
-        self._samples = SamplesView()
         self._samples_pages = _with_empty(
             self._samples,
             EmptyState(
@@ -257,6 +258,7 @@ class LibraryDetail(QWidget):
         self._shown_for.clear()
         self._banner.hide()
         self._progress.hide()
+        self._samples.clear()
         self._samples_pages.setCurrentIndex(1)
         self._check_pages.setCurrentIndex(1)
         self._show_facts([])
