@@ -15,17 +15,25 @@ from widgets.curves.marks import Span
 from widgets.curves.picture_menu import PictureButton
 
 LARGE_H, _LARGE_LEAST_H, SMALL_H = 260, 200, 130
-_SMALL_MOST_H = 420
+_SMALL_MOST_H = 460
 
 
 class LargePlot(CurvePanel):
     """As high as the small ones below leave room, and never lower than can be read."""
 
+    def __init__(self, title: str, link: HoverLink) -> None:
+        super().__init__(title, link=link)
+        self.setMinimumHeight(_LARGE_LEAST_H)
+
     def sizeHint(self) -> QSize:
         return QSize(2 * LARGE_H, _LARGE_LEAST_H)
 
-    def minimumSizeHint(self) -> QSize:
-        return QSize(LARGE_H, _LARGE_LEAST_H)
+
+class _SmallPanel(CurvePanel):
+    """It asks for what can be read and no more."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(LARGE_H, SMALL_H)
 
 
 class SmallPlot(Card):
@@ -34,7 +42,7 @@ class SmallPlot(Card):
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "heading")
         self._spans: tuple[Span, ...] = ()
-        self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
+        self.panel = _SmallPanel(title, link=link, end_names=False, read_out=False)
         self.panel.setFixedHeight(SMALL_H)
         self.pictures = PictureButton(self.panel)
         head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QPoint
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from widgets.common.cards import Scroll
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import col, row
 from widgets.common.theme import S3, S4
 from widgets.jobs.curve_cards import SmallPlot
 from widgets.jobs.rank_strip import RankStrip
@@ -17,6 +17,8 @@ WIDE_FROM_W = 1400
 _SMALL_LEAST_W, _MOST_BESIDE = 210, 3
 _ONE_COLUMN_MOST = 4
 _LOSS_SHARE, _SMALL_SHARE = 3, 2
+_LEVELS = 5
+"""Layouts within each other, from a plot to what scrolls: each hears of a change after its own."""
 
 
 class CurvesBody(QWidget):
@@ -35,7 +37,7 @@ class CurvesBody(QWidget):
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(S3)
         self._parts = (loss, self._smalls, ranks)
-        self._left = col((loss, 100), self._smalls, ranks, STRETCH, gap=S3)
+        self._left = col((loss, 100), self._smalls, ranks, gap=S3)
         self._right = QWidget()
         self._right.setLayout(col(gap=0))
         self._right.hide()
@@ -76,7 +78,8 @@ class CurvesBody(QWidget):
         above = self._top(seen) - bar.value() if seen is not None else 0
         self._turn(wide)
         # The layout is another now and not only at the next turn of the event loop.
-        QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+        for _ in range(_LEVELS):
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
         if seen is not None:
             bar.setValue(self._top(seen) - above)
 

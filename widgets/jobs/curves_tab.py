@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.alarm import Alarm
@@ -35,7 +35,7 @@ from widgets.jobs.curves_body import CurvesBody
 from widgets.jobs.rank_strip import RankStrip
 
 _NARROW_BELOW_W = 600
-_LARGE_MOST_H = 900
+_LARGE_MOST_H = 1100
 _SPARE_MOST = 12
 
 
@@ -79,7 +79,6 @@ class CurvesTab(QWidget):
         save.setMenu(menu)
         self._loss = LargePlot("Loss", link=self._link)
         add_pictures(menu, self._loss, self._save)
-        self._loss.setMaximumHeight(_LARGE_MOST_H)
         self._loss.set_empty_text("The first points come with the first steps")
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
@@ -99,7 +98,9 @@ class CurvesTab(QWidget):
         self._problem = Label("", "small", "warn", wrap=True)
         self._problem.hide()
         self.ranks = RankStrip()
-        self._body = CurvesBody(self._problem, Card(head, (self._loss, 1), gap=S2), self.ranks)
+        loss_card = Card(head, (self._loss, 1), gap=S2)
+        loss_card.setMaximumHeight(_LARGE_MOST_H)
+        self._body = CurvesBody(self._problem, loss_card, self.ranks)
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth(smoothing)
@@ -168,11 +169,6 @@ class CurvesTab(QWidget):
         """All points of the open job, for other tabs that draw some of them."""
         return self._curves
 
-    @property
-    def smoothing(self) -> float:
-        """How far curves are smoothed: they are smoothed once for all who draw them."""
-        return self._loss.smoothing
-
     def toggle_log(self) -> None:
         self._log.toggle()
 
@@ -230,6 +226,11 @@ class CurvesTab(QWidget):
         """What the user measured comes before what is measured always."""
         order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
         self._body.place([self._small[name] for name in order])
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """What came while nobody looked has its place only now: nothing is squeezed for it."""
+        super().showEvent(event)
+        self._body.updateGeometry()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

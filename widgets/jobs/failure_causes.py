@@ -29,7 +29,9 @@ _OF_CAUSE = {
     "node_lost": "network",
 }
 """The quantity of a node in which a cause is seen, where its agent kept it."""
-_BEFORE_S, _ROOM = 1800.0, 0.3
+_BEFORE_S = 1800.0
+_ROOM, _WORDS_ROOM = 0.35, 0.5
+"""Of what is shown, right of the post for its words."""
 _LEAST_STEPS = 200
 _GIB = 2**30
 
@@ -85,19 +87,19 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     first = min(one.step for one in alarms)
     span = max(_LEAST_STEPS, view.step - first)
     x0 = max(0.0, float(first - span))
-    posts = [Post(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step]
+    posts = [
+        Post(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step
+    ]
     at_end = [one.short for one in alarms if one.step >= view.step]
-    posts.append(Post(view.step, ", ".join(["failed here", *at_end])))
+    posts.append(Post(view.step, ", ".join(at_end) or "failed here"))
     title = f"{metric_title(name)} since step {formats.count(int(x0))}"
-    x1 = view.step + _ROOM * (view.step - x0)
+    x1 = view.step + _WORDS_ROOM * (view.step - x0)
     return CauseCurves(
         title, XAxis.STEP, formats.metric, x0, x1, ((name, data, True),), tuple(posts)
     )
 
 
-def _of_node(
-    view: JobView, key: str, state: NodeState, history: NodeHistory
-) -> CauseCurves | None:
+def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
     started, ended = formats.instant(view.started), formats.instant(view.ended)
     if started is None or ended is None:
         return None
@@ -126,8 +128,12 @@ def _of_node(
         return _drawn(title, quantity.text, x0, x1, curves, chosen)
     whole = gpu.memory_total_bytes / _GIB
     curves = _told(names, key, history, inside, scale=whole / 100)
-    full = Threshold(whole, f"full at {formats.memory(gpu.memory_total_bytes)}", "bad")
-    return _drawn(f"{title}, GiB", formats.tick, x0, x1, curves, chosen, (full,))
+    full = Threshold(whole, f"full at {round(whole)}{formats.GAP}GiB", "bad")
+    return _drawn(f"{title}, GiB", _gib, x0, x1, curves, chosen, (full,))
+
+
+def _gib(value: float) -> str:
+    return formats.memory(value * _GIB)
 
 
 _Told = dict[str, tuple[str, CurveData]]

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from widgets.common.cards import Card
+from widgets.common.layout import col
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3
 from widgets.curves.axis_marks import AxisMark, MarkKind
@@ -19,7 +20,7 @@ from widgets.curves.run_curves import VALIDATION, RunCurves
 from widgets.jobs.failure_causes import CauseCurves
 
 _PLOT_H = 176
-_ROOM = 0.25
+_ROOM = 0.35
 """Of the steps made, right of the post, for its words."""
 _PEER_W, _LINE_W = 1.2, 2.2
 
@@ -32,13 +33,17 @@ class FailurePlots(QWidget):
         self._shown: CauseCurves | None = None
         self._cause: CurvePanel | None = None
         self._loss: CurvePanel | None = None
-        self._cause_title, self._loss_title = Label("", "strong", elide="middle"), Label("", "strong")
-        self._cause_card, self._loss_card = Card(self._cause_title), Card(self._loss_title)
+        self._cause_title, self._loss_title = (
+            Label("", "strong", elide="middle"),
+            Label("", "strong"),
+        )
+        self._cause_box = col(self._cause_title, gap=S2)
+        self._loss_box = col(self._loss_title, gap=S2)
+        self._cause_card, self._loss_card = Card(self._cause_box), Card(self._loss_box)
         self._box = QHBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(S3)
         for card in (self._cause_card, self._loss_card):
-            card.layout().setSpacing(S2)
             card.hide()
             self._box.addWidget(card, 1)
 
@@ -62,21 +67,20 @@ class FailurePlots(QWidget):
         if shown is None:
             return
         if self._cause is not None:
-            self._cause_card.layout().removeWidget(self._cause)
+            self._cause_box.removeWidget(self._cause)
             self._cause.hide()
             self._cause.deleteLater()
         panel = CurvePanel(
             shown.title,
             axis=shown.axis,
             value_text=shown.text,
-            tick_text=shown.text,
             from_zero=shown.from_zero,
             end_names=False,
         )
         panel.setFixedHeight(_PLOT_H)
         self._cause = panel
         self._cause_title.setText(shown.title)
-        self._cause_card.layout().addWidget(panel)
+        self._cause_box.addWidget(panel)
         lone = len(shown.curves) == 1
         with panel.drawn_once():
             for number, (name, data, stands_out) in enumerate(shown.curves):
@@ -93,10 +97,8 @@ class FailurePlots(QWidget):
             panel.set_fixed_x(shown.x0, shown.x1)
             panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
 
-    def show_loss(
-        self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint], smoothing: float
-    ) -> None:
-        """The loss from the first step to the one at which it failed."""
+    def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
+        """The loss from the first step to the one at which it failed, as smooth as it is."""
         data = run.get("loss")
         has = data is not None and len(data) > 1
         self._loss_card.setVisible(has)
@@ -106,12 +108,12 @@ class FailurePlots(QWidget):
             self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
             self._loss.setFixedHeight(_PLOT_H)
             self._loss_title.setText("Loss")
-            self._loss_card.layout().addWidget(self._loss)
+            self._loss_box.addWidget(self._loss)
         panel = self._loss
         validation = run.get(f"{VALIDATION}loss")
         with panel.drawn_once():
             panel.clear()
-            panel.set_smoothing(smoothing)
+            panel.set_smoothing(data.smoothing)
             panel.set_curve("loss", "train", data, 0)
             if validation is not None:
                 panel.set_curve("validation", "validation", validation, 1, smooth=False)

@@ -77,7 +77,6 @@ class FailureTab(QWidget):
         """``run``: the curves of the open job, which another tab fills."""
         super().__init__(parent)
         self._run = run if run is not None else RunCurves()
-        self._smoothing = 0.0
         self._view: JobView | None = None
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._states: Mapping[str, NodeState] = {}
@@ -173,11 +172,6 @@ class FailureTab(QWidget):
         self._view, self._drawn, self._unwell = None, (), ()
         self.show_checkpoints(())
 
-    def show_curves(self, smoothing: float) -> None:
-        """The curves of the job have grown, or are drawn otherwise."""
-        self._smoothing = smoothing
-        self._settle()
-
     def show_nodes(
         self,
         states: Mapping[str, NodeState],
@@ -204,15 +198,17 @@ class FailureTab(QWidget):
         view = self._view
         if view is None or not self.isVisible():
             return
-        points = {name: data.revision for name in self._run.names() if (data := self._run.get(name))}
+        points = {
+            name: data.revision for name in self._run.names() if (data := self._run.get(name))
+        }
         # What a node does now is nothing to a run that is over.
         reaches = {name: (one.reach, one.count > 0) for name, one in self._histories.items()}
-        known = (view, self._checkpoints, points, reaches, self._unwell, self._smoothing)
+        known = (view, self._checkpoints, points, reaches, self._unwell)
         if known == self._drawn:
             return
         self._drawn = known
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
-        self.plots.show_loss(view, self._run, self._checkpoints, self._smoothing)
+        self.plots.show_loss(view, self._run, self._checkpoints)
         self.events.show_events(events(view, self._checkpoints, self._run, self._unwell))
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:

@@ -466,8 +466,6 @@ class JobDetail(QWidget):
     @Slot(str)
     def _tab_chosen(self, key: str) -> None:
         self._pages.setCurrentWidget(self._by_key[key])
-        if key == "failure":
-            self.failure.show_curves(self.curves.smoothing)
         if key == "checkpoints" and self._view is not None:
             self.checkpoints_requested.emit(self._id())
 

@@ -1,4 +1,4 @@
-"""How many samples each class has, drawn: columns where names are short, rows where they are not."""
+"""How many samples each class has: columns where names are short, rows where they are not."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ class ClassColumns(_Classes):
             paint_text(painter, above, formats.count(one.count), "tiny", tone, center=True)
             below = QRectF(index * each, self.height() - _NAME_H, each, _NAME_H)
             is_chosen = one.name == self._only
-            paint_text(painter, below, one.name, "tiny", "text" if is_chosen else "text3", center=True)
+            paint_text(
+                painter, below, one.name, "tiny", "text" if is_chosen else "text3", center=True
+            )
 
     def _at(self, point: QPointF) -> ClassCount | None:
         if not self._classes or not 0 <= point.x() < self.width():

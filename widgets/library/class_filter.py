@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.preview import ClassCount
 from widgets.common import formats
@@ -38,6 +38,10 @@ class ClassFilter(QWidget):
         self._segments: SegmentedControl | None = None
         self._row = row(STRETCH, self._title, self._list, gap=S2)
         self.setLayout(self._row)
+        # Where it is hidden, what stands beside it does not spread.
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy.setRetainSizeWhenHidden(True)
+        self.setSizePolicy(policy)
         self._fit()
 
     def show_classes(self, classes: tuple[ClassCount, ...]) -> None:
@@ -49,12 +53,15 @@ class ClassFilter(QWidget):
             self._segments.deleteLater()
             self._segments = None
         keys = [f"{_PLACE}{number}" for number in range(len(classes))]
-        options = [(key, f"{c.name} · {formats.count(c.count)}") for key, c in zip(keys, classes)]
+        options = [
+            (key, f"{c.name} · {formats.count(c.count)}")
+            for key, c in zip(keys, classes, strict=True)
+        ]
         self._list.set_options([(_ALL, "All classes"), *options], _ALL)
         if 0 < len(classes) <= MOST_COLUMNS:
-            names = [(key, one.name) for key, one in zip(keys, classes)]
+            names = [(key, one.name) for key, one in zip(keys, classes, strict=True)]
             self._segments = SegmentedControl([(_ALL, "All"), *names], _ALL, name="Class")
-            for key, one in zip(keys, classes):
+            for key, one in zip(keys, classes, strict=True):
                 self._segments.set_tip(key, formats.plural(one.count, "sample"))
             self._segments.chosen.connect(self._chosen)
             self._row.addWidget(self._segments)

@@ -13,6 +13,9 @@ from widgets.common.theme import R_CELL, S1, S2
 from widgets.library.sample_parts import main_part, paint_part, picture
 
 _CELL, _CAPTION_H = 68, 18
+_GAP_MORE = 12
+_EDGE = 2
+"""For the frame around the chosen one."""
 
 
 class SampleGrid(QWidget):
@@ -110,12 +113,16 @@ class SampleGrid(QWidget):
                     paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
 
     def _columns(self, width: int) -> int:
-        return max(1, (width + S2) // (_CELL + S2))
+        return max(1, (width - 2 * _EDGE + S2) // (_CELL + S2))
 
     def _cell(self, index: int) -> QRectF:
         columns = self._columns(self.width())
-        at = index % columns, index // columns
-        x, y = at[0] * (_CELL + S2) + 2, at[1] * (_CELL + _CAPTION_H + S2) + 2
+        step = _CELL + S2
+        if 1 < columns <= len(self._samples):
+            # What is left of the width is shared out between the columns.
+            step = min((self.width() - _CELL - 2 * _EDGE) // (columns - 1), step + _GAP_MORE)
+        x = index % columns * step + _EDGE
+        y = index // columns * (_CELL + _CAPTION_H + S2) + _EDGE
         return QRectF(x, y, _CELL, _CELL + _CAPTION_H)
 
     def _go(self, index: int) -> None:

@@ -17,9 +17,9 @@ from widgets.common.theme import S1, S2, Tone
 from widgets.curves import ticks
 from widgets.library.sample_parts import path_title
 
-_PLOT_H, _LEFT, _BOTTOM, _TOP = 148, 42, 20, 8
+_PLOT_H, _LEFT, _BOTTOM, _TOP = 124, 42, 20, 8
 _LINE_W, _FILL = 1.6, 0.14
-_TICK_W = 56
+_TICK_W, _AIR = 56, 12
 
 
 class ValuesPlot(QWidget):
@@ -49,9 +49,11 @@ class ValuesPlot(QWidget):
         shares = [count / total for count in found.counts]
         low, high = found.low, found.high
         if self._shown.low == self._shown.high and self._shown.low is not None:
-            # All alike: one column in the middle, with air beside it.
+            # All alike: one thin column in the middle, with air beside it.
             middle = self._shown.low
-            low, high, shares = middle - 1.5, middle + 1.5, [0.0, 1.0, 0.0]
+            air = [0.0] * _AIR
+            around = max(1.0, abs(middle))
+            low, high, shares = middle - around, middle + around, [*air, 1.0, *air]
         self._paint_axes(painter, room, max(shares), low, high)
         self._paint_steps(painter, room, shares)
 
@@ -91,7 +93,9 @@ class ValuesPlot(QWidget):
 class ValuesCard(Card):
     """One channel or column at a time, one with values that are no numbers first."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, *, with_picker: bool = True) -> None:
+        """``with_picker``: which one is chosen here; else by `choose`."""
+        self._with_picker = with_picker
         self._channels: tuple[ChannelStatistics, ...] = ()
         self._odd = Label("", "small", "text3", elide="right", align="right")
         self._picker = ComboBox(name="Values of")
@@ -115,8 +119,16 @@ class ValuesCard(Card):
         odd = (n for n, one in enumerate(self._channels) if one.nan_count + one.inf_count)
         options = [(str(number), name) for number, name in enumerate(names)]
         self._picker.set_options(options, str(next(odd, 0)))
-        self._picker.setVisible(len(names) > 1 or names[0] != "Data")
+        self._picker.setVisible(self._with_picker and (len(names) > 1 or names[0] != "Data"))
         self._show()
+
+    @property
+    def shown(self) -> int:
+        """The number of the channel or column that is drawn."""
+        return max(0, self._picker.currentIndex())
+
+    def choose(self, number: int) -> None:
+        self._picker.setCurrentIndex(number)
 
     @Slot()
     def _show(self) -> None:

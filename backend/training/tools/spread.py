@@ -19,8 +19,9 @@ _FINEST = 2.0**-40
 
 
 class Spread:
-    """Of many arrays, one after the other. Mean and deviation after Chan et al. 1979, which loses no
-    digits.
+    """Of many arrays, one after the other.
+
+    Mean and deviation after Chan et al. 1979, which loses no digits.
     """
 
     def __init__(self) -> None:
@@ -119,9 +120,16 @@ class _Bins:
         self._first //= 2
         self._width *= 2
 
+    def _is_sparse(self) -> bool:
+        """Whether every other stretch is empty: twice as wide ones would tell no less."""
+        filled = numpy.flatnonzero(self._counts) + self._first
+        return len(filled) > 1 and not (filled % 2).any()
+
     def histogram(self) -> Histogram | None:
-        """None when there was no value."""
+        """None when there was no value. As coarse as the values are: of 0, 1, 2 three stretches."""
         if not len(self._counts):
             return None
+        while self._is_sparse():
+            self._double()
         counts = tuple(self._counts.tolist())
         return Histogram(self._first * self._width, self._width, counts)

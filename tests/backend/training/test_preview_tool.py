@@ -305,7 +305,8 @@ def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
     assert (first.low, first.high, second.low, second.high) == (0, 63, 2.5, 2.5)
     assert (target.low, target.high) == (0, 15.75)
     assert found.class_samples == ()
-    assert first.histogram is not None and second.histogram is not None
+    assert first.histogram is not None
+    assert second.histogram is not None
     assert first.histogram.counts == (1,) * 64
     assert sum(second.histogram.counts) == 64
 
@@ -319,7 +320,8 @@ def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
         spread.add(numpy.array([value]))
     spread.add(values[500:])
     found = spread.result("data", 0).histogram
-    assert found is not None and 32 <= len(found.counts) <= 65
+    assert found is not None
+    assert 32 <= len(found.counts) <= 65
     edges = found.low + found.width * numpy.arange(len(found.counts) + 1)
     expected, _ = numpy.histogram(values, edges)
     assert found.counts == tuple(expected.tolist())
@@ -330,6 +332,7 @@ def test_a_spread_bears_any_value_there_is() -> None:
     for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
         spread.add(numpy.array([value]))
     found = spread.result("data", 0)
-    assert found.histogram is not None and sum(found.histogram.counts) == 4
+    assert found.histogram is not None
+    assert sum(found.histogram.counts) == 4
     assert (found.nan_count, found.inf_count) == (1, 1)
     assert Spread().result("data", 0).histogram is None

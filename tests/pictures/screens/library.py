@@ -27,6 +27,7 @@ from backend.records.preview import (
     Sample,
     ShapeCount,
 )
+from backend.training.tools.spread import Spread
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -77,12 +78,9 @@ def _digits() -> tuple[Sample, ...]:
 
 def _spread(path: str, number: int, values: Sequence[float], **more: int) -> ChannelStatistics:
     """The statistics of some numbers, as the preview makes them."""
-    array = np.asarray(values)
-    counts, edges = np.histogram(array, 40)
-    histogram = Histogram(float(edges[0]), float(edges[1] - edges[0]), tuple(counts.tolist()))
-    return ChannelStatistics(path, number, float(array.mean()), float(array.std()),
-                             float(array.min()), float(array.max()), **more,
-                             histogram=histogram)  # fmt: skip
+    spread = Spread()
+    spread.add(np.asarray(values, np.float64))
+    return replace(spread.result(path, number), **more)
 
 
 @cache
@@ -143,7 +141,7 @@ def dataset_one_class(stage: Stage) -> None:
 def dataset_long_classes(stage: Stage) -> None:
     """Names that have no room below a column, and one of them chosen."""
     names = ("copepod, calanoid", "diatom chain", "echinoderm larva", "fish egg", "jellyfish",
-             "a class with a name that nobody would have thought to be this long", "unknown")  # fmt: skip
+             "a class with a name that nobody would have guessed", "unknown")  # fmt: skip
     shown = replace(
         preview(),
         classes=tuple(ClassCount(name, 4100 - 630 * n) for n, name in enumerate(names)),
@@ -154,8 +152,7 @@ def dataset_long_classes(stage: Stage) -> None:
     page.detail._samples._show_class(names[2])
 
 
-@screen("dataset-columns")
-def dataset_columns(stage: Stage) -> None:
+def _columns(stage: Stage) -> LibraryPage:
     """A table: each sample a row, each column with a spread of its own."""
     chance = np.random.default_rng(5)
     rows = chance.gamma(2.0, [1, 4, 0.3, 20, 2, 7, 1, 3, 0.1, 5, 1, 60, 8], (48, 13))
@@ -168,10 +165,38 @@ def dataset_columns(stage: Stage) -> None:
     columns = [_spread("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
     shown = Preview(
         "training", "UserDataset", 506, 506, some, item_time_ms=0.02,
-        shapes=(ShapeCount("data", (13,), "float32", 506), ShapeCount("target", (), "float32", 506)),
+        shapes=(ShapeCount("data", (13,), "float32", 506),
+                ShapeCount("target", (), "float32", 506)),
         statistics=(*columns, _spread("target", 0, chance.normal(22, 9, 506))),
     )  # fmt: skip
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), shown)
+    return page
+
+
+@screen("dataset-columns")
+def dataset_columns(stage: Stage) -> None:
+    _columns(stage)
+
+
+@screen("dataset-statistics", EVERY)
+def dataset_statistics(stage: Stage) -> None:
+    page = _columns(stage)
+    page.detail._tabs.choose("statistics")
+    page.detail._tab_chosen("statistics")
+
+
+@screen("dataset-no-numbers")
+def dataset_no_numbers(stage: Stage) -> None:
+    """Nothing but text: samples can be read, and there is no statistic of them."""
+    words = ("The quick brown fox", "jumps over", "the lazy dog and much more text than fits here")
+    some = tuple(
+        Sample(n, (Part("data", None, "str", "text", text=words[n % 3]),)) for n in range(9)
+    )
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, some))
+    page.detail._tabs.choose("statistics")
+    page.detail._tab_chosen("statistics")
 
 
 @screen("dataset-no-pictures")

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.series import HistoryUpdate
 from widgets.common.look import Look
-from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.curves_body import WIDE_FROM_W
+from widgets.jobs.curves_tab import CurvesTab
 
 ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
@@ -24,7 +24,7 @@ def tab(qtbot: QtBot, look: Look) -> CurvesTab:
     tab.show()
     steps = np.arange(1, 50)
     names = ("loss", "accuracy", "learning_rate", "gradient_norm", "recall", "samples_per_second")
-    tab.append(HistoryUpdate(steps, steps, steps, {name: 1 / steps for name in names}, (), 0))
+    tab.append(HistoryUpdate(steps, steps, steps, dict.fromkeys(names, 1 / steps), (), 0))
     return tab
 
 
@@ -44,7 +44,7 @@ def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: Cu
     widen(tab, TWO)
     assert place(tab, small).x() > place(tab, tab._loss).x() + tab._loss.width()
     assert place(tab, small).y() < place(tab, tab._loss).y()
-    assert place(tab, tab._small["samples_per_second"]).x() > place(tab, small).x()
+    assert place(tab, tab._small["learning_rate"]).x() > place(tab, small).x()
     widen(tab, ONE)
     assert place(tab, small).y() > place(tab, tab._loss).y() + tab._loss.height()
 
@@ -67,7 +67,8 @@ def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
     assert 0 <= place(tab, last).y() + last.height() <= tab._scroll.viewport().height()
     widen(tab, TWO)
     at = place(tab, last)
-    assert at.y() + last.height() > 0 and at.y() < tab._scroll.viewport().height()
+    assert at.y() + last.height() > 0
+    assert at.y() < tab._scroll.viewport().height()
 
 
 def test_another_job_with_fewer_metrics_is_laid_out_anew(tab: CurvesTab) -> None:

@@ -96,15 +96,10 @@ def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough
     assert min(button.width(), button.height()) >= TARGET_MIN
     form.activateWindow()
     field.control.setFocus()
-    QTest.keyClick(field.control, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClick(field.control, Qt.Key.Key_Tab)
     assert QApplication.focusWidget() is button
     QTest.keyClick(button, Qt.Key.Key_Space)
     assert swept(form).popover.isVisible()
-
-
-def test_fields_beside_each_other_stand_level_whether_they_have_a_button_or_not(form):
-    shown = [form._fields.field(path) for path in ("name", "batch_size")]
-    assert len({one.control.y() for one in shown}) == 1
 
 
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):

@@ -16,8 +16,10 @@ from backend.records.preview import (
     Sample,
     ShapeCount,
 )
+from widgets.common.cards import EmptyState
 from widgets.library.class_columns import ClassColumns
 from widgets.library.samples_view import SamplesView
+from widgets.library.statistics_view import StatisticsView
 from widgets.library.values_card import spread_words, titles
 
 Shown = Callable[..., SamplesView]
@@ -54,7 +56,8 @@ def show(qtbot: QtBot) -> Shown:
     def show(shown: Preview) -> SamplesView:
         view.show_preview(shown)
         window.show()
-        qtbot.waitExposed(window)
+        window.activateWindow()
+        qtbot.waitUntil(window.isActiveWindow)
         return view
 
     return show
@@ -65,7 +68,8 @@ def indices(view: SamplesView) -> list[int]:
 
 
 def segment(view: SamplesView, text: str) -> QAbstractButton:
-    found = [b for b in view.filter.findChildren(QAbstractButton) if b.text() == text]
+    assert view.filter._segments is not None
+    found = [b for b in view.filter._segments.findChildren(QAbstractButton) if b.text() == text]
     assert len(found) == 1
     return found[0]
 
@@ -94,7 +98,8 @@ def test_a_class_is_chosen_by_the_arrow_keys(show: Shown, qtbot: QtBot) -> None:
 def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> None:
     view = show(preview())
     columns = view._columns
-    assert columns.isVisible() and not view._rows_scroll.isVisible()
+    assert columns.isVisible()
+    assert not view._rows_scroll.isVisible()
     last = QPoint(columns.width() - 20, columns.height() // 2)
     qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
     assert {one.of_class for one in view._grid.samples} == {"owl"}
@@ -190,3 +195,22 @@ def test_each_spread_is_said_in_words() -> None:
         "All values are 7.00",
         "No finite value",
     ]
+
+
+def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
+    qtbot: QtBot,
+) -> None:
+    view = StatisticsView()
+    qtbot.addWidget(view)
+    view.show_preview(preview(statistics=STATISTICS, shapes=SHAPES))
+    cells = [[view.model.index(n, m).data() for m in range(6)] for n in range(3)]
+    assert cells == [
+        ["Data, column 0", "0", "2.00", "1.00", "0.500", "–"],
+        ["Data, column 1", "7.00", "7.00", "7.00", "0", "15"],
+        ["Target", "–", "–", "–", "–", "7"],
+    ]
+    assert view._values._words.text() == "All values are 7.00"
+    view._table.selectRow(0)
+    assert view._values._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
+    view.show_preview(Preview("training", "UserDataset", 9, 9))
+    assert isinstance(view._pages.currentWidget(), EmptyState)
