@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.preview import Part, Preview, Sample, rare_classes
@@ -19,7 +20,7 @@ from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import PartSketch, main_part, path_title, picture, shape_words
 from widgets.library.values_card import ValuesCard
 
-_SIDE_W, _BAR_W = 292, 12
+_SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W, _BAR_W = 292, 268, 620, 12
 _ROWS_MOST_H = 224
 _LARGE = 136
 
@@ -52,18 +53,18 @@ class SamplesView(QWidget):
         )
         self._grid_scroll = Scroll(holder)
         grid_card = Card((self._grid_scroll, 1), margins=(0, 0, 0, 0))
-        side = QWidget()
-        side.setLayout(col(self._classes_card, self._sample_card, self._values, STRETCH, gap=S3))
-        side.setFixedWidth(_SIDE_W)
-        scroll = Scroll(side, gutter=_BAR_W)
-        scroll.setFixedWidth(_SIDE_W + _BAR_W)
-        self.setLayout(row((grid_card, 1), scroll, gap=S3))
+        self._side = QWidget()
+        cards = (self._classes_card, self._sample_card, self._values)
+        self._side.setLayout(col(*cards, STRETCH, gap=S3))
+        self._side_scroll = Scroll(self._side, gutter=_BAR_W)
+        self.setLayout(row((grid_card, 1), self._side_scroll, gap=S3))
+        self._fit()
 
     def show_preview(self, preview: Preview) -> None:
         self._preview = preview
         classes = preview.classes
         self.filter.show_classes(classes)
-        few = ClassColumns.suits(classes, _SIDE_W - 2 * S4)
+        few = ClassColumns.suits(classes, _SIDE_NARROW_W - 2 * S4)
         self._columns.show_classes(classes if few else ())
         self._columns.setVisible(few)
         self._rows.show_classes(() if few else classes)
@@ -75,7 +76,19 @@ class SamplesView(QWidget):
         self._classes_word.setText(f"{word}, {odd} rare" if odd else word)
         self._classes_word.set_tone("warn" if odd else "text3")
         self._values.show_preview(preview)
+        is_told = bool(classes or preview.samples or preview.statistics)
+        self._side_scroll.setVisible(is_told)
         self._show_class("")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """In a narrow window the grid takes a column more."""
+        width = _SIDE_W if self.width() >= _NARROW_BELOW_W else _SIDE_NARROW_W
+        self._side.setFixedWidth(width)
+        self._side_scroll.setFixedWidth(width + _BAR_W)
 
     def clear(self) -> None:
         """Nothing has been looked at; there is no class to choose."""

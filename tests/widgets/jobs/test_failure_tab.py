@@ -16,6 +16,7 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.look import Look
 from widgets.curves.curve_data import XAxis
+from widgets.curves.marks import Span
 from widgets.jobs.failure_causes import cause_curves
 from widgets.jobs.job_detail import JobDetail
 
@@ -173,3 +174,12 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail.curves._smooth(0.3)
     detail._choose_tab("failure")
     assert data.smoothing == 0.3
+
+
+def test_a_gpu_that_was_unwell_is_told_of_its_own_job_alone(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    words = "gpu03 GPU 3 slowed by heat"
+    detail.failure.show_nodes({}, {}, [Span(ENDED - 60, ENDED - 30, "warn", words)])
+    assert [event.words for event in detail.failure.events.shown].count(words) == 1
+    detail.open_job(replace(FAILED, id="other"))
+    assert words not in [event.words for event in detail.failure.events.shown]
