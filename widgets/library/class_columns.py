@@ -95,7 +95,7 @@ class ClassColumns(_Classes):
         if not 0 < len(classes) <= MOST_COLUMNS:
             return False
         words = (text for one in classes for text in (one.name, formats.count(one.count)))
-        return max(text_width(text, "tiny") for text in words) + 2 <= width / len(classes)
+        return max(text_width(text, "tiny") for text in words) <= width / len(classes)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
