@@ -43,12 +43,24 @@ class Sample:
     parts: tuple[Part, ...]
     target: str = ""
     time_ms: float = 0.0
+    of_class: str = ""
+    """The name of its class among `Preview.classes`; "" when targets are no classes."""
 
 
 @dataclass(frozen=True)
 class ClassCount:
     name: str
     count: int
+
+
+_RARE_SHARE = 0.25
+
+
+def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
+    """Those with less than a quarter of the mean, the rarest first."""
+    mean = sum(one.count for one in classes) / len(classes) if classes else 0.0
+    found = (one for one in classes if one.count < _RARE_SHARE * mean)
+    return tuple(sorted(found, key=lambda one: one.count))
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,24 @@ class ShapeCount:
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """How many values lie in each of equal stretches, ``width`` wide, the first one at ``low``."""
+
+    low: float
+    width: float
+    counts: tuple[int, ...]
+
+    @property
+    def high(self) -> float:
+        return self.low + self.width * len(self.counts)
+
+
+@dataclass(frozen=True)
 class ChannelStatistics:
-    """Over the finite values of one channel of all items examined; None when there are none."""
+    """Over the finite values of one channel of all items examined; None when there are none.
+
+    A channel is one of a picture, or one number of a short vector; else all numbers are one.
+    """
 
     path: str
     channel: int
@@ -73,6 +101,7 @@ class ChannelStatistics:
     high: float | None
     nan_count: int = 0
     inf_count: int = 0
+    histogram: Histogram | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +128,9 @@ class Preview:
     count: int
     examined: int
     samples: tuple[Sample, ...] = ()
+    """Spread evenly over the whole set."""
+    class_samples: tuple[Sample, ...] = ()
+    """Others, so that there are some of each class."""
     shapes: tuple[ShapeCount, ...] = ()
     classes: tuple[ClassCount, ...] = ()
     """Empty when the targets are no classes."""
@@ -140,6 +172,7 @@ class Preview:
                 count=int(raw["count"]),
                 examined=int(raw["examined"]),
                 samples=tuple(_sample(value) for value in raw["samples"]),
+                class_samples=tuple(_sample(value) for value in raw["class_samples"]),
                 shapes=tuple(
                     ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
                     for v in raw["shapes"]
@@ -260,6 +293,7 @@ def _sample(raw: Mapping[str, Any]) -> Sample:
         parts=tuple(_part(value) for value in raw["parts"]),
         target=_text(raw["target"]),
         time_ms=float(raw["time_ms"]),
+        of_class=_text(raw["of_class"]),
     )
 
 
@@ -286,7 +320,15 @@ def _statistics(raw: Mapping[str, Any]) -> ChannelStatistics:
         high=_number(raw["high"]),
         nan_count=int(raw["nan_count"]),
         inf_count=int(raw["inf_count"]),
+        histogram=None if raw["histogram"] is None else _histogram(raw["histogram"]),
     )
+
+
+def _histogram(raw: Mapping[str, Any]) -> Histogram:
+    low, width = finite(float(raw["low"])), finite(float(raw["width"]))
+    if low is None or width is None or width <= 0:
+        raise ValueError("a histogram without a range")
+    return Histogram(low, width, tuple(int(count) for count in raw["counts"]))
 
 
 def _fault(raw: Mapping[str, Any]) -> ItemFault:

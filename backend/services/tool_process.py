@@ -62,7 +62,7 @@ def preview(
     loader: Path,
     dataset: Path,
     split: str = "training",
-    samples: int = 24,
+    samples: int = 48,
     budget_s: float = 20.0,
     progress: Progress | None = None,
 ) -> Preview:

@@ -320,7 +320,7 @@ def test_a_whole_job_is_made_and_started_and_stopped(hands, program):
             before = box.currentIndex()
             hands.press("Down")
             assert box.currentIndex() != before, f"{control}: there is no digits"
-    hands.tab_to("Processes on This computer")
+    hands.tab_to("Processes on this computer")
     hands.press("Ctrl+A")
     hands.write("1")
     hands.tab_to("Epochs")

@@ -234,7 +234,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
             306_000_000,
             "ab" * 32,
             "cd" * 32,
-            ago(4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
+            ago(NOW - _end_s(view) + 4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
             {"validation/mAP": 0.31 + 0.06 * n / 2},
             "policy",
             is_latest=n == 2,
@@ -243,6 +243,11 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
         for n, one in enumerate(kept)
         if one > 0
     )
+
+
+def _end_s(view: JobView) -> float:
+    """When it ended, or now."""
+    return datetime.fromisoformat(view.ended).timestamp() if view.ended else NOW
 
 
 def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
@@ -264,10 +269,13 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     warm = 3 * PER_EPOCH
     rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
     metric = (view.best_metric or ("validation/mAP", 0.0))[0]
+    pace = 0.355
+    if view.ended and view.started:
+        pace = (_end_s(view) - datetime.fromisoformat(view.started).timestamp()) / count
     update = HistoryUpdate(
         steps,
         (steps - 1) // PER_EPOCH + 1,
-        steps * 0.355,
+        steps * pace,
         {
             "loss": loss,
             "validation/loss": judged,
@@ -277,7 +285,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
         },
         (RunStart(1, 1),),
         0,
-        began_s=NOW - count * 0.355,
+        began_s=_end_s(view) - count * pace,
     )
     return RunUpdate(view, update)
 
@@ -314,6 +322,21 @@ def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Pa
             gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
                                 words, bad))  # fmt: skip
         lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus)))
+    return past_of(lines)
+
+
+def full_memory(view: JobView = FAILED) -> Past:
+    """What the agent kept of the half hour before a GPU was full."""
+    lines = []
+    end, chance = _end_s(view), np.random.default_rng(4)
+    for second in np.arange(-40 * MINUTE, 30, 20.0).tolist():
+        grown = 18.0 * max(0.0, min(1.0, (second + 130) / 60)), 23.0 * float(second > -25)
+        gpus = []
+        for n in range(8):
+            own = sum(grown) if n == 3 else 0.0
+            memory = min(100.0, 58.0 + n % 3 + chance.normal(0, 0.4) + own)
+            gpus.append(PastGpu(EIGHT[n], 66.0, 1410.0, 94.0, memory, 372.0, "", False))
+        lines.append(PastReading(end + second, 46.0, 1e9, tuple(gpus)))
     return past_of(lines)
 
 

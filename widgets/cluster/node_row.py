@@ -53,6 +53,11 @@ def node_title(name: str) -> str:
     return "This computer" if name == THIS_COMPUTER else name
 
 
+def node_words(name: str) -> str:
+    """The name of a node within a sentence."""
+    return "this computer" if name == THIS_COMPUTER else name
+
+
 @dataclass(frozen=True)
 class GpuCell:
     """One GPU of a row. ``owner`` is a job's name when it is ours, else a user."""

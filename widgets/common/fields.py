@@ -29,7 +29,7 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.paint import fill_round, paint_focus
 from widgets.common.style import repolish
 from widgets.common.text import IconLabel, Label, native_key, plain_tip
-from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
+from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, TARGET_MIN, Tone
 
 _COMBO_MOST_W = 240
 
@@ -388,12 +388,19 @@ class Field(QWidget):
         self._label.set_tip(tip)
 
     def set_corner(self, part: QWidget, *, beside: bool = False) -> None:
-        """A small act above the right end of the control, or beside the label; as high as that."""
-        part.setFixedHeight(self._label.sizeHint().height())
+        """A small act above the right end of the control, or beside the label."""
+        self.raise_head()
+        part.setFixedHeight(TARGET_MIN)
         self._head.addWidget(part)
         if beside:
             self._head.setStretch(0, 0)
             self._head.addStretch(1)
+
+    def raise_head(self) -> None:
+        """As high above the control as fields with a small act there: they stand side by side."""
+        self._label.setFixedHeight(TARGET_MIN)
+        self._box.setSpacing(0)
+        self._below.setContentsMargins(0, LABEL_GAP, 0, 0)
 
     def _show(self) -> None:
         text = self._error or self._note

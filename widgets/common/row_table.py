@@ -7,11 +7,12 @@ list of jobs) has a model of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
+from widgets.common import icons, theme
 from widgets.common.text import plain_tip
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -28,6 +29,8 @@ class Column(Generic[Record]):
     title: str
     shown: Callable[[Record], str]
     tip: Callable[[Record], str] | None = None
+    is_bad: Callable[[Record], bool] | None = None
+    """Whether what it shows of a record is a fault of that: said in red, with a sign."""
 
 
 class RowTableModel(QAbstractTableModel, Generic[Record]):
@@ -60,7 +63,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         """Another head for a column: the metric that a job is judged by."""
         old = self._columns[column]
         if title != old.title:
-            changed = Column(title, old.shown, old.tip)
+            changed = replace(old, title=title)
             self._columns = (*self._columns[:column], changed, *self._columns[column + 1 :])
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
 
@@ -88,4 +91,9 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
             return column.shown(record)
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
+        if column.is_bad is not None and column.is_bad(record):
+            if role == Qt.ItemDataRole.ForegroundRole:
+                return theme.current().q("bad")
+            if role == Qt.ItemDataRole.DecorationRole:
+                return icons.icon("x-circle-fill", "bad")
         return None

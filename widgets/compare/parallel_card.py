@@ -54,6 +54,8 @@ class ParallelCard(Card):
         dress(self.table, "Jobs, the best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
+        # Jobs of a sweep are called alike but for the end of their names.
+        self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
         super().__init__(
             row(Label("Parallel coordinates", "heading"), (QWidget(), 1), self.choice, gap=S3),

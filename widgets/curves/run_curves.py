@@ -124,6 +124,11 @@ class RunCurves:
         found: Floats = np.where(index >= 0, data.x(axis)[np.maximum(index, 0)], math.nan)
         return found
 
+    def place(self, step: float, axis: XAxis) -> float | None:
+        """Where one step is on an axis; None where it has no place."""
+        at = float(self.places(np.array([step], np.float64), axis)[0])
+        return at if math.isfinite(at) else None
+
     def stretch(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
         """Where a stretch of Unix time is on an axis; None where no two steps were made in it."""
         data = max(self._data.values(), key=len, default=None)

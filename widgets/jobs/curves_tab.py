@@ -8,73 +8,35 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.alarm import Alarm
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
-from widgets.common import formats
 from widgets.common.buttons import IconButton, SegmentedControl, Switch
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
+from widgets.common.theme import PAGE_MARGIN, S2
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Boundary, Post, Span
-from widgets.curves.picture_menu import PictureButton, add_pictures
+from widgets.curves.picture_menu import add_pictures
 from widgets.curves.run_curves import OWN_METRICS, VALIDATION, RunCurves, metric_title
+from widgets.jobs.curve_cards import LargePlot, SmallPlot
+from widgets.jobs.curves_body import CurvesBody
 from widgets.jobs.rank_strip import RankStrip
 
-_SMALL_LEAST_W = 210
 _NARROW_BELOW_W = 600
-_LARGE_H, _LARGE_LEAST_H, _LARGE_MOST_H, _SMALL_H = 260, 200, 900, 130
+_LARGE_MOST_H = 1100
 _SPARE_MOST = 12
-
-
-class _LargePlot(CurvePanel):
-    """As high as the small ones below leave room, and never lower than can be read."""
-
-    def sizeHint(self) -> QSize:
-        return QSize(2 * _LARGE_H, _LARGE_LEAST_H)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(_LARGE_H, _LARGE_LEAST_H)
-
-
-class _SmallPlot(Card):
-    """A metric of its own: title and newest value above a small plot."""
-
-    def __init__(self, title: str, link: HoverLink) -> None:
-        self._value = Label("–", "heading")
-        self._spans: tuple[Span, ...] = ()
-        self.panel = CurvePanel(title, link=link, end_names=False, read_out=False)
-        self.panel.setFixedHeight(_SMALL_H)
-        self.pictures = PictureButton(self.panel)
-        head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
-        super().__init__(head, self.panel, gap=S2)
-
-    def clear(self) -> None:
-        """Another job, with this metric or without."""
-        self.panel.clear()
-        self.show_spans(())
-        self.show_value(None)
-        self.panel.fit()
-
-    def show_spans(self, spans: tuple[Span, ...]) -> None:
-        if spans != self._spans:
-            self._spans = spans
-            self.panel.set_marks(spans=spans)
-
-    def show_value(self, value: float | None) -> None:
-        self._value.setText(formats.metric(value))
 
 
 class CurvesTab(QWidget):
@@ -93,11 +55,10 @@ class CurvesTab(QWidget):
         self._name = "curves"
         self._link = HoverLink(self)
         self._curves = RunCurves()
-        self._small: dict[str, _SmallPlot] = {}
+        self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
-        self._spare: dict[str, _SmallPlot] = {}
+        self._spare: dict[str, SmallPlot] = {}
         self._axis = XAxis.STEP
-        self._columns = 0
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._ever_kept: dict[int, str] = {}
         self._end: tuple[int, JobState] | None = None
@@ -116,9 +77,8 @@ class CurvesTab(QWidget):
         menu = QMenu(save)
         menu.addAction("All curves as CSV…", self.csv_requested.emit)
         save.setMenu(menu)
-        self._loss = _LargePlot("Loss", link=self._link)
+        self._loss = LargePlot("Loss", link=self._link)
         add_pictures(menu, self._loss, self._save)
-        self._loss.setMaximumHeight(_LARGE_MOST_H)
         self._loss.set_empty_text("The first points come with the first steps")
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
@@ -137,22 +97,12 @@ class CurvesTab(QWidget):
         )
         self._problem = Label("", "small", "warn", wrap=True)
         self._problem.hide()
-        self._grid = QGridLayout()
-        self._grid.setSpacing(S3)
         self.ranks = RankStrip()
-        content = QWidget()
-        content.setLayout(
-            col(
-                self._problem,
-                (Card(head, (self._loss, 1), gap=S2), 100),
-                self._grid,
-                self.ranks,
-                STRETCH,
-                gap=S3,
-                margins=(0, 0, 0, S4),
-            )
-        )
-        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
+        loss_card = Card(head, (self._loss, 1), gap=S2)
+        loss_card.setMaximumHeight(_LARGE_MOST_H)
+        self._body = CurvesBody(self._problem, loss_card, self.ranks)
+        self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
+        self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth(smoothing)
 
     def clear(self, name: str) -> None:
@@ -168,7 +118,7 @@ class CurvesTab(QWidget):
             plot.clear()
         self._spare |= self._small
         self._small.clear()
-        self._columns = 0
+        self._body.place([])
         self._problem.hide()
         self._loss.fit()
 
@@ -214,6 +164,11 @@ class CurvesTab(QWidget):
         """Unix time of the first point, 0 before there is one."""
         return self._curves.began_s
 
+    @property
+    def run_curves(self) -> RunCurves:
+        """All points of the open job, for other tabs that draw some of them."""
+        return self._curves
+
     def toggle_log(self) -> None:
         self._log.toggle()
 
@@ -258,28 +213,29 @@ class CurvesTab(QWidget):
                 fill=name == "learning_rate",
             )
 
-    def _make_plot(self, base: str) -> _SmallPlot:
+    def _make_plot(self, base: str) -> SmallPlot:
         while len(self._spare) >= _SPARE_MOST:
             oldest = self._spare.pop(next(iter(self._spare)))
-            self._grid.removeWidget(oldest)
+            self._body.forget(oldest)
             oldest.deleteLater()
-        plot = _SmallPlot(metric_title(base), self._link)
+        plot = SmallPlot(metric_title(base), self._link)
         plot.pictures.saved.connect(self._save)
         return plot
 
     def _lay_out(self) -> None:
         """What the user measured comes before what is measured always."""
         order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
-        columns = max(1, min(3, self.width() // _SMALL_LEAST_W))
-        self._columns = columns
-        for index, name in enumerate(order):
-            self._grid.addWidget(self._small[name], index // columns, index % columns)
+        self._body.place([self._small[name] for name in order])
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """What came while nobody looked has its place only now: nothing is squeezed for it."""
+        super().showEvent(event)
+        self._body.updateGeometry()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._smoothing_word.setVisible(self.width() >= _NARROW_BELOW_W)
-        if max(1, min(3, self.width() // _SMALL_LEAST_W)) != self._columns:
-            self._lay_out()
+        self._body.fit(self.width(), self._scroll)
 
     def _panels(self) -> list[CurvePanel]:
         return [self._loss, *(plot.panel for plot in self._small.values())]

@@ -6,15 +6,18 @@ and nothing is guessed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
 from backend.records.job_view import MPIRUN_LOG, JobView
+from backend.records.node import NodeState
+from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Fact, Facts, Frame, Scroll
@@ -22,6 +25,11 @@ from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
+from widgets.curves.marks import Span
+from widgets.curves.run_curves import RunCurves
+from widgets.jobs.failure_causes import cause_curves
+from widgets.jobs.failure_events import EventList, events
+from widgets.jobs.failure_plots import FailurePlots
 from widgets.jobs.log_ansi import plain
 
 _CHANGE_FIRST = frozenset(
@@ -52,6 +60,7 @@ _CHANGE_FIRST = frozenset(
 """Causes that the same settings would meet again, however often the job is resumed."""
 _LINES_SHOWN = 20
 _PROOF_LINES = 6
+_TWO_COLUMNS_FROM_W = 700
 
 
 class FailureTab(QWidget):
@@ -67,8 +76,18 @@ class FailureTab(QWidget):
     clone_requested = Signal()
     log_requested = Signal(str, int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, run: RunCurves | None = None, parent: QWidget | None = None) -> None:
+        """``run``: the curves of the open job, which another tab fills."""
         super().__init__(parent)
+        self._run = run if run is not None else RunCurves()
+        self._view: JobView | None = None
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._states: Mapping[str, NodeState] = {}
+        self._histories: Mapping[str, NodeHistory] = {}
+        self._unwell: tuple[Span, ...] = ()
+        self._drawn: tuple[object, ...] = ()
+        self.plots = FailurePlots()
+        self.events = EventList()
         self._place = (MPIRUN_LOG, 0)
         self._newest = ""
         self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
@@ -97,17 +116,19 @@ class FailureTab(QWidget):
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
-        told = col(words, self._acts, self._from, gap=S2)
+        what = col(words, self._acts, self._from, gap=S2)
         verdict = Frame(
-            "verdict", row(col(icon, STRETCH), (told, 1), gap=S3, margins=(S4, S4, S4, S4))
+            "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         verdict.setProperty("tint", "bad")
+        told = col(self._proof_card, (self._trace_card, 1), gap=S3)
+        self._below = row((self.events, 1), (told, 1), gap=S3)
         content = QWidget()
         content.setLayout(
             col(
                 verdict,
-                self._proof_card,
-                (self._trace_card, 100),
+                self.plots,
+                (self._below, 100),
                 STRETCH,
                 gap=S3,
                 margins=(0, 0, 0, S4),
@@ -146,8 +167,55 @@ class FailureTab(QWidget):
             self._trace.setPlainText(trace)
         # Where nothing is known, the last lines are shown with their numbers, once.
         self._trace_card.setVisible(bool(trace) and (named != UNKNOWN or "Traceback" in trace))
+        self._view = view
+        self._settle()
+
+    def clear(self) -> None:
+        """Another job is open now."""
+        self._view, self._drawn, self._unwell = None, (), ()
+        self.show_checkpoints(())
+
+    def show_nodes(
+        self,
+        states: Mapping[str, NodeState],
+        histories: Mapping[str, NodeHistory],
+        unwell: Sequence[Span],
+    ) -> None:
+        """What is known of the last hours of the nodes, and when GPUs of the job were unwell."""
+        self._states, self._histories, self._unwell = states, histories, tuple(unwell)
+        self._settle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._settle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _TWO_COLUMNS_FROM_W
+        self.plots.set_narrow(narrow)
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        self._below.setDirection(way)
+
+    def _settle(self) -> None:
+        """Draw what is known now, once somebody looks: most of it stays as it is."""
+        view = self._view
+        if view is None or not self.isVisible():
+            return
+        points = {
+            name: data.revision for name in self._run.names() if (data := self._run.get(name))
+        }
+        # What a node does now is nothing to a run that is over.
+        reaches = {name: (one.reach, one.count > 0) for name, one in self._histories.items()}
+        known = (view, self._checkpoints, points, reaches, self._unwell)
+        if known == self._drawn:
+            return
+        self._drawn = known
+        self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
+        self.plots.show_loss(view, self._run, self._checkpoints)
+        self.events.show_events(events(view, self._checkpoints, self._run, self._unwell))
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        self._checkpoints = checkpoints
         newest = max(checkpoints, key=lambda c: c.step, default=None)
         self._newest = newest.name if newest else ""
         self._resume.setEnabled(newest is not None)
@@ -159,6 +227,7 @@ class FailureTab(QWidget):
             self._from.setText(
                 "No checkpoint was made, so there is nothing to resume from; start over instead."
             )
+        self._settle()
 
     def _show_proof(
         self, evidence: tuple[Evidence, ...], is_unknown: bool, rank: int | None

@@ -175,7 +175,7 @@ class JobDetail(QWidget):
         self.notes.open_job(view)
         self.settings.show_config(view.config)
         self.checkpoints.show_checkpoints((), view.config.checkpoint)
-        self.failure.show_checkpoints(())
+        self.failure.clear()
         self._show()
         failed = view.state in (JobState.ERROR, JobState.LOST)
         self._choose_tab("failure" if failed else "curves")
@@ -354,7 +354,7 @@ class JobDetail(QWidget):
         self.log = LogTab()
         self.settings = SettingsTab()
         self.notes = NotesTab()
-        self.failure = FailureTab()
+        self.failure = FailureTab(self.curves.run_curves)
         self._pages = QStackedWidget()
         self._by_key: dict[str, QWidget] = {
             "failure": self.failure,
@@ -415,7 +415,8 @@ class JobDetail(QWidget):
         self.curves.show_view(view)
         self.ranks.show_view(view, self.curves.began_s)
         self.checkpoints.set_live(view.state.is_live)
-        self.failure.show_view(view)
+        if self._has_failed(view):
+            self.failure.show_view(view)
         self.log.show_view(view)
 
     def _fit_tabs(self, view: JobView) -> None:
@@ -543,7 +544,10 @@ class JobDetail(QWidget):
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
             began_s = self.curves.began_s
-            self.curves.show_unwell(unwell_of_job(self._view, states, histories, began_s, now_s))
+            unwell = unwell_of_job(self._view, states, histories, began_s, now_s)
+            self.curves.show_unwell(unwell)
+            if self._has_failed(self._view):
+                self.failure.show_nodes(states, histories, unwell)
 
     @property
     def job_nodes(self) -> tuple[str, ...]:

@@ -59,7 +59,12 @@ class LoadDialog(QDialog):
         self.templates = RowTableModel(
             (
                 Column[Template]("Name", lambda one: one.name, lambda one: one.path),
-                Column[Template]("Trains", lambda one: one.fault or one.sentence),
+                Column[Template](
+                    "Trains",
+                    lambda one: one.fault or one.sentence,
+                    lambda one: one.fault or one.sentence,
+                    lambda one: bool(one.fault),
+                ),
             )
         )
         self.jobs = RowTableModel(

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.node import NodeState, Presence, words_by_gpu, worst
 from widgets.cluster.node_names import fitted, without_domain
-from widgets.cluster.node_row import node_title
+from widgets.cluster.node_row import node_title, node_words
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Scroll
@@ -52,7 +52,7 @@ class _NodeRow(QWidget):
         self._state = state
         self._name = _Name(self._title, "medium", elide="right")
         self.cells = GpuCells(self._title)
-        self.stepper = SpinBox(0, most=4096, name=f"Processes on {self._title}")
+        self.stepper = SpinBox(0, most=4096, name=f"Processes on {node_words(state.name)}")
         self.stepper.setFixedWidth(_STEPPER_W)
         self._words = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")

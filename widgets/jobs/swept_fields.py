@@ -12,24 +12,22 @@ from backend.records.sweep_values import Axis, axis_text
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.icons import paint_icon
+from widgets.common.paint import paint_focus
 from widgets.common.text import plain_tip
+from widgets.common.theme import R_CELL, TARGET_MIN
 from widgets.jobs.several_values import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
-_BUTTON_W, _ICON = 20, 13
+_ICON = 13
 
 
 class SeveralButton(QAbstractButton):
-    """Stands at a field that can take several values, and opens them.
-
-    It takes no focus: at the field itself the menu key does the same, and one stop of Tab for each
-    of thirty fields is enough.
-    """
+    """Stands at a field that can take several values, and opens them."""
 
     def __init__(self, label: str) -> None:
         super().__init__()
-        self.setFixedWidth(_BUTTON_W)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFixedWidth(TARGET_MIN)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(f"Several values of {label}")
         self.setToolTip(plain_tip("Several values: one job for each"))
 
@@ -41,8 +39,12 @@ class SeveralButton(QAbstractButton):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
-        box = QRectF(self.width() - _ICON, (self.height() - _ICON) / 2, _ICON, _ICON)
-        paint_icon(painter, box, "list-plus", "text" if self.underMouse() else "text3")
+        box = QRectF((self.width() - _ICON) / 2, (self.height() - _ICON) / 2, _ICON, _ICON)
+        lit = self.underMouse() or self.hasFocus()
+        paint_icon(painter, box, "list-plus", "text" if lit else "text3")
+        if self.hasFocus():
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), R_CELL)
 
 
 class SweptFields(QObject):
@@ -66,6 +68,7 @@ class SweptFields(QObject):
 
     def watch(self, path: str, field: Field, label: str) -> None:
         """From now on this field can take several values."""
+        field.raise_head()
         if path not in _ONE_EACH:
             self._fields[path] = (field, label)
             for part in (field, field.control):

@@ -24,16 +24,25 @@ from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry
-from widgets.library.samples_view import SamplesView, shape_words
+from widgets.library.sample_parts import shape_words
+from widgets.library.samples_view import SamplesView
 from widgets.library.source_view import SourceView
+from widgets.library.statistics_view import StatisticsView
 from widgets.library.versions_view import VersionsView
 from widgets.library.words import WORDS
 
 _TABS = {
-    Kind.DATASET: (("samples", "Samples"), ("source", "Files"), ("versions", "Versions")),
+    Kind.DATASET: (
+        ("samples", "Samples"),
+        ("statistics", "Statistics"),
+        ("source", "Files"),
+        ("versions", "Versions"),
+    ),
     Kind.MODEL: (("source", "Source"), ("check", "Check"), ("versions", "Versions")),
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
+_TRIED = ("samples", "statistics", "check")
+"""The tabs that a preview or a check fills."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,8 @@ class LibraryDetail(QWidget):
         self._end_trial()
         self._samples.show_preview(preview)
         self._samples_pages.setCurrentWidget(self._samples)
+        self._statistics.show_preview(preview)
+        self._statistics_pages.setCurrentWidget(self._statistics)
         self._show_findings(
             (*(fault.sentence for fault in preview.faults), *preview.warnings),
             bool(preview.faults),
@@ -222,18 +233,22 @@ class LibraryDetail(QWidget):
             boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self._trial_row.setLayout(row(*boxes, self._go, STRETCH, gap=S2))
+        self._samples = SamplesView()
+        self._trial_row.setLayout(row(*boxes, self._go, S4, (self._samples.filter, 1), gap=S2))
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
         self._versions = VersionsView()
-        self._samples = SamplesView()
-        self._samples_pages = _with_empty(
-            self._samples,
-            EmptyState(
-                "database",
-                "Not looked at yet",
-                "A loader reads the files and shows samples, classes and what looks wrong.",
-            ),
+        self._statistics = StatisticsView()
+        self._samples_pages, self._statistics_pages = (
+            _with_empty(
+                view,
+                EmptyState(
+                    "database",
+                    "Not looked at yet",
+                    "A loader reads the files and shows samples, classes and what looks wrong.",
+                ),
+            )
+            for view in (self._samples, self._statistics)
         )
         self._check = CheckView()
         self._check_pages = _with_empty(
@@ -245,7 +260,14 @@ class LibraryDetail(QWidget):
             ),
         )
         self._pages = QStackedWidget()
-        for page in (self._samples_pages, self._source, self._check_pages, self._versions):
+        self._by_key: dict[str, QWidget] = {
+            "samples": self._samples_pages,
+            "statistics": self._statistics_pages,
+            "source": self._source,
+            "check": self._check_pages,
+            "versions": self._versions,
+        }
+        for page in self._by_key.values():
             self._pages.addWidget(page)
         head = row(
             back, self._name, self._chip, self._version_box, STRETCH, job, again, more, gap=S2
@@ -276,7 +298,9 @@ class LibraryDetail(QWidget):
         self._shown_for.clear()
         self._banner.hide()
         self._progress.hide()
+        self._samples.clear()
         self._samples_pages.setCurrentIndex(1)
+        self._statistics_pages.setCurrentIndex(1)
         self._check_pages.setCurrentIndex(1)
         self._show_facts([])
         self._show_versions()
@@ -300,14 +324,9 @@ class LibraryDetail(QWidget):
 
     @Slot(str)
     def _tab_chosen(self, key: str) -> None:
-        pages: dict[str, QWidget] = {
-            "samples": self._samples_pages,
-            "source": self._source,
-            "check": self._check_pages,
-            "versions": self._versions,
-        }
-        self._pages.setCurrentWidget(pages[key])
-        self._trial_row.setVisible(key in ("samples", "check"))
+        self._pages.setCurrentWidget(self._by_key[key])
+        self._trial_row.setVisible(key in _TRIED)
+        self._samples.filter.setVisible(key == "samples")
         self._look_inside()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -317,12 +336,15 @@ class LibraryDetail(QWidget):
     def _look_inside(self) -> None:
         """Wish for what the open tab shows, once, and only while somebody sees it."""
         key, reference = self._tabs.key(), self._reference()
+        if key == "statistics":
+            # One look fills both.
+            key = "samples"
         if not reference or not self.isVisible() or self._shown_for.get(key) == reference:
             return
         if key == "source":
             self._shown_for[key] = reference
             self.files_requested.emit(reference)
-        elif key in ("samples", "check") and self._can_try():
+        elif key in _TRIED and self._can_try():
             self._shown_for[key] = reference
             self._wish_trial()
 

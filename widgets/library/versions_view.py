@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from backend.records.library import LibraryItem
@@ -24,7 +26,11 @@ class VersionsView(QWidget):
                     "Version", lambda item: formats.version(item.name, item.version)
                 ),
                 Column[LibraryItem](
-                    "Imported", lambda item: formats.exact(formats.instant(item.created))
+                    "Imported",
+                    lambda item: formats.moment_long(
+                        formats.instant(item.created), datetime.now(UTC)
+                    ),
+                    lambda item: formats.exact(formats.instant(item.created)),
                 ),
                 Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes)),
                 Column[LibraryItem]("Files", lambda item: formats.count(item.files)),

@@ -11,21 +11,22 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 from backend.records.preview import (
-    ChannelStatistics,
     ClassCount,
     ItemFault,
     Preview,
     Sample,
     ShapeCount,
+    rare_classes,
 )
 from backend.training.tools import channel
+from backend.training.tools.class_samples import ClassSamples
+from backend.training.tools.spread import Spread
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
@@ -38,20 +39,22 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
+_TOLD_MEAN = 20
+"""Fewer samples a class than this are uneven by chance."""
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
 
 
 def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
-    """``loader``, ``dataset``; optional ``split``, ``samples`` (24), ``budget_s`` (20)."""
+    """``loader``, ``dataset``; optional ``split``, ``samples`` (48), ``budget_s`` (20)."""
     split = str(request.get("split", "training"))
     report("The loader is opened")
     loader = load_loader(Path(request["loader"]))
     opened = loader.validation if split == "validation" else loader.training
     data = opened(Path(request["dataset"]))
     return Survey(data, split, report).take(
-        int(request.get("samples", 24)), float(request.get("budget_s", 20.0))
+        int(request.get("samples", 48)), float(request.get("budget_s", 20.0))
     )
 
 
@@ -65,6 +68,7 @@ class Survey:
         self._count = len(data)
         self._names = _class_names(data.user_dataset)
         self._samples: list[Sample] = []
+        self._class_samples = ClassSamples()
         self._kept: dict[int, Any] = {}
         self._faults: list[ItemFault] = []
         self._fault_count = 0
@@ -72,7 +76,7 @@ class Survey:
         self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
         self._classes: Counter[str | int] = Counter()
         self._all_classes = True
-        self._sums: dict[tuple[str, int], _Sum] = {}
+        self._sums: dict[tuple[str, int], Spread] = {}
         self._bad_items: list[int] = []
 
     def take(self, samples: int, budget_s: float) -> dict[str, Any]:
@@ -94,6 +98,7 @@ class Survey:
             count=self._count,
             examined=examined,
             samples=tuple(sorted(self._samples, key=lambda sample: sample.index)),
+            class_samples=self._class_samples.all() if self._all_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_MOST_SHAPES)),
             classes=self._class_counts(),
             statistics=tuple(total.result(*key) for key, total in sorted(self._sums.items())),
@@ -135,22 +140,26 @@ class Survey:
             array = as_array(value)
             shape = None if array is None else tuple(array.shape)
             self._shapes[path, shape, type_name(value)] += 1
-            if array is not None and path.startswith(("data", "item")):
+            if array is not None and _is_measured(path, array):
                 is_bad |= self._add(path, array)
         if is_bad and len(self._bad_items) < _MOST_FAULTS:
             self._bad_items.append(index)
         target = item[1] if _is_pair(item) else None
-        self._count_class(target)
+        of_class = self._count_class(target)
         if is_shown:
             self._kept[index] = item
-            self._samples.append(
-                Sample(
-                    index,
-                    tuple(part(path, value) for path, value in leaves),
-                    "" if target is None else in_words(target, self._names),
-                    time_ms,
-                )
+        if is_shown or self._class_samples.wants(of_class):
+            sample = Sample(
+                index,
+                tuple(part(path, value) for path, value in leaves),
+                "" if target is None else in_words(target, self._names),
+                time_ms,
+                of_class,
             )
+            if is_shown:
+                self._samples.append(sample)
+            else:
+                self._class_samples.add(sample)
         return True
 
     def _fault(self, fault: ItemFault) -> None:
@@ -166,26 +175,30 @@ class Survey:
         layout = picture_layout(tuple(values.shape))
         if layout == "HWC":
             values = values.transpose(2, 0, 1)
-        rows = (
-            values.reshape(len(values), -1) if layout in ("CHW", "HWC") else values.reshape(1, -1)
-        )
+        by_row = layout in ("CHW", "HWC") or _has_columns(values)
+        rows = values.reshape(len(values), -1) if by_row else values.reshape(1, -1)
         bad = False
         for number, row in enumerate(rows[:_MOST_CHANNELS]):
-            bad |= self._sums.setdefault((path, number), _Sum()).add(row)
+            bad |= self._sums.setdefault((path, number), Spread()).add(row)
         return bad
 
-    def _count_class(self, target: Any) -> None:
+    def _count_class(self, target: Any) -> str:
+        """The name of the item's class, "" when targets are no classes."""
         if not self._all_classes:
-            return
+            return ""
+        key: str | int
         array = None if isinstance(target, str) else as_array(target)
         if isinstance(target, str) and target:
-            self._classes[target] += 1
+            key = target
         elif array is not None and array.size == 1 and array.dtype.kind in "biu":
-            self._classes[int(array.reshape(-1)[0])] += 1
+            key = int(array.reshape(-1)[0])
         else:
             self._all_classes = False
+            return ""
+        self._classes[key] += 1
         if len(self._classes) > _MOST_CLASSES:
             self._all_classes = False
+        return self._name(key)
 
     def _class_counts(self) -> tuple[ClassCount, ...]:
         if not self._all_classes:
@@ -249,6 +262,7 @@ class Survey:
                 f"All {sum(self._classes.values()):,} items looked at are of one class ({name}); "
                 "a model learns nothing from that."
             )
+        yield from self._rare()
         nan = sum(total.nan_count for total in self._sums.values())
         inf = sum(total.inf_count for total in self._sums.values())
         if nan or inf:
@@ -260,52 +274,32 @@ class Survey:
                 f"{min(self._bad_items):,}; the loss will be none either."
             )
 
-
-class _Sum:
-    """Mean, deviation and range of many arrays, after Chan et al. 1979, which loses no digits."""
-
-    def __init__(self) -> None:
-        self._n = 0
-        self._mean = 0.0
-        self._squares = 0.0
-        self._low = math.inf
-        self._high = -math.inf
-        self.nan_count = 0
-        self.inf_count = 0
-
-    def add(self, row: Array) -> bool:
-        """True when a value is no number."""
-        values = row.astype(numpy.float64)
-        bad = False
-        if row.dtype.kind in "fc":
-            finite = numpy.isfinite(values)
-            if not finite.all():
-                nan = int(numpy.isnan(values).sum())
-                self.nan_count += nan
-                self.inf_count += int(values.size - finite.sum()) - nan
-                values = values[finite]
-                bad = True
-        if values.size:
-            mean, n = float(values.mean()), self._n + values.size
-            apart = mean - self._mean
-            self._squares += (
-                float(((values - mean) ** 2).sum()) + apart * apart * self._n * values.size / n
+    def _rare(self) -> Iterator[str]:
+        total = sum(self._classes.values())
+        rare = rare_classes(self._class_counts())
+        if not rare or total < _TOLD_MEAN * len(self._classes):
+            return
+        rarest = f"{rare[0].count:,} of {total:,} items"
+        if len(rare) == 1:
+            share = 100 * (total - rare[0].count) // total
+            yield (
+                f"Class {rare[0].name} is rare: {rarest}. A model can be right in {share} % "
+                "without ever saying it."
             )
-            self._mean += apart * values.size / n
-            self._n = n
-            self._low = min(self._low, float(values.min()))
-            self._high = max(self._high, float(values.max()))
-        return bad
+        else:
+            yield f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
 
-    def result(self, path: str, number: int) -> ChannelStatistics:
-        empty = ChannelStatistics(
-            path, number, None, None, None, None, self.nan_count, self.inf_count
-        )
-        if not self._n:
-            return empty
-        known = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
-        mean, std, low, high = (value if math.isfinite(value) else None for value in known)
-        return replace(empty, mean=mean, std=std, low=low, high=high)
+
+def _has_columns(array: Array) -> bool:
+    """Whether each place of the array means something of its own, as a column of a table does."""
+    return array.ndim == 1 and 0 < array.size <= _MOST_CHANNELS
+
+
+def _is_measured(path: str, array: Array) -> bool:
+    """Data, and targets that are measured too; a class or a mask has no mean."""
+    if path.startswith("target"):
+        return array.dtype.kind == "f" and (array.ndim == 0 or _has_columns(array))
+    return True
 
 
 def _is_pair(item: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from backend.records.preview import Preview
 from backend.training.tools import channel, thumbnails
 from backend.training.tools.measure import measure
 from backend.training.tools.preview import preview
+from backend.training.tools.spread import Spread
 from backend.training.user_code import UserCodeError
 
 GALLERY = Path(__file__).parents[3] / "resources/gallery/digits"
@@ -167,7 +169,7 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
         "UserDataset, item 1,000, raised OSError: cannot read picture (bks_dataset.py, line 8)."
     )
     assert "bks_dataset.py" in found.faults[0].traceback
-    assert len(found.samples) == 24
+    assert len(found.samples) == 48
 
 
 def test_f50_every_item_fails(previews: Previews) -> None:
@@ -268,3 +270,69 @@ def test_a_large_picture_makes_a_small_thumbnail() -> None:
     made = thumbnails.picture(numpy.random.default_rng(1).random((3, 900, 600)), "CHW")
     shown = QImage.fromData(base64.b64decode(made))
     assert (shown.width(), shown.height()) == (60, 90)
+
+
+def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews) -> None:
+    found = previews.of("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
+    rare = [one for one in (*found.samples, *found.class_samples) if one.of_class == "1"]
+    assert [one.index for one in rare] == [7, 407, 807, 1207, 1607]
+    assert {one.target for one in rare} == {"1"}
+    common = [one for one in found.class_samples if one.of_class == "0"]
+    assert len(common) == 24
+    assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
+    assert found.warnings == (
+        "Class 1 is rare: 5 of 2,000 items. A model can be right in 99 % without ever saying it.",
+    )
+
+
+def test_of_many_classes_each_keeps_fewer_samples(previews: Previews) -> None:
+    found = previews.of("return torch.ones(4), index % 100", "2000", samples=1)
+    kept = Counter(one.of_class for one in found.class_samples)
+    assert len(kept) == 100
+    assert set(kept.values()) == {2}
+
+
+def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
+    previews: Previews,
+) -> None:
+    found = previews.of("return torch.tensor([index, 2.5]), torch.tensor(index / 4)", "64")
+    first, second, target = found.statistics
+    assert [(one.path, one.channel) for one in found.statistics] == [
+        ("data", 0),
+        ("data", 1),
+        ("target", 0),
+    ]
+    assert (first.low, first.high, second.low, second.high) == (0, 63, 2.5, 2.5)
+    assert (target.low, target.high) == (0, 15.75)
+    assert found.class_samples == ()
+    assert first.histogram is not None
+    assert second.histogram is not None
+    assert first.histogram.counts == (1,) * 64
+    assert sum(second.histogram.counts) == 64
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
+    chance = numpy.random.default_rng(4)
+    values = scale * numpy.concatenate([chance.normal(5, 2, 4000), chance.normal(-9, 0.5, 1000)])
+    spread = Spread()
+    for value in values[:500]:
+        spread.add(numpy.array([value]))
+    spread.add(values[500:])
+    found = spread.result("data", 0).histogram
+    assert found is not None
+    assert 32 <= len(found.counts) <= 65
+    edges = found.low + found.width * numpy.arange(len(found.counts) + 1)
+    expected, _ = numpy.histogram(values, edges)
+    assert found.counts == tuple(expected.tolist())
+
+
+def test_a_spread_bears_any_value_there_is() -> None:
+    spread = Spread()
+    for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
+        spread.add(numpy.array([value]))
+    found = spread.result("data", 0)
+    assert found.histogram is not None
+    assert sum(found.histogram.counts) == 4
+    assert (found.nan_count, found.inf_count) == (1, 1)
+    assert Spread().result("data", 0).histogram is None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.alarm import NOT_A_NUMBER, Alarm
+from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.node import Presence
 from backend.records.state import JobState
 from tests.pictures import lab
-from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.stage import Stage
+from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_log_tab import Logs
 from widgets.cluster.node_history import NodeHistory
 
@@ -22,7 +23,7 @@ def _others(view):
     return tuple(view if one.id == view.id else one for one in lab.JOBS)
 
 
-@screen("job-slow-rank")
+@screen("job-slow-rank", (LARGE, SMALL, WIDE))
 def job_slow_rank(stage: Stage) -> None:
     page = open_job(stage)
     scroll = page.detail.curves.ranks
@@ -88,14 +89,43 @@ def refused(stage: Stage) -> None:
     )
 
 
-def _failed(stage: Stage, view, tab: str = "failure"):
-    page = open_job(stage, view, _others(view), tab=tab)
+def _failed(stage: Stage, view, tab: str = "failure", **more):
+    page = open_job(stage, view, _others(view), tab=tab, **more)
     return page.detail
 
 
-@screen("failed", THREE)
+@screen("failed", EVERY)
 def failed(stage: Stage) -> None:
+    detail = _failed(stage, lab.FAILED)
+    detail.show_nodes(lab.nodes())
+    history = NodeHistory()
+    history.put_past(lab.full_memory())
+    detail.show_pasts({"gpu03": history}, {}, lab.NOW)
+
+
+@screen("failed-no-past")
+def failed_no_past(stage: Stage) -> None:
+    """Nobody kept what the node did, so the loss stands alone."""
     _failed(stage, lab.FAILED)
+
+
+@screen("failed-at-once")
+def failed_at_once(stage: Stage) -> None:
+    """Before its first step: there is no curve at all."""
+    view = replace(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
+    page = stage.jobs
+    show_jobs(page, _others(view))
+    page.open_job(view.id)
+
+
+@screen("failed-diverged")
+def failed_diverged(stage: Stage) -> None:
+    """The loss ran away, and then was no number."""
+    rises = Alarm(DIVERGED, 7_700, "The loss is at 2.31, 4.2 times its best (0.55 at step 7 350).")
+    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
+    error = replace(lab.FAILED.error, sentence=ends.sentence, cause="", rank=1, evidence=())
+    view = replace(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
+    _failed(stage, view, rises_at=7_400)
 
 
 @screen("failed-unknown")
@@ -131,7 +161,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     page.detail.show_pasts(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 
-@screen("ranks", THREE)
+@screen("ranks", EVERY)
 def ranks(stage: Stage) -> None:
     _ranks(stage, lab.nodes())
 
@@ -142,7 +172,7 @@ def ranks_no_news(stage: Stage) -> None:
     _ranks(stage, tuple(gone), with_past=False)
 
 
-@screen("checkpoints", THREE)
+@screen("checkpoints", EVERY)
 def checkpoints(stage: Stage) -> None:
     open_job(stage, tab="checkpoints")
 
@@ -175,7 +205,7 @@ def _log(stage: Stage, lines=lab.LOG):
     return log
 
 
-@screen("log", THREE)
+@screen("log", EVERY)
 def log(stage: Stage) -> None:
     _log(stage)
 
@@ -199,7 +229,7 @@ def log_reading(stage: Stage) -> None:
     open_job(stage, lab.FAILED, tab="log")
 
 
-@screen("settings-of-job", THREE)
+@screen("settings-of-job", EVERY)
 def settings_of_job(stage: Stage) -> None:
     page = open_job(stage, tab="settings")
     command = ("mpirun", "-np", "16", "-H", "gpu06:8,gpu07:8", "--map-by", "slot", "-x",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
@@ -15,12 +18,16 @@ from backend.records.library import Kind, LibraryItem
 from backend.records.preview import (
     ChannelStatistics,
     ClassCount,
+    Histogram,
+    ItemFault,
     LayerRow,
     ModelCheck,
     Part,
     Preview,
     Sample,
+    ShapeCount,
 )
+from backend.training.tools.spread import Spread
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -65,8 +72,23 @@ def _digits() -> tuple[Sample, ...]:
             png = base64.b64encode(bytes(buffer.data().data())).decode()
             part = Part("data", (1, _SIDE, _SIDE), "float32", "image", png=png)
             target = Part("target", (), "int64", "values", values=(float(row[-1]),))
-            samples.append(Sample(index * 18, (part, target), row[-1], 0.8))
+            samples.append(Sample(index * 18, (part, target), row[-1], 0.8, row[-1]))
     return tuple(samples)
+
+
+def _spread(path: str, number: int, values: Sequence[float], **more: int) -> ChannelStatistics:
+    """The statistics of some numbers, as the preview makes them."""
+    spread = Spread()
+    spread.add(np.asarray(values, np.float64))
+    return replace(spread.result(path, number), **more)
+
+
+@cache
+def _ink() -> ChannelStatistics:
+    """Of the digits' own grey."""
+    with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
+        grey = [int(value) / _MOST for row in csv.reader(lines) for value in row[:-1]]
+    return _spread("data", 0, grey)
 
 
 def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
@@ -76,9 +98,10 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
         "UserDataset",
         1797,
         1797,
-        _digits(),
+        _digits()[:49],
+        _digits()[49:],
         classes=tuple(ClassCount(str(n), counts[n % 10]) for n in range(classes)),
-        statistics=(ChannelStatistics("data", 0, 0.305, 0.376, 0.0, 1.0),),
+        statistics=(_ink(),),
         item_time_ms=0.8,
         warnings=warnings,
     )
@@ -95,7 +118,9 @@ def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
 
 @screen("dataset", EVERY)
 def dataset(stage: Stage) -> None:
-    rare = "Class 8 is rare: 31 of 1 797 samples."
+    rare = (
+        "Class 8 is rare: 31 of 1,797 items. A model can be right in 98 % without ever saying it."
+    )
     trial = Trial("digits@2", "digits")
     _datasets(stage).detail.show_preview(trial, preview(warnings=(rare,)))
 
@@ -105,17 +130,115 @@ def dataset_many_classes(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), preview(classes=100))
 
 
+@screen("dataset-one-class")
+def dataset_one_class(stage: Stage) -> None:
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), preview())
+    page.detail._samples._show_class("8")
+
+
+@screen("dataset-long-classes")
+def dataset_long_classes(stage: Stage) -> None:
+    """Names that have no room below a column, and one of them chosen."""
+    names = ("copepod, calanoid", "diatom chain", "echinoderm larva", "fish egg", "jellyfish",
+             "a class with a name that nobody would have guessed", "unknown")  # fmt: skip
+    shown = replace(
+        preview(),
+        classes=tuple(ClassCount(name, 4100 - 630 * n) for n, name in enumerate(names)),
+        class_samples=tuple(replace(one, of_class=names[2], target=names[2]) for one in _digits()),
+    )
+    page = _datasets(stage, "plankton")
+    page.detail.show_preview(Trial("plankton@2", "digits"), shown)
+    page.detail._samples._show_class(names[2])
+
+
+def _columns(stage: Stage) -> LibraryPage:
+    """A table: each sample a row, each column with a spread of its own."""
+    chance = np.random.default_rng(5)
+    rows = chance.gamma(2.0, [1, 4, 0.3, 20, 2, 7, 1, 3, 0.1, 5, 1, 60, 8], (48, 13))
+    some = tuple(
+        Sample(9 * n, (Part("data", (13,), "float32", "values", values=tuple(row.tolist())),
+                       Part("target", (), "float32", "values", values=(row[3],))),
+               f"{row[3]:.4g}", 0.02)
+        for n, row in enumerate(rows)
+    )  # fmt: skip
+    columns = [_spread("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
+    shown = Preview(
+        "training", "UserDataset", 506, 506, some, item_time_ms=0.02,
+        shapes=(ShapeCount("data", (13,), "float32", 506),
+                ShapeCount("target", (), "float32", 506)),
+        statistics=(*columns, _spread("target", 0, chance.normal(22, 9, 506))),
+    )  # fmt: skip
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), shown)
+    return page
+
+
+@screen("dataset-columns")
+def dataset_columns(stage: Stage) -> None:
+    _columns(stage)
+
+
+@screen("dataset-statistics", EVERY)
+def dataset_statistics(stage: Stage) -> None:
+    page = _columns(stage)
+    page.detail._tabs.choose("statistics")
+    page.detail._tab_chosen("statistics")
+
+
+@screen("dataset-no-numbers")
+def dataset_no_numbers(stage: Stage) -> None:
+    """Nothing but text: samples can be read, and there is no statistic of them."""
+    words = ("The quick brown fox", "jumps over", "the lazy dog and much more text than fits here")
+    some = tuple(
+        Sample(n, (Part("data", None, "str", "text", text=words[n % 3]),)) for n in range(9)
+    )
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, some))
+    page.detail._tabs.choose("statistics")
+    page.detail._tab_chosen("statistics")
+
+
 @screen("dataset-no-pictures")
 def dataset_no_pictures(stage: Stage) -> None:
-    parts = (
-        Part("data.image", (3, 224, 224), "float32", "values", values=(0.1, 0.25, -0.4)),
-        Part("data.a name that is long", (1024,), "float32", "wave", values=(0.5, 0.6)),
-    )
-    some = tuple(Sample(n, parts, "a class with a long name", 12.4) for n in range(40))
+    """Waves; one channel holds values that are no numbers, another nothing else."""
+    time = np.linspace(0, 30, 256)
+    some = tuple(
+        Sample(n, (Part("data.sound", (2, 16_000), "float32", "wave",
+                        values=tuple((np.sin(time * (1 + n / 9)) * np.exp(-time / 20)).tolist())),
+                   Part("data.a name that is long", (1024,), "float32", "wave", values=(0.5, 0.6))),
+               "a class with a long name", 12.4)
+        for n in range(40)
+    )  # fmt: skip
     shown = Preview("training", "UserDataset", 40, 40, some, item_time_ms=12.4, statistics=(
-        ChannelStatistics("data.image", 0, 0.1, 0.4, -1.0, 1.0, nan_count=14),
-        ChannelStatistics("data.image", 1, None, None, None, None, nan_count=40),
+        _spread("data.sound", 0, np.sin(time).tolist(), nan_count=14),
+        ChannelStatistics("data.sound", 1, None, None, None, None, nan_count=40),
     ))  # fmt: skip
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+
+
+@screen("dataset-tables")
+def dataset_tables(stage: Stage) -> None:
+    """Tables, texts and single numbers side by side, and constant values."""
+    chance = np.random.default_rng(6)
+    kinds = (
+        Part("data", (8, 12), "float32", "table",
+             rows=tuple(tuple(row) for row in chance.normal(0, 1, (8, 12)).tolist())),
+        Part("data", None, "str", "text", text="The quick brown fox jumps over the lazy dog"),
+        Part("data", (), "float64", "values", values=(0.25,)),
+    )  # fmt: skip
+    some = tuple(Sample(n * 2953, (kinds[n % 3],), "", 0.1) for n in range(30))
+    alike = ChannelStatistics("data", 0, 0.5, 0.0, 0.5, 0.5,
+                              histogram=Histogram(0.5, 1e-12, (90,)))  # fmt: skip
+    shown = Preview("training", "UserDataset", 90_000, 90, some, statistics=(alike,))
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+
+
+@screen("dataset-unreadable")
+def dataset_unreadable(stage: Stage) -> None:
+    """Each item raised, so there is nothing to show but the reason."""
+    fault = ItemFault("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
+    shown = Preview("training", "UserDataset", 5000, 5000, fault_count=5000, faults=(fault,))
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 

@@ -14,6 +14,7 @@ from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RankError
+from widgets.common.buttons import Button
 from widgets.jobs.export_dialog import ExportDialog
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
@@ -274,3 +275,9 @@ def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
     detail.open_job(LIVE)
     detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
     assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]
+
+
+def test_each_button_that_copies_says_what(detail):
+    detail.open_job(LIVE)
+    names = [one.accessibleName() for one in detail.settings.findChildren(Button)]
+    assert sorted(name for name in names if "Copy" in name) == ["Copy command", "Copy job file"]

@@ -16,6 +16,7 @@ from backend.records.sweep_values import Axis, Span
 from backend.records.values import Fault
 from tests.widgets.jobs.test_job_form import DIGITS, item, reading
 from widgets.common.fields import LineEdit
+from widgets.common.theme import TARGET_MIN
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.swept_fields import SeveralButton
@@ -87,6 +88,18 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
     assert button.toolTip() == "Several values: one job for each"
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     assert swept(form).popover._list.text() == "32"
+
+
+def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough(form):
+    field = form._fields.field("batch_size")
+    (button,) = field.findChildren(SeveralButton)
+    assert min(button.width(), button.height()) >= TARGET_MIN
+    form.activateWindow()
+    field.control.setFocus()
+    QTest.keyClick(field.control, Qt.Key.Key_Tab)
+    assert QApplication.focusWidget() is button
+    QTest.keyClick(button, Qt.Key.Key_Space)
+    assert swept(form).popover.isVisible()
 
 
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):

@@ -1,0 +1,135 @@
+"""What the numbers of one channel are: mean, deviation, range, and how they are spread."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy
+
+from backend.records.preview import ChannelStatistics, Histogram
+from backend.training.tools.thumbnails import Array
+
+_BINS = 65
+"""So that 0…1 with its end is 64 stretches and the one that begins at 1."""
+_LARGEST, _SMALLEST = 1e300, 1e-300
+"""Beyond them, stretches would be wider or narrower than a double can tell."""
+_FINEST = 2.0**-40
+"""Of the first values: the width that stretches begin with."""
+
+
+class Spread:
+    """Of many arrays, one after the other.
+
+    Mean and deviation after Chan et al. 1979, which loses no digits.
+    """
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._mean = 0.0
+        self._squares = 0.0
+        self._low = math.inf
+        self._high = -math.inf
+        self._bins = _Bins()
+        self.nan_count = 0
+        self.inf_count = 0
+
+    def add(self, row: Array) -> bool:
+        """True when a value is no number."""
+        values = row.astype(numpy.float64)
+        bad = False
+        if row.dtype.kind in "fc":
+            finite = numpy.isfinite(values)
+            if not finite.all():
+                nan = int(numpy.isnan(values).sum())
+                self.nan_count += nan
+                self.inf_count += int(values.size - finite.sum()) - nan
+                values = values[finite]
+                bad = True
+        if values.size:
+            mean, n = float(values.mean()), self._n + values.size
+            apart = mean - self._mean
+            self._squares += (
+                float(((values - mean) ** 2).sum()) + apart * apart * self._n * values.size / n
+            )
+            self._mean += apart * values.size / n
+            self._n = n
+            self._low = min(self._low, float(values.min()))
+            self._high = max(self._high, float(values.max()))
+            self._bins.add(values)
+        return bad
+
+    def result(self, path: str, number: int) -> ChannelStatistics:
+        empty = ChannelStatistics(
+            path, number, None, None, None, None, self.nan_count, self.inf_count
+        )
+        if not self._n:
+            return empty
+        known = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
+        mean, std, low, high = (value if math.isfinite(value) else None for value in known)
+        return replace(
+            empty, mean=mean, std=std, low=low, high=high, histogram=self._bins.histogram()
+        )
+
+
+class _Bins:
+    """Counts in equal stretches that double as the range grows, so each value is seen once.
+
+    Their width is a power of two and they begin at multiples of it: whole numbers and the steps of
+    a byte fall into all of them alike.
+    """
+
+    def __init__(self) -> None:
+        self._counts = numpy.zeros(0, numpy.int64)
+        self._first = 0
+        """The stretch of ``_counts[0]``, counted from zero in widths."""
+        self._width = 0.0
+
+    def add(self, values: Array) -> None:
+        values = values[numpy.abs(values) < _LARGEST]
+        if not values.size:
+            return
+        low, high = float(values.min()), float(values.max())
+        if not self._width:
+            size = max(abs(low), abs(high)) or 1.0
+            self._width = 2.0 ** math.floor(math.log2(max(size * _FINEST, _SMALLEST)))
+        while not self._reaches(low, high):
+            self._double()
+        first, last = math.floor(low / self._width), math.floor(high / self._width)
+        if not len(self._counts):
+            self._first = first
+        before = max(0, self._first - first)
+        after = max(0, last - self._first - len(self._counts) + 1)
+        self._counts = numpy.pad(self._counts, (before, after))
+        self._first -= before
+        places = numpy.floor(values / self._width).astype(numpy.int64) - self._first
+        self._counts += numpy.bincount(places, minlength=len(self._counts))
+
+    def _reaches(self, low: float, high: float) -> bool:
+        """Whether these and all that came before lie in few enough stretches."""
+        first, last = low / self._width, high / self._width
+        if len(self._counts):
+            first = min(first, self._first)
+            last = max(last, self._first + len(self._counts) - 1)
+        return math.isfinite(last - first) and math.floor(last) - math.floor(first) < _BINS
+
+    def _double(self) -> None:
+        before, after = self._first % 2, (self._first + len(self._counts)) % 2
+        padded = numpy.pad(self._counts, (before, after)) if len(self._counts) else self._counts
+        self._counts = padded.reshape(-1, 2).sum(axis=1)
+        self._first //= 2
+        self._width *= 2
+
+    def _is_sparse(self) -> bool:
+        """Whether every other stretch is empty: twice as wide ones would tell no less."""
+        filled = numpy.flatnonzero(self._counts) + self._first
+        return len(filled) > 1 and not (filled % 2).any()
+
+    def histogram(self) -> Histogram | None:
+        """None when there was no value. As coarse as the values are: of 0, 1, 2 three stretches."""
+        if not len(self._counts):
+            return None
+        while self._is_sparse():
+            self._double()
+        counts = tuple(self._counts.tolist())
+        return Histogram(self._first * self._width, self._width, counts)

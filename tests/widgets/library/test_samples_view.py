@@ -1,0 +1,216 @@
+"""Samples by class, and how numbers are spread: chosen with the mouse or the keys alone."""
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
+from pytestqt.qtbot import QtBot
+
+from backend.records.preview import (
+    ChannelStatistics,
+    ClassCount,
+    Histogram,
+    Part,
+    Preview,
+    Sample,
+    ShapeCount,
+)
+from widgets.common.cards import EmptyState
+from widgets.library.class_columns import ClassColumns
+from widgets.library.samples_view import SamplesView
+from widgets.library.statistics_view import StatisticsView
+from widgets.library.values_card import spread_words, titles
+
+Shown = Callable[..., SamplesView]
+
+
+def sample(index: int, of_class: str) -> Sample:
+    part = Part("data", (4,), "float32", "values", values=(0.1, 0.2, None, -0.4))
+    return Sample(index, (part,), of_class, 0.4, of_class)
+
+
+def preview(names: tuple[str, ...] = ("cat", "dog", "owl"), **more: object) -> Preview:
+    """90 and 80 of the first classes, 5 of the last, of which one alone is in the even choice."""
+    counts = [90, 80, *(60 for _ in names[3:]), 5]
+    spread = tuple(sample(10 * n, names[n % 2]) for n in range(12))
+    others = tuple(sample(10 * n + 1, names[-1]) for n in range(5))
+    return Preview(
+        "training", "UserDataset", 175, 175, spread, others,
+        classes=tuple(ClassCount(name, count) for name, count in zip(names, counts, strict=True)),
+        **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.fixture
+def show(qtbot: QtBot) -> Shown:
+    """A view and its filter in one window; the filter has what room the window leaves it."""
+    window = QWidget()
+    qtbot.addWidget(window)
+    view = SamplesView()
+    line = QHBoxLayout(window)
+    line.addWidget(view)
+    line.addWidget(view.filter, 1)
+    window.resize(1400, 800)
+
+    def show(shown: Preview) -> SamplesView:
+        view.show_preview(shown)
+        window.show()
+        window.activateWindow()
+        qtbot.waitUntil(window.isActiveWindow)
+        return view
+
+    return show
+
+
+def indices(view: SamplesView) -> list[int]:
+    return [one.index for one in view._grid.samples]
+
+
+def segment(view: SamplesView, text: str) -> QAbstractButton:
+    assert view.filter._segments is not None
+    found = [b for b in view.filter._segments.findChildren(QAbstractButton) if b.text() == text]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_all_classes_show_the_even_choice_and_one_class_all_that_is_kept_of_it(
+    show: Shown, qtbot: QtBot
+) -> None:
+    view = show(preview())
+    assert indices(view) == [10 * n for n in range(12)]
+    qtbot.mouseClick(segment(view, "owl"), Qt.MouseButton.LeftButton)
+    assert indices(view) == [1, 11, 21, 31, 41]
+    assert view._shown_words.text() == "5 of 5 samples of class owl"
+    assert view._sample_title.text() == "Sample 1"
+    qtbot.mouseClick(segment(view, "All"), Qt.MouseButton.LeftButton)
+    assert indices(view) == [10 * n for n in range(12)]
+
+
+def test_a_class_is_chosen_by_the_arrow_keys(show: Shown, qtbot: QtBot) -> None:
+    view = show(preview())
+    first = segment(view, "All")
+    first.setFocus()
+    qtbot.keyClick(first, Qt.Key.Key_Right)
+    assert {one.of_class for one in view._grid.samples} == {"cat"}
+
+
+def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> None:
+    view = show(preview())
+    columns = view._columns
+    assert columns.isVisible()
+    assert not view._rows_scroll.isVisible()
+    last = QPoint(columns.width() - 20, columns.height() // 2)
+    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
+    assert {one.of_class for one in view._grid.samples} == {"owl"}
+    assert segment(view, "owl").isChecked()
+    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
+    assert segment(view, "All").isChecked()
+
+
+def test_many_classes_are_a_list_with_counts_that_the_keys_walk(show: Shown, qtbot: QtBot) -> None:
+    names = tuple(f"kind of thing {n}" for n in range(300))
+    view = show(preview(names))
+    assert not view._columns.isVisible()
+    assert view._rows_scroll.height() < view._rows.height()
+    assert view.filter._list.count() == 301
+    assert view.filter._list.itemText(300) == "kind of thing 299 · 5"
+    view._rows.setFocus()
+    for _ in range(2):
+        qtbot.keyClick(view._rows, Qt.Key.Key_Down)
+    assert {one.of_class for one in view._grid.samples} == {"kind of thing 1"}
+    for _ in range(2):
+        qtbot.keyClick(view._rows, Qt.Key.Key_Up)
+    assert len(indices(view)) == 12
+
+
+def test_where_the_segments_have_no_room_the_list_takes_their_place(show: Shown) -> None:
+    view = show(preview())
+    assert not view.filter._list.isVisible()
+    view.filter.setMaximumWidth(120)
+    view.window().layout().activate()
+    assert view.filter._list.isVisible()
+    assert [b.text() for b in view.filter.findChildren(QAbstractButton) if b.isVisible()] == []
+
+
+def test_a_class_may_be_called_all(show: Shown, qtbot: QtBot) -> None:
+    view = show(preview(("all", "All", "owl")))
+    found = [b for b in view.filter.findChildren(QAbstractButton) if b.text() == "all"]
+    qtbot.mouseClick(found[0], Qt.MouseButton.LeftButton)
+    assert {one.of_class for one in view._grid.samples} == {"all"}
+
+
+def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
+    view = show(preview())
+    view._show_class("owl")
+    view.show_preview(preview(("a", "b", "c")))
+    assert segment(view, "All").isChecked()
+    assert len(indices(view)) == 12
+    view.clear()
+    assert not any(child.isVisible() for child in view.filter.findChildren(QWidget))
+
+
+def test_rare_classes_are_told_in_words_too(show: Shown) -> None:
+    view = show(preview())
+    assert view._classes_word.text() == "3 classes, 1 rare"
+    assert view._classes_word.tone() == "warn"
+
+
+def test_columns_are_for_names_that_fit_below_them() -> None:
+    digits = tuple(ClassCount(str(n), 200) for n in range(10))
+    assert ClassColumns.suits(digits, 236), "ten digits beside a grid in a narrow window"
+    assert not ClassColumns.suits(digits, 120)
+    assert not ClassColumns.suits((ClassCount("a name of some length", 5), *digits), 260)
+    assert not ClassColumns.suits((), 260)
+
+
+def test_without_a_sample_the_grid_says_so(show: Shown) -> None:
+    view = show(Preview("training", "UserDataset", 5000, 5000))
+    assert view._grid.accessibleDescription() == "No sample could be read"
+    assert not view._sample_card.isVisible()
+
+
+STATISTICS = (
+    ChannelStatistics("data", 0, 1.0, 0.5, 0.0, 2.0, histogram=Histogram(0.0, 1.0, (3, 4))),
+    ChannelStatistics("data", 1, 7.0, 0.0, 7.0, 7.0, 14, 1, histogram=Histogram(7.0, 0.1, (7,))),
+    ChannelStatistics("target", 0, None, None, None, None, nan_count=7),
+)
+SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "float32", 7))
+
+
+def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
+    shown = preview(statistics=STATISTICS, shapes=SHAPES)
+    assert titles(shown) == ["Data, column 0", "Data, column 1", "Target"]
+    card = show(shown)._values
+    assert card._picker.currentText() == "Data, column 1"
+    assert (card._odd.text(), card._odd.tone()) == ("14 NaN, 1 infinite", "warn")
+    card._picker.setCurrentIndex(0)
+    assert card._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
+    assert (card._odd.text(), card._odd.tone()) == ("none NaN, none infinite", "text3")
+
+
+def test_each_spread_is_said_in_words() -> None:
+    assert [spread_words(one) for one in STATISTICS] == [
+        "0 to 2.00, mean 1.00 ± 0.500",
+        "All values are 7.00",
+        "No finite value",
+    ]
+
+
+def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
+    qtbot: QtBot,
+) -> None:
+    view = StatisticsView()
+    qtbot.addWidget(view)
+    view.show_preview(preview(statistics=STATISTICS, shapes=SHAPES))
+    cells = [[view.model.index(n, m).data() for m in range(6)] for n in range(3)]
+    assert cells == [
+        ["Data, column 0", "0", "2.00", "1.00", "0.500", "–"],
+        ["Data, column 1", "7.00", "7.00", "7.00", "0", "15"],
+        ["Target", "–", "–", "–", "–", "7"],
+    ]
+    assert view._values._words.text() == "All values are 7.00"
+    view._table.selectRow(0)
+    assert view._values._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
+    view.show_preview(Preview("training", "UserDataset", 9, 9))
+    assert isinstance(view._pages.currentWidget(), EmptyState)

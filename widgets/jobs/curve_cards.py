@@ -1,0 +1,69 @@
+"""The plots of the tab Curves: the loss large, each other metric small."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize
+
+from widgets.common import formats
+from widgets.common.cards import Card
+from widgets.common.layout import row
+from widgets.common.text import Label
+from widgets.common.theme import S2
+from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.hover_link import HoverLink
+from widgets.curves.marks import Span
+from widgets.curves.picture_menu import PictureButton
+
+LARGE_H, _LARGE_LEAST_H, SMALL_H = 260, 200, 130
+_SMALL_MOST_H = 460
+
+
+class LargePlot(CurvePanel):
+    """As high as the small ones below leave room, and never lower than can be read."""
+
+    def __init__(self, title: str, link: HoverLink) -> None:
+        super().__init__(title, link=link)
+        self.setMinimumHeight(_LARGE_LEAST_H)
+
+    def sizeHint(self) -> QSize:
+        return QSize(2 * LARGE_H, _LARGE_LEAST_H)
+
+
+class _SmallPanel(CurvePanel):
+    """It asks for what can be read and no more."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(LARGE_H, SMALL_H)
+
+
+class SmallPlot(Card):
+    """A metric of its own: title and newest value above a small plot."""
+
+    def __init__(self, title: str, link: HoverLink) -> None:
+        self._value = Label("–", "heading")
+        self._spans: tuple[Span, ...] = ()
+        self.panel = _SmallPanel(title, link=link, end_names=False, read_out=False)
+        self.panel.setFixedHeight(SMALL_H)
+        self.pictures = PictureButton(self.panel)
+        head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
+        super().__init__(head, self.panel, gap=S2)
+
+    def set_grows(self, grows: bool) -> None:
+        """Whether it takes what height there is, or is as low as can be read."""
+        self.panel.setMinimumHeight(SMALL_H)
+        self.panel.setMaximumHeight(_SMALL_MOST_H if grows else SMALL_H)
+
+    def clear(self) -> None:
+        """Another job, with this metric or without."""
+        self.panel.clear()
+        self.show_spans(())
+        self.show_value(None)
+        self.panel.fit()
+
+    def show_spans(self, spans: tuple[Span, ...]) -> None:
+        if spans != self._spans:
+            self._spans = spans
+            self.panel.set_marks(spans=spans)
+
+    def show_value(self, value: float | None) -> None:
+        self._value.setText(formats.metric(value))

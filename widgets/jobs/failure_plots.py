@@ -1,0 +1,127 @@
+"""Beside each other: the curve in which the cause is seen, and the loss up to the failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
+
+from backend.records.checkpoint import Checkpoint
+from backend.records.job_view import JobView
+from widgets.common.cards import Card
+from widgets.common.layout import col
+from widgets.common.text import Label
+from widgets.common.theme import S2, S3
+from widgets.curves.axis_marks import AxisMark, MarkKind
+from widgets.curves.curve_data import XAxis
+from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.marks import Post
+from widgets.curves.run_curves import VALIDATION, RunCurves
+from widgets.jobs.failure_causes import CauseCurves
+
+_PLOT_H = 176
+_ROOM = 0.35
+"""Of the steps made, right of the post, for its words."""
+_PEER_W, _LINE_W = 1.2, 2.2
+
+
+class FailurePlots(QWidget):
+    """Plots are made when there is something to plot: most jobs do not fail."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: CauseCurves | None = None
+        self._cause: CurvePanel | None = None
+        self._loss: CurvePanel | None = None
+        self._cause_title, self._loss_title = (
+            Label("", "strong", elide="middle"),
+            Label("", "strong"),
+        )
+        self._cause_box = col(self._cause_title, gap=S2)
+        self._loss_box = col(self._loss_title, gap=S2)
+        self._cause_card, self._loss_card = Card(self._cause_box), Card(self._loss_box)
+        self._box = QHBoxLayout(self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+        self._box.setSpacing(S3)
+        for card in (self._cause_card, self._loss_card):
+            card.hide()
+            self._box.addWidget(card, 1)
+
+    @property
+    def cause(self) -> CurvePanel | None:
+        """The plot of the cause, None where it is seen in no curve."""
+        return self._cause if not self._cause_card.isHidden() else None
+
+    @property
+    def loss(self) -> CurvePanel | None:
+        return self._loss if not self._loss_card.isHidden() else None
+
+    def set_narrow(self, narrow: bool) -> None:
+        """One below the other."""
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        self._box.setDirection(way)
+
+    def show_cause(self, shown: CauseCurves | None) -> None:
+        """Other curves; None where no file has any that belong to the cause."""
+        self._cause_card.setVisible(shown is not None)
+        if shown is None:
+            return
+        if self._cause is not None:
+            self._cause_box.removeWidget(self._cause)
+            self._cause.hide()
+            self._cause.deleteLater()
+        panel = CurvePanel(
+            shown.title,
+            axis=shown.axis,
+            value_text=shown.text,
+            from_zero=shown.from_zero,
+            end_names=False,
+        )
+        panel.setFixedHeight(_PLOT_H)
+        self._cause = panel
+        self._cause_title.setText(shown.title)
+        self._cause_box.addWidget(panel)
+        lone = len(shown.curves) == 1
+        with panel.drawn_once():
+            for number, (name, data, stands_out) in enumerate(shown.curves):
+                panel.set_curve(
+                    str(number),
+                    name,
+                    data,
+                    0 if stands_out else "line_strong",
+                    smooth=False,
+                    named=stands_out,
+                    width=_LINE_W if stands_out else _PEER_W,
+                    fill=lone and stands_out,
+                )
+            panel.set_fixed_x(shown.x0, shown.x1)
+            panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
+
+    def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
+        """The loss from the first step to the one at which it failed, as smooth as it is."""
+        data = run.get("loss")
+        has = data is not None and len(data) > 1
+        self._loss_card.setVisible(has)
+        if data is None or not has:
+            return
+        if self._loss is None:
+            self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
+            self._loss.setFixedHeight(_PLOT_H)
+            self._loss_title.setText("Loss")
+            self._loss_box.addWidget(self._loss)
+        panel = self._loss
+        validation = run.get(f"{VALIDATION}loss")
+        with panel.drawn_once():
+            panel.clear()
+            panel.set_smoothing(data.smoothing)
+            panel.set_curve("loss", "train", data, 0)
+            if validation is not None:
+                panel.set_curve("validation", "validation", validation, 1, smooth=False)
+            end = max(view.step, float(data.steps[-1]))
+            panel.set_fixed_x(0.0, end * (1 + _ROOM))
+            panel.fit()
+            marks = [
+                AxisMark(each.step, MarkKind.CHECKPOINT, f"checkpoint {each.name}")
+                for each in checkpoints
+            ]
+            panel.set_marks(posts=[Post(end, "failed here")], on_axis=marks)

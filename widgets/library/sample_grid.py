@@ -1,0 +1,142 @@
+"""Samples side by side, small."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.preview import Sample
+from widgets.common import theme
+from widgets.common.paint import paint_focus, paint_text, text_width
+from widgets.common.theme import R_CELL, S1, S2
+from widgets.library.sample_parts import main_part, paint_part, picture
+
+_CELL, _CAPTION_H = 68, 18
+_GAP_MORE = 12
+_EDGE = 2
+"""For the frame around the chosen one."""
+
+
+class SampleGrid(QWidget):
+    """Thumbnails with target and number; arrows walk, a click chooses.
+
+    Signals:
+        chosen: The `Sample` a person points out.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._samples: tuple[Sample, ...] = ()
+        self._pictures: list[QPixmap] = []
+        self._at = 0
+        self._empty_words = ""
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Samples")
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        return self._samples
+
+    def show_samples(self, samples: tuple[Sample, ...], empty_words: str = "") -> None:
+        """These, the first one chosen; ``empty_words`` where there are none."""
+        self._samples = samples
+        self._pictures = [picture(main_part(sample), _CELL) for sample in samples]
+        self._at = 0
+        self._empty_words = empty_words
+        self._describe()
+        self.updateGeometry()
+        self.update()
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        rows = -(-len(self._samples) // self._columns(width)) if self._samples else 1
+        return rows * (_CELL + _CAPTION_H + S2)
+
+    def sizeHint(self) -> QSize:
+        return QSize(6 * (_CELL + S2), self.heightForWidth(6 * (_CELL + S2)))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(2 * (_CELL + S2), _CELL + _CAPTION_H)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        for index in range(len(self._samples)):
+            if self._cell(index).contains(event.position()):
+                self._go(index)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        columns = self._columns(self.width())
+        steps = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Up: -columns,
+            Qt.Key.Key_Down: columns,
+        }
+        step = steps.get(Qt.Key(event.key()))
+        if step is not None and 0 <= self._at + step < len(self._samples):
+            self._go(self._at + step)
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if not self._samples:
+            first = QRectF(0, 0, self.width(), _CELL)
+            paint_text(painter, first, self._empty_words, "body", "text2", center=True)
+        for index, sample in enumerate(self._samples):
+            cell = self._cell(index)
+            if not cell.intersects(QRectF(event.rect())):
+                continue
+            square = QRectF(cell.left(), cell.top(), _CELL, _CELL)
+            if self._pictures[index].isNull():
+                paint_part(painter, square, main_part(sample))
+            else:
+                painter.drawPixmap(square.toRect(), self._pictures[index])
+            caption = QRectF(cell.left(), square.bottom(), _CELL, _CAPTION_H)
+            number = f"#{sample.index}"
+            paint_text(painter, caption, number, "tiny", "text3", right=True)
+            left = caption.adjusted(0, 0, -text_width(number, "tiny") - S1, 0)
+            paint_text(painter, left, sample.target, "small_strong")
+            if index == self._at:
+                painter.setPen(theme.current().q("text"))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRect(square.adjusted(-1.5, -1.5, 1.5, 1.5))
+                if self.hasFocus():
+                    paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
+
+    def _columns(self, width: int) -> int:
+        return max(1, (width - 2 * _EDGE + S2) // (_CELL + S2))
+
+    def _cell(self, index: int) -> QRectF:
+        columns = self._columns(self.width())
+        step = _CELL + S2
+        if 1 < columns <= len(self._samples):
+            # What is left of the width is shared out between the columns.
+            step = min((self.width() - _CELL - 2 * _EDGE) // (columns - 1), step + _GAP_MORE)
+        x = index % columns * step + _EDGE
+        y = index // columns * (_CELL + _CAPTION_H + S2) + _EDGE
+        return QRectF(x, y, _CELL, _CELL + _CAPTION_H)
+
+    def _go(self, index: int) -> None:
+        self._at = index
+        self._describe()
+        self.update()
+        self.chosen.emit(self._samples[index])
+
+    def _describe(self) -> None:
+        if not self._samples:
+            self.setAccessibleDescription(self._empty_words)
+            return
+        one = self._samples[self._at]
+        target = f", {one.target}" if one.target else ""
+        self.setAccessibleDescription(
+            f"Sample {one.index}{target}; {self._at + 1} of {len(self._samples)} shown"
+        )

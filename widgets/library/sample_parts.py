@@ -1,0 +1,147 @@
+"""One part of a sample as a person can see it: its picture, or a sketch of its numbers."""
+
+from __future__ import annotations
+
+import base64
+import math
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPixmap, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.preview import Part, Sample
+from widgets.common import formats, theme
+from widgets.common.paint import fill_round, paint_text, round_pen
+from widgets.common.theme import R_CELL, S1, S2
+
+_SKETCH_H = 96
+_LINE_W, _FAINTEST = 1.4, 0.12
+
+
+class PartSketch(QWidget):
+    """The chosen sample's numbers, as wide as there is room."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._part: Part | None = None
+        self.setFixedHeight(_SKETCH_H)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_part(self, part: Part | None) -> None:
+        self._part = part
+        self.setAccessibleName(f"Sketch of {part.path}" if part is not None else "")
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self._part is not None:
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_part(painter, QRectF(self.rect()), self._part)
+
+
+def paint_part(painter: QPainter, box: QRectF, part: Part | None) -> None:
+    """What is no picture: a wave as a line, some numbers as bars, a table as shades, else words."""
+    fill_round(painter, box, theme.current().q("sunken"), R_CELL)
+    inner = box.adjusted(S2, S2, -S2, -S2)
+    if part is not None and part.look == "wave" and len(part.values) > 1:
+        _paint_wave(painter, inner, part.values)
+    elif part is not None and part.look == "values" and len(part.values) > 1:
+        _paint_bars(painter, inner, part.values)
+    elif part is not None and part.look == "table" and part.rows:
+        _paint_table(painter, inner, part.rows)
+    elif part is not None and part.look == "values" and part.values:
+        paint_text(painter, inner, formats.metric(part.values[0]), "strong", center=True)
+    else:
+        words = shape_words(part)
+        paint_text(painter, box.adjusted(S1, 0, -S1, 0), words, "tiny", center=True)
+
+
+def picture(part: Part | None, side: int) -> QPixmap:
+    """The thumbnail of a part, ``side`` pixels square at most; a null pixmap when there is none."""
+    if part is None or not part.png:
+        return QPixmap()
+    image = QImage()
+    # Bytes that the tool made from numbers; a format is named so that no other reader is tried.
+    if not image.loadFromData(base64.b64decode(part.png), "PNG"):
+        return QPixmap()
+    small = image.width() < side
+    mode = (
+        Qt.TransformationMode.FastTransformation
+        if small
+        else Qt.TransformationMode.SmoothTransformation
+    )
+    scaled = image.scaled(QSize(side, side), Qt.AspectRatioMode.KeepAspectRatio, mode)
+    return QPixmap.fromImage(scaled)
+
+
+def shape_words(part: Part | None) -> str:
+    """``float32, 1 × 8 × 8``; a text is shown itself."""
+    if part is None:
+        return "–"
+    if part.look == "text":
+        return part.text
+    if part.shape is None:
+        return part.dtype
+    return f"{part.dtype}, {formats.shape(part.shape)}" if part.shape else part.dtype
+
+
+def main_part(sample: Sample) -> Part | None:
+    """What stands for the whole sample: its first picture, else its first part."""
+    pictures = [part for part in sample.parts if part.png]
+    return next(iter(pictures or sample.parts), None)
+
+
+def path_title(path: str) -> str:
+    """``data.image`` as a heading."""
+    return path[:1].upper() + path[1:]
+
+
+def _range(values: tuple[float | None, ...], *, with_zero: bool) -> tuple[float, float]:
+    finite = [value for value in values if value is not None]
+    if with_zero:
+        finite.append(0.0)
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    return (low, high) if high > low and math.isfinite(high - low) else (low - 0.5, low + 0.5)
+
+
+def _paint_wave(painter: QPainter, box: QRectF, values: tuple[float | None, ...]) -> None:
+    low, high = _range(values, with_zero=False)
+    step = box.width() / (len(values) - 1)
+    painter.setPen(round_pen(theme.current().curve(0), _LINE_W))
+    stretch: list[QPointF] = []
+    for index, value in enumerate((*values, None)):
+        if value is not None:
+            y = box.bottom() - box.height() * (value - low) / (high - low)
+            stretch.append(QPointF(box.left() + index * step, y))
+            continue
+        painter.drawPolyline(QPolygonF(stretch))
+        stretch.clear()
+
+
+def _paint_bars(painter: QPainter, box: QRectF, values: tuple[float | None, ...]) -> None:
+    low, high = _range(values, with_zero=True)
+    each = box.width() / len(values)
+    gap = min(2.0, each * 0.25)
+    zero = box.bottom() + box.height() * low / (high - low)
+    for index, value in enumerate(values):
+        if value is None:
+            continue
+        y = box.bottom() - box.height() * (value - low) / (high - low)
+        top, tall = min(y, zero), max(1.0, abs(zero - y))
+        bar = QRectF(box.left() + index * each + gap / 2, top, each - gap, tall)
+        painter.fillRect(bar, theme.current().curve(0))
+
+
+def _paint_table(
+    painter: QPainter, box: QRectF, rows: tuple[tuple[float | None, ...], ...]
+) -> None:
+    low, high = _range(tuple(value for one in rows for value in one), with_zero=False)
+    tall = box.height() / len(rows)
+    for number, one in enumerate(rows):
+        wide = box.width() / max(1, len(one))
+        for index, value in enumerate(one):
+            if value is None:
+                continue
+            share = _FAINTEST + (1 - _FAINTEST) * (value - low) / (high - low)
+            cell = QRectF(box.left() + index * wide, box.top() + number * tall, wide - 1, tall - 1)
+            painter.fillRect(cell, theme.current().curve(0, share))
