@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication
 
 from app.sweep_controller import SweepController
 from backend.records.comparison import ComparedLook, RunFigures
@@ -26,9 +24,7 @@ def form(qtbot):
     form = JobForm()
     qtbot.addWidget(form)
     form.show()
-    yield form
-    form.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return form
 
 
 @pytest.fixture
@@ -74,8 +70,6 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     assert [line.name for line in rows.rows if line.is_best] == ["tiny batch=8 lr=0.03"]
     assert rows.data(rows.index(0, 0)) == "tiny batch=8 lr=0.03"
     assert rows.data(rows.index(0, 3)).endswith("best")
-    page.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def test_a_value_that_cannot_be_is_told_at_its_field(controller, form):
