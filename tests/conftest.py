@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
 from xdist.scheduler import LoadScopeScheduling
 
 from app.garbage import collect_due
@@ -34,6 +35,23 @@ def pytest_runtest_logfinish() -> None:
     if QCoreApplication.instance() is not None:
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     collect_due()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """No file has the windows of those before it: each new look would dress them all anew."""
+    yield
+    is_last_of_file = nextitem is None or nextitem.path != item.path
+    if is_last_of_file and isinstance(QCoreApplication.instance(), QApplication):
+        for widget in QApplication.topLevelWidgets():
+            # Those of a plot are pyqtgraph's own, which ends them in an order of its own.
+            is_ours = type(widget).__module__.startswith(("widgets.", "app."))
+            if is_ours and widget.parent() is None:
+                widget.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
 
 
 _watch: StallWatch | None = None
