@@ -24,6 +24,11 @@ from tests.integration.tiny import MODEL, raw_job, write_sources
 ENDLESS = 1_000_000
 
 
+def makes_steps(view: JobView) -> bool:
+    """Whether its ranks are at work; now and then they evaluate."""
+    return view.state in (JobState.TRAINING, JobState.EVALUATING)
+
+
 def stock(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
     """Put something to train into the library; ``folder`` holds its sources."""
     model, loader, dataset = write_sources(folder)

@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "docs/cluster.sh"
 NODES = ("node1", "node2", "node3")
 _LIMIT_S = 900.0
 NAMED_WITHIN_S = 90
-EPOCHS = "100"
+EPOCHS = "60"
 """So many that the job is still under way when it is stopped, and when it loses a node."""
 
 

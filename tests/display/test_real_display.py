@@ -137,7 +137,7 @@ def test_it_stands_where_it_was_left(program):
 
 def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, desk, neighbour):
     open_job(desk, program, "slow")
-    plot = program.find("Loss", "_LargePlot")
+    plot = program.find("Loss", "LargePlot")
     desk.drag(neighbour.source, plot.middle, lambda: program.has("Import “cats”", "DropSheet"))
     assert neighbour.hear("dragged") == "CopyAction"
     dialog = wait_for(lambda: program.windows("ImportDialog"), "the dialog")[0]
@@ -262,9 +262,7 @@ def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbo
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
     wait_for(lambda: any("mpirun" in p.text for p in program.parts()), "the command")
-    # The upper one is for the job file.
-    copy = max((p for p in program.parts() if p.text == "Copy"), key=lambda p: p.box[1])
-    desk.click(copy.middle)
+    desk.click(program.find("Copy command").middle)
     wait_for(lambda: "mpirun" in neighbour.ask("clipboard"), "the command in the clipboard")
 
 
