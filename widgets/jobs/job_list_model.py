@@ -143,15 +143,13 @@ class JobListModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(row, 0), self.index(row, self._last()))
 
     def show_queue(self, queue: Queue) -> bool:
-        """Where the jobs stand that wait; whether any stands elsewhere now."""
+        """Where the jobs stand that wait; whether any stands elsewhere now, shown or not yet."""
         before, self._queue = self._queue, {p.entry.job_id: p for p in queue.places}
-        moved = [
-            row
-            for job_id in before.keys() | self._queue.keys()
-            if before.get(job_id) != self._queue.get(job_id) and (row := self.row_of(job_id)) >= 0
-        ]
-        if moved:
-            self.dataChanged.emit(self.index(min(moved), 0), self.index(max(moved), self._last()))
+        both = before.keys() | self._queue.keys()
+        moved = [job_id for job_id in both if before.get(job_id) != self._queue.get(job_id)]
+        rows = [row for job_id in moved if (row := self.row_of(job_id)) >= 0]
+        if rows:
+            self.dataChanged.emit(self.index(min(rows), 0), self.index(max(rows), self._last()))
         return bool(moved)
 
     # -- what is asked

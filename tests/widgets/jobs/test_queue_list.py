@@ -76,6 +76,16 @@ def test_the_queue_stands_in_its_order_between_what_runs_and_the_drafts(page):
     assert rows(page) == ["live", *reversed(NAMES), "draft"]
 
 
+def test_a_queue_that_is_known_before_its_jobs_orders_them_too(qtbot):
+    """What is asked for rows was asked without the queue then, and has to be asked again."""
+    page = JobsPage()
+    qtbot.addWidget(page)
+    with qtbot.waitSignal(page.queue_moved):
+        page.show_queue(queue(*NAMES))
+    with qtbot.assertNotEmitted(page.queue_moved):
+        page.show_queue(queue(*NAMES))
+
+
 def test_who_listens_hears_place_and_reason(page):
     index = page.model.index(2, 0)
     assert "comes first on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
