@@ -6,6 +6,7 @@ The files are a stranger's, as a node's status is: bounded in size, plain in kin
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from backend.records.node_past import PastLines, PastReading
 
 _LIMIT_BYTES = 4_000_000
 _HEAD_BYTES = 256
+_MOST_NODES = 8
+"""Of these what was read is kept: a day of eight GPUs is 12 MB as readings, and people go through
+all their nodes."""
 
 
 class _File:
@@ -56,7 +60,7 @@ class PastReader:
 
     def __init__(self, root: DataRoot) -> None:
         self._root = root
-        self._files: dict[str, tuple[_File, _File]] = {}
+        self._files: OrderedDict[str, tuple[_File, _File]] = OrderedDict()
 
     def look(
         self, name: str, now_s: float, ahead_s: float, over_s: float
@@ -68,6 +72,9 @@ class PastReader:
         """
         folder = self._root.node(name)
         files = self._files.setdefault(name, (_File(folder.earlier), _File(folder.past)))
+        self._files.move_to_end(name)
+        if len(self._files) > _MOST_NODES:
+            self._files.popitem(last=False)
         # The newer one first: what becomes the earlier one meanwhile is then read twice, and a
         # line at a time that is known already is passed over below.
         for file in reversed(files):

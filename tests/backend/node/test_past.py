@@ -142,6 +142,19 @@ def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
     assert len(found) > 20
 
 
+def test_who_goes_through_all_nodes_holds_the_last_ones_and_reads_each_right(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    keep(Past(folder, every_s=0, clock=clock), *beats(3))
+    reader = PastReader(root)
+    first = reader.look("gpu1", clock.now, 0.0, DAY_S)
+    for number in range(40):
+        reader.look(f"other{number}", clock.now, 0.0, DAY_S)
+    assert len(reader._files) < 10
+    assert reader.look("gpu1", clock.now, 0.0, DAY_S) == first
+    assert len(first) == 3
+
+
 def test_a_day_of_eight_gpus_is_a_megabyte() -> None:
     eight = replace(READING, gpus=tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(8)))
     line = past_line(eight, 1_700_000_000.0, {})
