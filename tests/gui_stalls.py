@@ -8,7 +8,9 @@ window, a key); what stands in for a worker thread (`elsewhere`); and `EXEMPT`, 
 
 **What is measured** is the thread's own: the processor time that it used in that call, and the time
 for which it was blocked in there. That it stood ready and got no processor, or waited while other
-threads of this process computed or stood ready, is the doing of a busy machine.
+threads of this process computed or stood ready, is the doing of a busy machine. So is it that a
+core is slower while its other half works: `slowness` says by how much, and the limit is as much
+higher.
 
 **How.** Every 5 ms a thread asks Python to call `_look` on the GUI thread (a pending call, as
 Python's own signal handlers are: no stack of another thread is touched, which could end a widget
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import ctypes
 import dis
+import math
 import os
 import sys
 import threading
@@ -62,6 +65,7 @@ EXEMPT: Mapping[str, str] = {
 
 _LOOK_S = 0.005
 _SUSPECT_S = 0.005
+_WORK = 5_000
 _HERE = f"{ROOT}{os.sep}"
 _TESTS = f"{ROOT / 'tests'}{os.sep}"
 _LOOPS = f"{os.sep}pytestqt{os.sep}"
@@ -119,6 +123,7 @@ class StallWatch:
         self._limit_s = limit_s
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._stalls: list[Stall] = []
+        self._slowness = 1.0
         self._heart: QTimer | None = None
         self._current: tuple[int, Stall] | None = None
         self._looked_s = 0.0
@@ -132,6 +137,7 @@ class StallWatch:
 
     def begin(self) -> None:
         self._stalls, self._current = [], None
+        self._slowness = slowness()
         # With it Python has its turn in an event loop where nothing else happens.
         if QCoreApplication.instance() is not None:
             self._heart = QTimer()
@@ -146,7 +152,8 @@ class StallWatch:
         if self._heart is not None:
             self._heart.stop()
             self._heart = None
-        return [stall for stall in self._stalls if stall.seconds > self._limit_s]
+        limit_s = self._limit_s * max(self._slowness, slowness())
+        return [stall for stall in self._stalls if stall.seconds > limit_s]
 
     def close(self) -> None:
         self._closed = True
@@ -245,6 +252,24 @@ class StallWatch:
         if border is not None and _is_loop(border):
             return None, "Qt", "what it does in an event loop"
         return None
+
+
+_at_best_s = math.inf
+
+
+def slowness() -> float:
+    """How much longer a piece of work takes here and now than it did at best, 1 or more."""
+    global _at_best_s
+    took_s = min(_work_s() for _ in range(3))
+    _at_best_s = min(_at_best_s, took_s)
+    return took_s / _at_best_s
+
+
+def _work_s() -> float:
+    begin = time.thread_time()
+    for number in range(_WORK):
+        str(number)
+    return time.thread_time() - begin
 
 
 @dataclass(frozen=True)

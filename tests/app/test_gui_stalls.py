@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.gui_stalls import StallWatch, elsewhere
 
-LONG_S = 0.08
+LONG_S = 0.2
 SHORT_S = 0.02
 PRODUCT = """
 import os
@@ -99,7 +99,7 @@ def test_a_handler_that_computes_is_found_with_its_line(watch, product, in_loop)
 def test_a_handler_that_waits_for_a_file_is_found_though_it_computes_nothing(
     watch, product, in_loop
 ):
-    in_loop(lambda: product.read(blocked_pipe(1.5 * LONG_S)))
+    in_loop(lambda: product.read(blocked_pipe(LONG_S)))
     (stall,) = watch.end()
     assert "slow_window.py:read" in stall.by
     assert stall.blocked_s > 0.05
