@@ -158,6 +158,8 @@ class ComparePage(QWidget):
                 taken = set(self._colours.values())
                 self._colours[key] = next(n for n in range(MOST_JOBS) if n not in taken)
                 self._curves[key] = RunCurves()
+        if ids:
+            self.plots.prepare()
         self._settle()
 
     def show_look(self, look: ComparedLook) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from widgets.common import theme
@@ -23,7 +23,7 @@ from widgets.curves.run_curves import RunCurves, is_measured_now_and_then, metri
 
 _PLOT_H, _PLOT_LEAST_H = 300, 200
 _LOSS = "loss"
-_MOST_PLOTS = 8
+_FIRST_PLOTS, _MOST_PLOTS = 2, 8
 _LONGEST = 36
 MOST_SMOOTHING = 0.99
 
@@ -128,6 +128,15 @@ class ComparePlots(QWidget):
         self._grid.setSpacing(S3)
         self._has_begun = False
 
+    def prepare(self) -> None:
+        """Make the first two plots, one at a time, before there are curves to wait for them.
+
+        Not earlier: a window in which nothing is compared does without them.
+        """
+        if not self._plots:
+            self._add()
+            QTimer.singleShot(0, self._begin)
+
     # -- what is shown
 
     def show_runs(self, runs: Sequence[ShownRun], judged: Sequence[str]) -> None:
@@ -136,11 +145,8 @@ class ComparePlots(QWidget):
         Args:
             judged: The metrics by which they call a checkpoint the best.
         """
-        if runs and not self._has_begun:
-            # Not before: a window in which nothing is compared does without them.
-            self._has_begun = True
-            for _ in range(2):
-                self._add()
+        if runs:
+            self._begin()
         self._runs = {run.key: run for run in runs}
         self._judged = tuple(judged)
         self.refresh()
@@ -233,6 +239,13 @@ class ComparePlots(QWidget):
                 if data is not None and plot.drawn.get(run.key) != wanted:
                     plot.drawn[run.key] = wanted
                     panel.set_curve(run.key, run.name, data, run.colour, smooth=smooth)
+
+    @Slot()
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            while len(self._plots) < _FIRST_PLOTS:
+                self._add()
 
     def _add(self) -> _Plot:
         plot = _Plot(self._link)

@@ -37,6 +37,7 @@ from widgets.jobs.rank_strip import RankStrip
 _NARROW_BELOW_W = 600
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
+_USUAL = ("accuracy", "learning_rate", "samples_per_second")
 
 
 class CurvesTab(QWidget):
@@ -104,6 +105,8 @@ class CurvesTab(QWidget):
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth(smoothing)
+        # A plot takes 15 ms to make; nobody waits for these when a first job is opened.
+        self._spare = {base: self._make_plot(base) for base in _USUAL}
 
     def clear(self, name: str) -> None:
         """Another job is open now."""
