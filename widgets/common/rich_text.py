@@ -50,6 +50,9 @@ class RichText(QTextBrowser):
         document.setDefaultFont(theme.font("body"))
         document.setDocumentMargin(0)
         self.setMarkdown(self._markdown)
+        # One change, or each piece of it would lay the whole page out anew.
+        whole = QTextCursor(document)
+        whole.beginEditBlock()
         block = document.begin()
         while block.isValid():
             _dress_block(block)
@@ -57,6 +60,7 @@ class RichText(QTextBrowser):
         for frame in document.rootFrame().childFrames():
             if isinstance(frame, QTextTable):
                 _dress_table(frame)
+        whole.endEditBlock()
         self.moveCursor(QTextCursor.MoveOperation.Start)
 
 
