@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
+from backend.records.cluster import SetUp
 from backend.records.program import to_forget
 from tests.cluster.far_desktop import known_keys
 from tests.cluster.faults import FAULTS
@@ -56,6 +57,10 @@ def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     return set_ups._dialog
 
 
+def is_ready(news: SetUp) -> bool:
+    return news.is_over and news.failed is None
+
+
 def fingerprint(ready: ReadyCluster) -> str:
     """What whoever runs node2 reads there."""
     told = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
@@ -85,7 +90,5 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
     assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
     assert cluster.host_key("node2") == "", "it was shown, and nobody has said yes"
     qtbot.mouseClick(plate.trust.trust, LEFT)
-    news = program.nodes._set_ups
-    qtbot.waitUntil(lambda: "node2" in news and news["node2"].is_over, timeout=LONG_MS)
-    assert news["node2"].failed is None
+    qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]), timeout=LONG_MS)
     assert cluster.host_key("node2") not in ("", old)
