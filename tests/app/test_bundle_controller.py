@@ -50,7 +50,7 @@ def controller(origin, page, immediately, qtbot):
 
 
 def press(detail: JobDetail, text: str) -> None:
-    menu: QMenu = detail._menu
+    menu: QMenu = detail.header._menu
     menu.aboutToShow.emit()
     (action,) = [action for action in menu.actions() if action.text() == text]
     assert action.isEnabled()

@@ -75,11 +75,11 @@ def _train(program: Program, folder: Path) -> None:
 
     _wait(lambda: points() > _POINTS)
     take("jobs-light")
-    detail._act.click()
+    detail.header.act.click()
     _wait(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
     take("stopped-dark", ThemeChoice.DARK)
     take("stopped-1000x640-light", size=SMALL)
-    detail._act.click()
+    detail.header.act.click()
     _wait(lambda: state() is JobState.FINISHED)
     _wait(lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints))
     take("finished-light")
