@@ -103,7 +103,7 @@ class Notices(QObject):
         if view.state.is_live:
             return
         del self._live[run]
-        if view.state in (JobState.ERROR, JobState.LOST):
+        if view.state.has_failed:
             cause = view.error.sentence if view.error else view.message
             place = view.error.node if view.error else ""
             self._tell(view, view.state.word, cause, place=place)

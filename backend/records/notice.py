@@ -82,7 +82,7 @@ class Channels:
             return False
         if state is JobState.FINISHED:
             return self.tells_finished
-        return state in (JobState.ERROR, JobState.LOST)
+        return state.has_failed
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}

@@ -35,6 +35,11 @@ class JobState(str, Enum):
         return self in _OVER
 
     @property
+    def has_failed(self) -> bool:
+        """A run ended otherwise than anybody wished, or nobody knows how."""
+        return self in _FAILED
+
+    @property
     def can_start(self) -> bool:
         return not self.is_live
 
@@ -67,6 +72,7 @@ _LIVE = frozenset(
         JobState.STOPPING,
     }
 )
+_FAILED = frozenset({JobState.ERROR, JobState.LOST})
 _OVER = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST})
 
 _WORDS = {

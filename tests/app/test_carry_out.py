@@ -100,8 +100,8 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     told = []
     detail.export_kind_chosen.connect(told.append)
     detail._open_export("")
-    detail._dialog.now._format.choose("pt")
-    detail._dialog.now._wish()
+    detail.exports.dialog.now._format.choose("pt")
+    detail.exports.dialog.now._wish()
     (path,) = dropped(take(detail, OTHER))
     assert path.name == "digits.pt"
     assert told == ["pt"]
@@ -117,7 +117,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
 def test_a_format_that_nobody_knows_is_not_remembered(detail):
     detail.restore_export_kind("docx")
     detail._open_export("")
-    assert detail._dialog.now._format.key() == "zip"
+    assert detail.exports.dialog.now._format.key() == "zip"
 
 
 def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(

@@ -82,7 +82,7 @@ class Window:
 
     @property
     def word(self):
-        return self.page.detail._badge._word.text()
+        return self.page.detail.header._badge._word.text()
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
         assert window.word == "Training", what
         assert window.page.open_view.step == before, "the last good value"
         assert window.page.model.line(training.job_id).state is JobState.TRAINING
-        assert window.page.detail._act.text() == "Stop"
+        assert window.page.detail.header.act.text() == "Stop"
         replace_json(training.status, replace(TRAINING, step=41 + number).to_dict())
         window.look()
         assert (window.page.open_view.step, window.said) == (41 + number, "")
@@ -225,7 +225,7 @@ def test_f22_stop_in_two_windows_is_one_stop_and_no_error_in_either(
     for window in windows:
         qtbot.waitUntil(lambda window=window: window.word == "Stopping", timeout=LONG_MS)
         qtbot.waitUntil(lambda window=window: not window.page.detail._busy, timeout=LONG_MS)
-        assert not window.page.detail._act.isEnabled(), "it is done already"
+        assert not window.page.detail.header.act.isEnabled(), "it is done already"
         assert window.page.detail._error == ("", "")
     assert training.lock.exists()
 
@@ -236,14 +236,14 @@ def test_f23_start_in_two_windows_is_one_run_that_both_show(services, opened, op
     for window in windows:
         window.look()
         qtbot.waitUntil(lambda page=window.page: page.open_view is not None, timeout=LONG_MS)
-        assert window.page.detail._act.text() == "Start"
+        assert window.page.detail.header.act.text() == "Start"
     for window in windows:
-        window.page.detail._act.click()
+        window.page.detail.header.act.click()
     for window in windows:
         qtbot.waitUntil(lambda page=window.page: page.open_view.state.is_live, timeout=LONG_MS)
         qtbot.waitUntil(lambda window=window: not window.page.detail._busy, timeout=LONG_MS)
         assert window.page.open_view.run == 1
-        assert window.page.detail._act.text() in ("Stop", "Stopping…")
+        assert window.page.detail.header.act.text() in ("Stop", "Stopping…")
         assert window.page.detail._error == ("", "")
     attempts = services.data_root.job(view.id).attempt(1).path.parent
     assert [path.name for path in attempts.iterdir()] == ["1"]

@@ -246,7 +246,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     assert page.ids == (ids["slow"], ids["fast"])
     hands.wait(lambda: len(page.table._heads) == 2)
     head = hands.tab_to("fast")
-    assert [panel._lifted for panel in page.plots.panels().values()] == [ids["fast"]] * 2
+    assert [panel._curves.lifted for panel in page.plots.panels().values()] == [ids["fast"]] * 2
     hands.press("Del")
     hands.wait(lambda: page.ids == (ids["slow"],))
     assert head is not hands.focus()

@@ -145,8 +145,8 @@ def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab):
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
-    page.detail._fill_menu()
-    tips += [f"({action.shortcut().toString()})" for action in page.detail._menu.actions()]
+    page.detail.header._fill_menu()
+    tips += [f"({action.shortcut().toString()})" for action in page.detail.header._menu.actions()]
     told = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
     keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}

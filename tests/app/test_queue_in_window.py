@@ -35,7 +35,7 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
 ):
     page = open_program().jobs
     qtbot.waitUntil(lambda: page.open_id == draft.id, timeout=LONG_MS)
-    page.detail._wait.click()
+    page.detail.header._wait.click()
     qtbot.waitUntil(lambda: page.model.place(draft.id) is not None, timeout=LONG_MS)
     assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
     banner = page.detail._banner

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt
 
 from app.bootstrap import Program
 from backend.node import sweep
@@ -17,6 +16,7 @@ from backend.records.layout import run_tag
 from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,6 @@ WINDOW_THAT_STARTS_A_JOB = """
 import sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 
 app = QApplication(sys.argv[:1])
@@ -67,10 +66,7 @@ def open_program(qtbot, qapp, places):
         return program
 
     yield open_it
-    for program in opened:
-        program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    end(*opened)
     services = open_services(*places)
     for view in services.jobs.list():
         sweep.end_tagged(run_tag(view.id, view.run), 0.0)
@@ -95,13 +91,13 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
 
     # The whole job takes five seconds on an idle machine: one picture, then Stop.
     qtbot.waitUntil(lambda: points() > 60, timeout=LONG_MS)
-    assert detail._act.text() == "Stop"
-    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    assert detail.header.act.text() == "Stop"
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
-    assert detail._act.text() == "Resume"
+    assert detail.header.act.text() == "Resume"
     stopped_at = points()
     qtbot.waitUntil(lambda: bool(detail._checkpoints))
-    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.FINISHED, timeout=LONG_MS)
     qtbot.waitUntil(lambda: points() > stopped_at)
     steps = detail.curves.curve("loss").steps
@@ -113,8 +109,8 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
     qtbot.waitUntil(lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints))
 
     target = tmp_path / "digits.pt"
-    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
-    dialog = detail._dialog.now
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    dialog = detail.exports.dialog.now
     dialog._format.choose("pt")
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
@@ -151,7 +147,7 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     )
     steps = curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
-    qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
     # The supervisor writes the end before it ends itself.
     qtbot.waitUntil(lambda: not sweep.tagged(run_tag(seen.id, seen.run)))

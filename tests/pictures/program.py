@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
 from app.bootstrap import Program
 from backend.records.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 OF_PROGRAM = (
@@ -40,8 +40,7 @@ def take_program(app: QApplication, folder: Path) -> None:
             _train(program, folder)
         finally:
             program.window.close()
-            program.close()
-            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+            end(program)
             if kept is None:
                 del os.environ["XDG_CONFIG_HOME"]
             else:
@@ -75,11 +74,11 @@ def _train(program: Program, folder: Path) -> None:
 
     _wait(lambda: points() > _POINTS)
     take("jobs-light")
-    detail._act.click()
+    detail.header.act.click()
     _wait(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
     take("stopped-dark", ThemeChoice.DARK)
     take("stopped-1000x640-light", size=SMALL)
-    detail._act.click()
+    detail.header.act.click()
     _wait(lambda: state() is JobState.FINISHED)
     _wait(lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints))
     take("finished-light")

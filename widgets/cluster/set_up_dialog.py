@@ -13,14 +13,14 @@ from backend.records.state import JobState
 from widgets.cluster.key_pages import KeyPlate
 from widgets.cluster.node_row import step_line
 from widgets.cluster.set_up_view import SetUpView
-from widgets.common import formats, icons, theme
+from widgets.common import formats, icons
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.paint import fill_round, paint_focus, paint_text
+from widgets.common.paint import paint_focus, paint_ground, paint_text
 from widgets.common.state_badge import paint_state
 from widgets.common.text import Label
-from widgets.common.theme import ICON_NAV, R_CONTROL, ROW_H, S2, S3, S4, S6, Tone
+from widgets.common.theme import ICON_NAV, ROW_H, S2, S3, S4, S6, Tone
 
 _WIDTH, _NODES_W = 660, 208
 _LEAST_H, _MOST_H, _FRAME_H = 420, 600, 144
@@ -58,9 +58,7 @@ class _NodeTab(QAbstractButton):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
-        if self.isChecked() or self.underMouse():
-            ground = "selected" if self.isChecked() else "hover"
-            fill_round(painter, box, theme.current().q(ground), R_CONTROL)
+        paint_ground(painter, box, chosen=self.isChecked(), pointed=self.underMouse())
         words, tone = _outcome(self._set_up)
         square = QRectF(S3, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
         mark = _MARKS.get(tone)

@@ -31,6 +31,17 @@ def fill_round(painter: QPainter, rect: QRectF, colour: QColor, radius: float) -
     painter.drawRoundedRect(rect, radius, radius)
 
 
+def paint_ground(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: bool) -> None:
+    """The ground of one of several things to choose from; none where it is just there.
+
+    Args:
+        chosen: It is the one.
+        pointed: The pointer is on it.
+    """
+    if chosen or pointed:
+        fill_round(painter, rect, theme.current().q("selected" if chosen else "hover"), R_CONTROL)
+
+
 def paint_focus(painter: QPainter, rect: QRectF, radius: float = R_CONTROL) -> None:
     """The focus ring, inside `rect`."""
     half = FOCUS_W / 2

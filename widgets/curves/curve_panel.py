@@ -8,22 +8,19 @@ transparent widget, because they are laid out in pixels: names must not cover ea
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Signal, Slot
+from PySide6.QtCore import QEvent, QPointF, QRectF, Slot
 from PySide6.QtGui import QFocusEvent, QPainter
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from widgets.common import formats, theme
 from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
-from widgets.curves import plot_range
 from widgets.curves.axis_marks import AxisMark, AxisMarks
 from widgets.curves.curve_data import CurveData, XAxis
-from widgets.curves.drawn_curve import DrawnCurve, View
+from widgets.curves.drawn_curve import DrawnCurve
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
@@ -40,29 +37,17 @@ from widgets.curves.marks import (
 )
 from widgets.curves.plot_keys import PlotKeys
 from widgets.curves.plot_marks import EndsOf, PlotMarks
-from widgets.curves.plot_surface import PlotSurface
-from widgets.curves.pyramid import Floats
-from widgets.curves.quiet_plot import LEFT_MIN, RIGHT, curve_item, dress_axes, shade
+from widgets.curves.quiet_plot import LEFT_MIN, dress_axes, shade
+from widgets.curves.ranged_plot import RangedPlot
 from widgets.curves.read_out import place_text, read_rows
 from widgets.curves.taken_plot import TakenPlot
 
-_EARLY_POINTS = 10
 _LEGEND_FROM = SOLID_CURVES + 1
 _NAME_SHARE = 0.33
 
 
-class CurvePanel(PlotSurface):
-    """Curves over a common x axis. Wheel zooms x, drag pans, double click fits.
-
-    Signals:
-        x_range_changed: A person zoomed or panned: the new ends, for other plots of the page.
-        fitted: A person wants everything in view again.
-        redrawn: What is in view, or where, may be other than before.
-    """
-
-    x_range_changed = Signal(float, float)
-    fitted = Signal()
-    redrawn = Signal()
+class CurvePanel(RangedPlot):
+    """Curves over a common x axis, with their names, their marks and the read-out."""
 
     def __init__(
         self,
@@ -92,24 +77,15 @@ class CurvePanel(PlotSurface):
             show_x: The x axis has figures; not in a plot with another one right below it.
             several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
-        super().__init__(show_x, self._paint_over, parent)
+        super().__init__(show_x, self._paint_over, axis, tick_text, from_zero, parent)
         self.title = title
-        self._axis = axis
-        self._value_text, self._tick_text = value_text, tick_text
-        self._from_zero, self._end_names = from_zero, end_names
+        self._value_text = value_text
+        self._end_names = end_names
         self._with_read_out = read_out
         self._several_runs = several_runs
-        self._log_y = False
-        self._smoothing = 0.0
-        self._fitted = True
-        self._lifted = ""
-        self._held = 0
-        self._curves: dict[str, DrawnCurve] = {}
         self._marks = PlotMarks()
-        self._fixed_x: tuple[float, float] | None = None
         self._empty_text = "No points yet"
         self._shades: list[Any] = []
-
         self._legend = Legend(LEFT_MIN, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
@@ -120,12 +96,8 @@ class CurvePanel(PlotSurface):
         self._link = link if link is not None else HoverLink(self)
         self._link.moved.connect(self._hover_changed)
         self._link.left.connect(self._hover_changed)
-        self._room_changed.connect(self.refresh)
-        self._range_changed.connect(self._redraw)
-        self._moved_by_hand.connect(self._keep_in_sight)
         self._pointer_moved.connect(self._point)
         self._pointer_left.connect(self._link.leave)
-        self._double_clicked.connect(self._fit_again)
         self.setAccessibleName(title)
         self._keys = PlotKeys(self)
         self._dress()
@@ -155,26 +127,22 @@ class CurvePanel(PlotSurface):
             with_raw: Behind the smoothed line the raw one is seen.
             named: It has name and value at its end and a line in the read-out.
         """
-        old = self._curves.get(key)
-        if old is None:
-            raw, line = curve_item(1), curve_item(10)
-            for item in (raw, line):
-                self._plot.addItem(item, ignoreBounds=True)
-        else:
-            raw, line = old.raw, old.line
-        curve = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
-        self._curves[key] = curve
-        if smooth:
-            data.set_smoothing(self._smoothing)
-        self._pen(key, curve)
+        self._curves.put(
+            key,
+            name,
+            data,
+            colour,
+            smooth=smooth,
+            with_raw=with_raw,
+            named=named,
+            width=width,
+            fill=fill,
+        )
         self._legend_changed()
         self.refresh()
 
     def remove_curve(self, key: str) -> None:
-        curve = self._curves.pop(key, None)
-        if curve is not None:
-            self._plot.removeItem(curve.raw)
-            self._plot.removeItem(curve.line)
+        if self._curves.remove(key):
             self._legend_changed()
             self.refresh()
 
@@ -215,89 +183,19 @@ class CurvePanel(PlotSurface):
 
     def lift(self, key: str) -> None:
         """Draw one curve as usual and the others faint; "" for all as usual."""
-        if key != self._lifted:
-            self._lifted = key if key in self._curves else ""
-            for each, curve in self._curves.items():
-                self._pen(each, curve)
-                curve.draw(self._view(), faint=self._is_faint(each))
+        if self._curves.lift(key, self._view()):
             self._overlay.update()
-
-    # How it is shown
-
-    @property
-    def axis(self) -> XAxis:
-        return self._axis
-
-    def set_axis(self, axis: XAxis) -> None:
-        """Another x axis; everything is in view again."""
-        if axis is not self._axis:
-            self._axis = axis
-            self._fixed_x = None
-            self.fit()
-
-    @property
-    def log_y(self) -> bool:
-        return self._log_y
-
-    def set_log_y(self, on: bool) -> None:
-        """Logarithmic y axis. Values at or below zero are gaps there."""
-        if on != self._log_y:
-            self._log_y = on
-            self.refresh()
 
     @property
     def smoothing(self) -> float:
-        return self._smoothing
+        return self._curves.smoothing
 
     def set_smoothing(self, weight: float) -> None:
         """Smooth all curves that are to be smoothed, from 0 (not) to below 1."""
-        self._smoothing = min(max(weight, 0.0), 0.999)
-        for key, curve in self._curves.items():
-            if curve.smooth:
-                curve.data.set_smoothing(self._smoothing)
-                self._pen(key, curve)
+        self._curves.smooth(min(max(weight, 0.0), 0.999))
         self.refresh()
 
-    def fit(self) -> None:
-        """All points in view, and from now on those that come."""
-        self._fitted = True
-        self.refresh()
-
-    def is_fitted(self) -> bool:
-        return self._fitted
-
-    def set_x_range(self, x0: float, x1: float) -> None:
-        """Show this stretch, as another plot of the page does."""
-        self._fitted = False
-        self._put_range(x0, x1)
-        self.refresh()
-
-    def set_fixed_x(self, x0: float, x1: float) -> None:
-        """What "everything" is on the x axis when the curves do not say: the last three hours."""
-        self._fixed_x = (x0, x1)
-        self.refresh()
-
-    @contextmanager
-    def drawn_once(self) -> Iterator[None]:
-        """Whatever changes within is drawn once, at the end: a drawing looks at every curve."""
-        self._held += 1
-        try:
-            yield
-        finally:
-            self._held -= 1
-        if not self._held:
-            self.refresh()
-
-    @Slot()
-    def refresh(self) -> None:
-        """Draw what the curves hold now. Cheap when nothing changed."""
-        if self._held:
-            return
-        if self._fitted:
-            whole = self._whole_range()
-            if whole is not None:
-                self._put_range(*whole)
-        self._redraw()
+    # What the pointer reads
 
     @property
     def pointed(self) -> float | None:
@@ -313,15 +211,6 @@ class CurvePanel(PlotSurface):
         rows, place = self.read(x) if x is not None else ([], "")
         words = [f"{name} {value}".strip() for name, value in rows]
         self.setAccessibleDescription(": ".join(filter(None, (place, ", ".join(words)))))
-
-    def data_end(self) -> float:
-        """Where the last curve ends; infinity without one."""
-        return self._data_end()
-
-    def data_begin(self) -> float:
-        """Where the first curve begins; minus infinity without one."""
-        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
-        return min((each[0] for each in told if each is not None), default=-math.inf)
 
     def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """Name and value of every curve at `x`, and where that is: what the read-out says."""
@@ -343,7 +232,7 @@ class CurvePanel(PlotSurface):
         return self._taken().pdf()
 
     def _taken(self) -> TakenPlot:
-        curves = [(curve, self._is_faint(key)) for key, curve in self._curves.items()]
+        curves = [(curve, self._curves.is_faint(key)) for key, curve in self._curves.items()]
         legend = self._legend if self._legend.isVisibleTo(self) else None
         return TakenPlot(
             self.title,
@@ -388,25 +277,9 @@ class CurvePanel(PlotSurface):
 
     def _dress(self) -> None:
         dress_axes(self._plot)
-        self._pen_all()
+        self._curves.pen()
         self._lay_spans()
         self._overlay.update()
-
-    def _pen(self, key: str, curve: DrawnCurve) -> None:
-        ratio = self.devicePixelRatioF()
-        curve.pen(faint=self._is_faint(key), lifted=key == self._lifted, ratio=ratio)
-
-    def _pen_all(self) -> None:
-        for key, curve in self._curves.items():
-            self._pen(key, curve)
-
-    def _is_faint(self, key: str) -> bool:
-        return bool(self._lifted) and key != self._lifted
-
-    def _view(self) -> View:
-        x0, x1 = self.x_range()
-        y0, y1 = self.y_range()
-        return View(self._axis, x0, x1, y0, y1, self._width_px(), self._log_y)
 
     def _lay_spans(self) -> None:
         for old in self._shades:
@@ -421,107 +294,27 @@ class CurvePanel(PlotSurface):
         """Names that are in the legend too stand at the ends only where they have room."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
-        named = [curve.name for curve in self._curves.values() if curve.named]
+        named = [curve.name for curve in self._curves.named()]
         widest = max((text_width(name, "small_strong") for name in named), default=0)
         return widest < _NAME_SHARE * self._width_px()
 
     def _legend_changed(self) -> None:
-        named = [curve for curve in self._curves.values() if curve.named]
+        named = self._curves.named()
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
 
-    def _has_points(self) -> bool:
-        return any(len(curve.data) for curve in self._curves.values())
-
-    def _data_end(self) -> float:
-        """Where the last curve ends; what is right of it is room for names."""
-        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
-        return max((each[1] for each in told if each is not None), default=math.inf)
-
-    def _whole_range(self) -> plot_range.Range | None:
-        """Everything on the x axis, and beyond its end the room that the names need."""
-        if self._fixed_x is not None:
-            return plot_range.widened(*self._fixed_x)
-        told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
-        names: list[tuple[float, float]] = []
+    def _name_rooms(self) -> list[tuple[float, float]]:
         for curve in self._curves.values():
             curve.last = curve.data.last()
-        for curve in self._curves.values() if self._names_ends() else ():
-            if curve.named and curve.last is not None:
+        rooms = []
+        for curve in self._curves.named() if self._names_ends() else ():
+            if curve.last is not None:
                 wide = text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2
-                names.append((curve.end(self._axis), wide / self._width_px()))
-        return plot_range.whole([each for each in told if each is not None], names)
+                rooms.append((curve.end(self._axis), wide / self._width_px()))
+        return rooms
 
-    @Slot()
-    def _keep_in_sight(self) -> None:
-        whole = self._whole_range()
-        low, high = self.x_range()
-        if whole is not None:
-            # One who zooms out past everything, or pans it out of sight, is brought back.
-            width = min(high - low, whole[1] - whole[0])
-            low = min(max(low, whole[0]), whole[1] - width)
-            high = low + width
-            self._put_range(low, high)
-        self._fitted = whole is not None and (low, high) == whole
-        self._redraw()
-        self.x_range_changed.emit(low, high)
-
-    @Slot()
-    def _redraw(self) -> None:
-        view = self._view()
-        early: list[tuple[Floats, int]] = []
-        changed = False
-        for curve in self._curves.values():
-            changed = curve.cut(view) or changed
-            begins = curve.data.x_range(self._axis)
-            in_view = begins is not None and begins[0] >= view.x0
-            early.append((curve.raw_y, _EARLY_POINTS if in_view else 0))
-        self._put_y(early)
-        if changed:
-            view = self._view()
-            for key, curve in self._curves.items():
-                curve.draw(view, faint=self._is_faint(key))
-        self._put_ticks()
-        self._overlay.update()
-        self.redrawn.emit()
-
-    def _put_y(self, early: list[tuple[Floats, int]]) -> None:
-        shown = plot_range.values(
-            early,
-            [self._y(threshold.y) for threshold in self._marks.thresholds],
-            float(self._box.height()),
-            log=self._log_y,
-            from_zero=self._from_zero,
-        )
-        self._box.setYRange(*shown, padding=0)
-
-    def _put_ticks(self) -> None:
-        if not self._has_points():
-            self._left.setTicks([[]])
-            self._bottom.setTicks([[]])
-            return
-        height = float(self._box.height())
-        places = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
-        self._left.setTicks([places])
-        widest = max((text_width(text, "tiny") for _, text in places), default=0)
-        self._left.setWidth(max(widest + 12, LEFT_MIN))
-        self._bottom.setTicks([[each for each in self._x_ticks() if self._has_room(*each)]])
-
-    def _x_ticks(self) -> list[tuple[float, str]]:
-        return plot_range.x_ticks(self.x_range(), self._width_px(), self._axis)
-
-    def _has_room(self, x: float, text: str) -> bool:
-        """Whether a tick is where curves are and its figure is not cut at the right edge."""
-        low, high = self.x_range()
-        if self._fitted and self._fixed_x is None and x > self._data_end():
-            return False
-        beyond = (high - x) / (high - low) * self._width_px() + RIGHT
-        return text_width(text, "tiny") / 2 <= beyond
-
-    def _y(self, value: float) -> float:
-        if not self._log_y:
-            return value
-        return math.log10(value) if value > 0 else math.nan
+    def _thresholds(self) -> list[float]:
+        return [self._y(threshold.y) for threshold in self._marks.thresholds]
 
     def _end_text(self, curve: DrawnCurve) -> str:
         if curve.last is None or self._legend.isVisibleTo(self):
@@ -535,11 +328,6 @@ class CurvePanel(PlotSurface):
             self._link.point(frame.x_at(position.x()))
         else:
             self._link.leave()
-
-    @Slot()
-    def _fit_again(self) -> None:
-        self.fit()
-        self.fitted.emit()
 
     def _paint_over(self, painter: QPainter) -> None:
         frame = self._frame()
@@ -556,11 +344,12 @@ class CurvePanel(PlotSurface):
                 paint_read_out(painter, frame, x, title, rows)
 
     def _paint_marks(self, painter: QPainter, frame: Frame) -> None:
-        if not self._has_points():
+        if not self._curves.has_points():
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
         self._marks.paint(painter, frame, self._y)
-        ends = EndsOf(self._axis, self._log_y, self._names_ends(), self._lifted, self._end_text)
+        lifted = self._curves.lifted
+        ends = EndsOf(self._axis, self._log_y, self._names_ends(), lifted, self._end_text)
         ends.paint(painter, frame, self._curves.items(), self._y)
 
     def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:

@@ -16,9 +16,9 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 
 from widgets.common import formats, icons, theme
 from widgets.common.job_drag import DraggedJobs, jobs_in
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
 from widgets.common.text import plain_tip
-from widgets.common.theme import ICON_NAV, R_CONTROL, RAIL_W, S3, SIDEBAR_W
+from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W
 from widgets.frame.places import Place
 
 _NAV_H = 32
@@ -119,9 +119,7 @@ class NavButton(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
         on = self.isChecked()
-        if on or self.underMouse():
-            ground = theme.current().q("selected" if on else "hover")
-            fill_round(painter, box, ground, R_CONTROL)
+        paint_ground(painter, box, chosen=on, pointed=self.underMouse())
         icon = self._place.icon + ("-fill" if on else "")
         tone = "text" if on else "text2"
         left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0

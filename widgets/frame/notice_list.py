@@ -25,9 +25,9 @@ from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Frame
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.paint import fill_round, paint_focus, paint_ground, paint_text, text_width
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import CONTROL_H, ICON_NAV, R_CONTROL, S1, S2, S3, S4, S6, Family
+from widgets.common.theme import CONTROL_H, ICON_NAV, S1, S2, S3, S4, S6, Family
 from widgets.common.views import dress
 
 _WIDTH = 420
@@ -242,10 +242,9 @@ class _NoticeDelegate(QStyledItemDelegate):
         rect = QRectF(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if option.state & (QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver):
-            chosen = bool(option.state & QStyle.StateFlag.State_Selected)
-            ground = theme.current().q("selected" if chosen else "hover")
-            fill_round(painter, rect, ground, R_CONTROL)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
         both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
         if option.state & both == both:
             paint_focus(painter, rect)

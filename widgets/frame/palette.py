@@ -30,9 +30,9 @@ from widgets.common import icons, theme
 from widgets.common.cards import Frame
 from widgets.common.fields import LineEdit
 from widgets.common.layout import col
-from widgets.common.paint import fill_round, paint_text, text_width
+from widgets.common.paint import paint_ground, paint_text, text_width
 from widgets.common.text import Label, native_key, plain_tip
-from widgets.common.theme import ICON, R_CONTROL, S2, S3, S6
+from widgets.common.theme import ICON, S2, S3, S6
 from widgets.common.views import dress
 
 _WIDTH = 620
@@ -222,10 +222,9 @@ class _TargetDelegate(QStyledItemDelegate):
         state = option.state
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if state & (QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver):
-            chosen = bool(state & QStyle.StateFlag.State_Selected)
-            ground = theme.current().q("selected" if chosen else "hover")
-            fill_round(painter, rect, ground, R_CONTROL)
+        chosen = bool(state & QStyle.StateFlag.State_Selected)
+        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
         middle = rect.center().y()
         square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
         icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")

@@ -21,13 +21,13 @@ from widgets.common.terms import term_tip
 from widgets.common.text import IconLabel, Label, native_key
 from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
 from widgets.jobs.field_terms import FIGURES
+from widgets.jobs.queue_acts import QUEUE_TIP
 from widgets.jobs.rate_preview import RatePreview
 
 SIDE_W = 384
 START_KEY = "Ctrl+Return"
 _CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
-_QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 _NOT_TIMED = "How long it takes is known when a job with this model, data and batch has run."
 _NOT_COUNTED = "Steps and time are known when the items of the dataset are counted."
 
@@ -49,7 +49,7 @@ class Acts(QObject):
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.start.clicked.connect(self.start_pressed)
-        self.queue = Button("Queue", kind="tall", icon="clock", tip=_QUEUE_TIP)
+        self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE_TIP)
         self.queue.clicked.connect(self.queue_pressed)
         self.take_back = Button("Take them back", icon="arrow-u-up-left")
         self.take_back.clicked.connect(self.take_back_pressed)

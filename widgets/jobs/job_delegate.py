@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
-from widgets.common import formats, theme
+from widgets.common import formats
 from widgets.common.icons import paint_icon
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3, S6, Tone
+from widgets.common.theme import ROW_H, S1, S2, S3, S6, Tone
 from widgets.jobs.job_columns import best_words, where
 from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
 from widgets.jobs.sweep_words import counted_pieces
@@ -51,9 +51,8 @@ class JobDelegate(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         selected = bool(option.state & QStyle.StateFlag.State_Selected)
-        if selected or option.state & QStyle.StateFlag.State_MouseOver:
-            ground = theme.current().q("selected" if selected else "hover")
-            fill_round(painter, box, ground, R_CONTROL)
+        pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, box, chosen=selected, pointed=pointed)
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if option.state & by_key == by_key:
             paint_focus(painter, box)

@@ -14,6 +14,7 @@ from backend.records.state import JobState
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.queue_dialog import QueueDialog
 
+QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
 _CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 

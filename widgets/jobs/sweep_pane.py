@@ -10,7 +10,6 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.job_line import JobLine
-from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, Fact, Facts
@@ -147,8 +146,7 @@ def _marks(jobs: Sequence[JobLine]) -> list[Mark]:
     if len(jobs) > _MOST_IN_RING:
         return []
     in_order = sorted(jobs, key=lambda line: (line.created, line.id))
-    failed = (JobState.ERROR, JobState.LOST)
-    return ["bad" if line.state in failed else "" for line in in_order]
+    return ["bad" if line.state.has_failed else "" for line in in_order]
 
 
 def _facts(line: JobLine) -> list[Fact]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -22,14 +24,20 @@ _UNCHOSEN = 0.35
 class _Classes(QWidget):
     """What both drawings have in common.
 
+    Args:
+        at: The class that is drawn at a point, None where none is.
+
     Signals:
         chosen: The name of the class a person wants to see, "" for all.
     """
 
     chosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, at: Callable[[QPointF], ClassCount | None], parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._at = at
         self._classes: tuple[ClassCount, ...] = ()
         self._rare: frozenset[str] = frozenset()
         self._only = ""
@@ -70,9 +78,6 @@ class _Classes(QWidget):
         self.show_chosen(name)
         self.chosen.emit(name)
 
-    def _at(self, point: QPointF) -> ClassCount | None:
-        raise NotImplementedError
-
     def _paint_bar(self, painter: QPainter, bar: QRectF, one: ClassCount) -> None:
         t = theme.current()
         colour = t.q("warn_fill") if one.name in self._rare else t.curve(0)
@@ -85,7 +90,7 @@ class ClassColumns(_Classes):
     """Up to a dozen classes with short names, a column each; a rare one is amber."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(self._class_at, parent)
         self.setFixedHeight(_COLUMNS_H)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -116,7 +121,7 @@ class ClassColumns(_Classes):
                 painter, below, one.name, "tiny", "text" if is_chosen else "text3", center=True
             )
 
-    def _at(self, point: QPointF) -> ClassCount | None:
+    def _class_at(self, point: QPointF) -> ClassCount | None:
         if not self._classes or not 0 <= point.x() < self.width():
             return None
         return self._classes[int(point.x() * len(self._classes) / self.width())]
@@ -132,7 +137,7 @@ class ClassRows(_Classes):
     moved = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(self._class_at, parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -178,6 +183,6 @@ class ClassRows(_Classes):
         names = [one.name for one in self._classes]
         return names.index(self._only) if self._only in names else -1
 
-    def _at(self, point: QPointF) -> ClassCount | None:
+    def _class_at(self, point: QPointF) -> ClassCount | None:
         index = int(point.y() // _ROW_H)
         return self._classes[index] if 0 <= index < len(self._classes) else None

@@ -11,9 +11,9 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from backend.records.library import Kind, LibraryItem
-from widgets.common import formats, theme
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
-from widgets.common.theme import R_CONTROL, ROW_H, S1, S2, S3
+from widgets.common import formats
+from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.theme import ROW_H, S1, S2, S3
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -127,9 +127,8 @@ class EntryDelegate(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         selected = bool(state & QStyle.StateFlag.State_Selected)
-        if selected or state & QStyle.StateFlag.State_MouseOver:
-            ground = theme.current().q("selected" if selected else "hover")
-            fill_round(painter, box, ground, R_CONTROL)
+        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, box, chosen=selected, pointed=pointed)
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & by_key == by_key:
             paint_focus(painter, box)

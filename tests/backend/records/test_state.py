@@ -33,6 +33,11 @@ def test_a_state_is_live_or_over_or_waits() -> None:
 
 
 @pytest.mark.parametrize("state", JobState)
+def test_what_has_failed_is_what_people_see_in_red(state: JobState) -> None:
+    assert state.has_failed == (state.family == "bad")
+
+
+@pytest.mark.parametrize("state", JobState)
 def test_whatever_is_live_can_fail_be_stopped_and_get_lost(state: JobState) -> None:
     if state.is_live:
         for end in (JobState.ERROR, JobState.INTERRUPTED, JobState.LOST):

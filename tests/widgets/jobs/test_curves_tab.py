@@ -96,8 +96,8 @@ def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
     detail = JobDetail()
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    detail._fill_menu()
-    (compare,) = (each for each in detail._menu.actions() if each.text() == "Compare")
+    detail.header._fill_menu()
+    (compare,) = (each for each in detail.header._menu.actions() if each.text() == "Compare")
     with qtbot.waitSignal(detail.compare_requested) as wished:
         compare.trigger()
     assert wished.args == ["a"]

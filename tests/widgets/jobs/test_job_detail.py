@@ -85,16 +85,16 @@ def detail(qtbot):
 )
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
     detail.open_job(replace(LIVE, state=state))
-    assert detail._act.text() == act
+    assert detail.header.act.text() == act
     with qtbot.waitSignal(getattr(detail, signal)) as wished:
-        qtbot.mouseClick(detail._act, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     assert wished.args[0] == "a"
 
 
 def test_while_it_stops_there_is_nothing_to_press(detail):
     detail.open_job(replace(LIVE, state=JobState.STOPPING))
-    assert detail._act.text() == "Stopping…"
-    assert not detail._act.isEnabled()
+    assert detail.header.act.text() == "Stopping…"
+    assert not detail.header.act.isEnabled()
 
 
 def test_points_of_several_looks_make_one_curve(detail):
@@ -154,6 +154,22 @@ def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
     assert detail._tabs.key() == "curves"
 
 
+def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
+    detail.open_job(FAILED)
+    detail.show_view(replace(LIVE, run=2))
+    assert detail.curves.isVisible()
+    assert not detail.failure.isVisible()
+
+
+def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(detail):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10), checkpoint(20)))
+    tab = detail._tabs.bar._group.button(2)
+    assert tab.accessibleName() == "Checkpoints 2"
+    detail.open_job(replace(LIVE, id="b"))
+    assert tab.accessibleName() == "Checkpoints"
+
+
 def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
@@ -175,7 +191,7 @@ def test_doubt_is_no_state(detail):
     detail.open_job(LIVE)
     detail.show_doubt("a", "no news since 14:02")
     assert detail._banner._strong.text() == "No news since 14:02"
-    assert detail._act.text() == "Stop"
+    assert detail.header.act.text() == "Stop"
     detail.show_update(update(LIVE, 1, [1.0]))
     assert not detail._banner.isVisible()
 
@@ -185,9 +201,9 @@ def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
     names = []
     detail.rename_requested.connect(lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
-        detail._name.edit()
-        detail._name._edit.setText(typed)
-        qtbot.keyClick(detail._name._edit, Qt.Key.Key_Return)
+        detail.header._name.edit()
+        detail.header._name._edit.setText(typed)
+        qtbot.keyClick(detail.header._name._edit, Qt.Key.Key_Return)
     assert names == ["night run"]
 
 

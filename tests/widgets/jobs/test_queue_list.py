@@ -182,15 +182,15 @@ def test_the_menu_offers_what_fits(qtbot, page):
 def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in page.detail._banner.accessibleName()
-    assert page.detail._wait.text() == "Take out"
+    assert page.detail.header._wait.text() == "Take out"
     with qtbot.waitSignal(page.detail.queue.leave_requested):
-        page.detail._wait.click()
+        page.detail.header._wait.click()
     page.open_job("draft")
-    assert page.detail._wait.text() == "Queue"
+    assert page.detail.header._wait.text() == "Queue"
     with qtbot.waitSignal(page.detail.queue.queue_requested):
-        page.detail._wait.click()
+        page.detail.header._wait.click()
     page.open_job("live")
-    assert not page.detail._wait.isVisible()
+    assert not page.detail.header._wait.isVisible()
     assert not page.detail._banner.isVisible()
 
 

@@ -18,15 +18,15 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     qtbot.addWidget(detail)
     detail.open_job(CREATED)
     detail.show_starting("a", "Looking at 2 nodes…")
-    assert detail._act.text() == "Cancel"
-    assert detail._caption.text() == "Looking at 2 nodes…"
+    assert detail.header.act.text() == "Cancel"
+    assert detail._progress._caption.text() == "Looking at 2 nodes…"
     with qtbot.waitSignal(detail.start_cancelled) as wished:
-        qtbot.mouseClick(detail._act, LEFT)
+        qtbot.mouseClick(detail.header.act, LEFT)
     assert wished.args == ["a"]
     detail.show_starting("a", "")
-    assert detail._act.text() == "Start"
+    assert detail.header.act.text() == "Start"
     detail.show_busy("a", "Stopping…")
-    assert not detail._act.isEnabled()
+    assert not detail.header.act.isEnabled()
 
 
 def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot) -> None:
@@ -35,14 +35,15 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     able = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        detail._fill_menu()
-        (act,) = [one for one in detail._menu.actions() if one.text() == "Check before a start…"]
+        detail.header._fill_menu()
+        acts = detail.header._menu.actions()
+        (act,) = [one for one in acts if one.text() == "Check before a start…"]
         able[view.state.value] = act.isEnabled()
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
-    detail._fill_menu()
+    detail.header._fill_menu()
     with qtbot.waitSignal(detail.preflight_requested) as wished:
-        next(one for one in detail._menu.actions() if "Check" in one.text()).trigger()
+        next(one for one in detail.header._menu.actions() if "Check" in one.text()).trigger()
     assert wished.args == ["a"]
 
 

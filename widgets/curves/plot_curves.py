@@ -1,0 +1,154 @@
+"""All curves of one plot: which there are, how they are drawn, and what they say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.drawn_curve import DrawnCurve, View
+from widgets.curves.plot_range import Range
+from widgets.curves.pyramid import Floats
+from widgets.curves.quiet_plot import curve_item
+
+_EARLY_POINTS = 10
+
+
+class PlotCurves(Mapping[str, DrawnCurve]):
+    """Curves by their keys, in the order in which they came.
+
+    Args:
+        plot: pyqtgraph's. It gets the lines of the curves, and loses them.
+        ratio: Dots to a pixel of the screen that the plot is on now.
+
+    Attributes:
+        smoothing: Of those that are to be smoothed, from 0 (not) to below 1.
+        lifted: Key of the curve that is drawn as usual while the others are faint, "" for none.
+    """
+
+    def __init__(self, plot: Any, ratio: Callable[[], float]) -> None:
+        self._plot = plot
+        self._ratio = ratio
+        self._curves: dict[str, DrawnCurve] = {}
+        self.smoothing = 0.0
+        self.lifted = ""
+
+    def __getitem__(self, key: str) -> DrawnCurve:
+        return self._curves[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._curves)
+
+    def __len__(self) -> int:
+        return len(self._curves)
+
+    # Which there are
+
+    def put(
+        self,
+        key: str,
+        name: str,
+        data: CurveData,
+        colour: int | str,
+        *,
+        smooth: bool,
+        with_raw: bool,
+        named: bool,
+        width: float,
+        fill: bool,
+    ) -> None:
+        """Add a curve, or change the one with this key."""
+        old = self._curves.get(key)
+        if old is None:
+            raw, line = curve_item(1), curve_item(10)
+            for item in (raw, line):
+                self._plot.addItem(item, ignoreBounds=True)
+        else:
+            raw, line = old.raw, old.line
+        curve = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
+        self._curves[key] = curve
+        if smooth:
+            data.set_smoothing(self.smoothing)
+        self._pen(key, curve)
+
+    def remove(self, key: str) -> bool:
+        """Take a curve out; whether there was one."""
+        curve = self._curves.pop(key, None)
+        if curve is None:
+            return False
+        self._plot.removeItem(curve.raw)
+        self._plot.removeItem(curve.line)
+        return True
+
+    # How they are drawn
+
+    def lift(self, key: str, view: View) -> bool:
+        """Draw one as usual and the others faint, "" for all as usual; whether that is new."""
+        if key == self.lifted:
+            return False
+        self.lifted = key if key in self._curves else ""
+        for each, curve in self._curves.items():
+            self._pen(each, curve)
+            curve.draw(view, faint=self.is_faint(each))
+        return True
+
+    def is_faint(self, key: str) -> bool:
+        return bool(self.lifted) and key != self.lifted
+
+    def smooth(self, weight: float) -> None:
+        """Smooth all that are to be smoothed."""
+        self.smoothing = weight
+        for key, curve in self._curves.items():
+            if curve.smooth:
+                curve.data.set_smoothing(weight)
+                self._pen(key, curve)
+
+    def pen(self) -> None:
+        """All in the colours of the theme now, for the screen now."""
+        for key, curve in self._curves.items():
+            self._pen(key, curve)
+
+    def cut(self, view: View) -> bool:
+        """Take from the points what is in view; False when that is as it was."""
+        are_other = [curve.cut(view) for curve in self._curves.values()]
+        return any(are_other)
+
+    def draw(self, view: View) -> None:
+        """Draw what was cut."""
+        for key, curve in self._curves.items():
+            curve.draw(view, faint=self.is_faint(key))
+
+    def _pen(self, key: str, curve: DrawnCurve) -> None:
+        curve.pen(faint=self.is_faint(key), lifted=key == self.lifted, ratio=self._ratio())
+
+    # What they say together
+
+    def named(self) -> list[DrawnCurve]:
+        """Those with a name at their end and a line in the read-out."""
+        return [curve for curve in self._curves.values() if curve.named]
+
+    def has_points(self) -> bool:
+        return any(len(curve.data) for curve in self._curves.values())
+
+    def x_ranges(self, axis: XAxis) -> list[Range]:
+        """Where each begins and ends that has points on this axis."""
+        told = [curve.data.x_range(axis) for curve in self._curves.values()]
+        return [each for each in told if each is not None]
+
+    def begin(self, axis: XAxis) -> float:
+        """Where the first begins; minus infinity without one."""
+        return min((each[0] for each in self.x_ranges(axis)), default=-math.inf)
+
+    def end(self, axis: XAxis) -> float:
+        """Where the last ends; infinity without one."""
+        return max((each[1] for each in self.x_ranges(axis)), default=math.inf)
+
+    def early(self, view: View) -> list[tuple[Floats, int]]:
+        """For `y_range.robust_range`: what was cut, and how much of it is a run's beginning."""
+        early = []
+        for curve in self._curves.values():
+            begins = curve.data.x_range(view.axis)
+            in_view = begins is not None and begins[0] >= view.x0
+            early.append((curve.raw_y, _EARLY_POINTS if in_view else 0))
+        return early

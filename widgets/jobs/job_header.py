@@ -1,0 +1,207 @@
+"""The head of the open job: its ring, name, state and figures, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.job_view import JobView
+from backend.records.queue import QueuePlace
+from backend.records.state import JobState
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Facts
+from widgets.common.layout import col, row
+from widgets.common.state_badge import RankRing, StateBadge
+from widgets.common.text import plain_tip
+from widgets.common.theme import S1, S2, S3
+from widgets.jobs.job_acts import KEYS_OF_ACTS, MainAct, main_act
+from widgets.jobs.job_facts import circumstances, facts
+from widgets.jobs.job_name import JobName
+from widgets.jobs.job_wishes import JobWishes
+from widgets.jobs.queue_acts import QUEUE_TIP, QueueActs
+from widgets.jobs.rank_strip import rank_marks
+
+_RING = 96
+
+
+class JobHeader(JobWishes):
+    """Shows one job, and says what is wished for it; what concerns the queue, `QueueActs` says.
+
+    Signals, beside those of `JobWishes`:
+        export_wished, elsewhere_wished: It shall be asked what to export, or where the job goes on.
+
+    Attributes:
+        act: The button of the one act that fits the state.
+    """
+
+    export_wished = Signal()
+    elsewhere_wished = Signal()
+
+    def __init__(self, queue: QueueActs, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._queue = queue
+        self._view: JobView | None = None
+        self._place: QueuePlace | None = None
+        self._busy = ""
+        self._can_cancel = False
+        self._has_checkpoints = False
+        self._back = IconButton("arrow-left", "All jobs")
+        self._back.clicked.connect(self.back_requested)
+        self._back.hide()
+        self._ring = RankRing(_RING)
+        self._name = JobName()
+        self._name.renamed.connect(self._rename)
+        self._badge = StateBadge()
+        self._facts = Facts()
+        self.act = Button("Start", icon="play")
+        self.act.clicked.connect(self._do_act)
+        self._wait = Button("Queue", tip=QUEUE_TIP)
+        self._wait.clicked.connect(self._do_wait)
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self._more.setMenu(self._menu)
+        words = col(
+            row((self._name, 1), self._wait, self.act, self._more, gap=S2),
+            self._badge,
+            S1,
+            self._facts,
+            gap=2,
+        )
+        self.setLayout(row(self._back, self._ring, (words, 1), gap=S3))
+
+    def show_view(
+        self,
+        view: JobView,
+        place: QueuePlace | None = None,
+        *,
+        has_checkpoints: bool = False,
+        busy: str = "",
+        can_cancel: bool = False,
+    ) -> None:
+        """Show a job, or news of it.
+
+        Args:
+            place: Where it stands in the queue.
+            has_checkpoints: There are some to export or to go on from.
+            busy: What is being done with it ("Stopping…"), "" for nothing.
+            can_cancel: That can be cancelled.
+        """
+        self._view, self._place = view, place
+        self._busy, self._can_cancel = busy, bool(busy) and can_cancel
+        self._has_checkpoints = has_checkpoints
+        self._ring.set_progress(view.state, view.progress, rank_marks(view))
+        self._name.show_name(view.name)
+        self._badge.set_state(view.state, view.progress, circumstances(view))
+        self._facts.set_facts(facts(view))
+        self._fit_act(view)
+        self._fit_wait(view)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Where list and detail take turns there is a way back."""
+        self._back.setVisible(narrow)
+
+    def _fit_act(self, view: JobView) -> None:
+        act = main_act(view)
+        if self._can_cancel:
+            act = MainAct("Cancel", "x")
+        elif self._busy:
+            act = replace(act, text=self._busy, is_able=False)
+        self.act.setText(act.text)
+        key = KEYS_OF_ACTS.get(act.text, "")
+        self.act.setToolTip(plain_tip(act.text, key) if key else "")
+        self.act.set_icon(act.icon)
+        self.act.set_kind("primary" if act.is_primary else "plain")
+        self.act.setEnabled(act.is_able)
+
+    def _fit_wait(self, view: JobView) -> None:
+        waits = view.state is JobState.QUEUED
+        self._wait.setVisible(waits or view.state is JobState.CREATED)
+        self._wait.setText("Take out" if waits else "Queue")
+        self._wait.set_tip("Take it out of the queue" if waits else QUEUE_TIP)
+        self._wait.setEnabled(not self._busy)
+
+    @Slot()
+    def _do_act(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        if self._can_cancel:
+            self.start_cancelled.emit(view.id)
+        elif view.state.is_live:
+            self.stop_requested.emit(view.id)
+        elif view.state is JobState.CREATED or (view.state is JobState.QUEUED and not view.run):
+            self.start_requested.emit(view.id)
+        elif view.state is JobState.FINISHED:
+            self.export_wished.emit()
+        else:
+            self.resume_requested.emit(view.id, "")
+
+    @Slot()
+    def _do_wait(self) -> None:
+        view = self._view
+        if view is not None and view.state is JobState.QUEUED:
+            self._queue.leave_requested.emit(view.id)
+        elif view is not None:
+            self._queue.queue_requested.emit(view.id)
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        view = self._view
+        self._menu.clear()
+        if view is None:
+            return
+        self._queue.fill(self._menu, view, self._place)
+        if self._menu.actions():
+            self._menu.addSeparator()
+        self._add_acts(view)
+
+    def _add_acts(self, view: JobView) -> None:
+        """All that can be done with the job; what does not fit its state is off."""
+        live, job = view.state.is_live, view.id
+        has_finished = view.state is JobState.FINISHED
+        acts: tuple[tuple[str, bool, Callable[[], object]], ...] = (
+            ("Clone", True, partial(self.clone_requested.emit, job)),
+            ("Compare", True, partial(self.compare_requested.emit, job)),
+            ("Export…", self._has_checkpoints, self.export_wished.emit),
+            ("Bundle…", not live, partial(self.bundle_requested.emit, job)),
+            ("Replay…", view.state.is_over, partial(self.replay_requested.emit, job)),
+            ("How the replay went", view.state.is_over, partial(self.replayed_requested.emit, job)),
+            (
+                "Resume on other nodes…",
+                self._has_checkpoints and view.state.is_over and not has_finished,
+                self.elsewhere_wished.emit,
+            ),
+            (
+                "Check before a start…",
+                not live and not self._busy and not has_finished,
+                partial(self.preflight_requested.emit, job),
+            ),
+            ("Rename", True, self._name.edit),
+            (
+                "Start over, keeping the earlier run",
+                bool(view.run) and not live,
+                partial(self.start_over_requested.emit, job),
+            ),
+            ("Open folder", True, partial(self.folder_requested.emit, job)),
+            ("Copy id", True, partial(QGuiApplication.clipboard().setText, job)),
+        )
+        for text, able, act in acts:
+            added = self._menu.addAction(text, act)
+            added.setEnabled(able)
+            # Told beside the words; the key itself is heard by the page.
+            added.setShortcut(KEYS_OF_ACTS.get(text, ""))
+            added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self._menu.addSeparator()
+        trash = self._menu.addAction("Move to the trash", partial(self.remove_requested.emit, job))
+        trash.setEnabled(not live)
+
+    @Slot(str)
+    def _rename(self, name: str) -> None:
+        if self._view is not None:
+            self.rename_requested.emit(self._view.id, name)
