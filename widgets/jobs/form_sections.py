@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from backend.records.job import LR_SCALINGS, STRATEGIES
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
-from widgets.common.cards import Banner, Card
+from widgets.common.banner import Banner
+from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, Field
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label

@@ -18,8 +18,9 @@ from backend.records.series import RunStart
 from backend.records.state import JobState
 from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Banner, Facts
+from widgets.common.cards import Facts
 from widgets.common.focus import FocusLead
 from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import col, row

@@ -17,13 +17,14 @@ from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Banner, Chip, EmptyState, Fact, Facts, ProgressLine
+from widgets.common.cards import Chip, EmptyState, Fact, Facts, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry
+from widgets.library.preview_banner import PreviewBanner
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
 from widgets.library.source_view import SourceView
@@ -156,10 +157,7 @@ class LibraryDetail(QWidget):
         self._samples_pages.setCurrentWidget(self._samples)
         self._statistics.show_preview(preview)
         self._statistics_pages.setCurrentWidget(self._statistics)
-        self._show_findings(
-            (*(fault.sentence for fault in preview.faults), *preview.warnings),
-            bool(preview.faults),
-        )
+        self._banner.show_preview(preview)
         facts = [
             Fact("Samples", formats.count(preview.count)),
             *(
@@ -177,7 +175,7 @@ class LibraryDetail(QWidget):
         self._end_trial()
         self._check.show_check(check)
         self._check_pages.setCurrentWidget(self._check)
-        self._show_findings((), False)
+        self._banner.hide()
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
@@ -192,8 +190,7 @@ class LibraryDetail(QWidget):
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
         """A preview or check could not be made."""
         self._end_trial()
-        self._banner.set_finding("bad", sentence, remedy)
-        self._banner.show()
+        self._banner.show_sentence("bad", sentence, remedy)
 
     # -- how it is made
 
@@ -218,8 +215,8 @@ class LibraryDetail(QWidget):
         self._facts = Facts()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
-        self._banner = Banner()
-        self._banner.hide()
+        self._banner = PreviewBanner()
+        self._banner.class_wished.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
@@ -348,12 +345,11 @@ class LibraryDetail(QWidget):
             self._shown_for[key] = reference
             self._wish_trial()
 
-    def _show_findings(self, sentences: tuple[str, ...], bad: bool) -> None:
-        self._banner.setVisible(bool(sentences))
-        if sentences:
-            more = formats.plural(len(sentences) - 1, "more finding") if sentences[1:] else ""
-            self._banner.set_finding("bad" if bad else "warn", sentences[0], more)
-            self._banner.setToolTip("")
+    @Slot(str)
+    def _show_class(self, name: str) -> None:
+        self._tabs.choose("samples")
+        self._tab_chosen("samples")
+        self._samples.show_class(name)
 
     def _end_trial(self) -> None:
         self._progress.hide()
@@ -379,8 +375,7 @@ class LibraryDetail(QWidget):
     def _wish_trial(self) -> None:
         reference = self._reference()
         if not reference or not self._can_try():
-            self._banner.set_finding("warn", self._nothing_to_try_with())
-            self._banner.show()
+            self._banner.show_sentence("warn", self._nothing_to_try_with())
             return
         self._banner.hide()
         self._go.setEnabled(False)

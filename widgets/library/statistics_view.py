@@ -57,6 +57,7 @@ class StatisticsView(QWidget):
         dress(self._table, "Channels and columns")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         header = self._table.horizontalHeader()
+        header.setStretchLastSection(False)  # of two that stretch each would have half
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
