@@ -27,7 +27,6 @@ from widgets.curves.drawn_curve import DrawnCurve, View
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
-    NAME_GAP,
     Boundary,
     Frame,
     Legend,
@@ -35,6 +34,7 @@ from widgets.curves.marks import (
     ReadOutRow,
     Span,
     Threshold,
+    name_width,
     paint_pointer,
     paint_read_out,
 )
@@ -439,8 +439,9 @@ class CurvePanel(PlotSurface):
             curve.last = curve.data.last()
         for curve in self._curves.values() if self._names_ends() else ():
             if curve.named and curve.last is not None:
-                wide = text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2
-                names.append((curve.end(self._axis), wide / self._width_px()))
+                share = name_width(self._end_text(curve)) / self._width_px()
+                reach = share * (self.data_end() - self.data_begin())
+                names.append((self._marks.past_posts(curve.end(self._axis), reach), share))
         return plot_range.whole([each for each in told if each is not None], names)
 
     @Slot()
@@ -551,7 +552,8 @@ class CurvePanel(PlotSurface):
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
         self._marks.paint(painter, frame, self._y)
-        ends = EndsOf(self._axis, self._log_y, self._names_ends(), self._lifted, self._end_text)
+        named = self._names_ends()
+        ends = EndsOf(self._axis, self._log_y, named, self._lifted, self._end_text, self._marks)
         ends.paint(painter, frame, self._curves.items(), self._y)
 
     def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:

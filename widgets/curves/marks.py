@@ -93,13 +93,15 @@ class Frame:
 class Ending:
     """The end of a curve: its last point, and the name and value beside it.
 
-    ``shift`` is how far below the point the name would rather be.
+    ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
+    stands right of.
     """
 
     point: QPointF
     text: str
     colour: QColor
     shift: float = 0.0
+    past: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -263,13 +265,18 @@ def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], na
         painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
 
 
+def name_width(text: str) -> int:
+    """What the name of a curve takes right of its last point."""
+    return NAME_GAP + text_width(text, "small_strong") + 2
+
+
 def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
     """Where the names go: right of their points, moved up or down where they would touch."""
     rect = frame.rect
     spans: list[tuple[float, float]] = []
     for ending in endings:
         width = text_width(ending.text, "small_strong") + 1
-        left = ending.point.x() + NAME_GAP
+        left = max(ending.point.x(), ending.past) + NAME_GAP
         if left + width > rect.right() + 1:
             # No room beside the end (someone zoomed): left of it, on a ground of its own.
             left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())

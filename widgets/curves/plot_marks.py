@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PySide6.QtGui import QPainter
 
-from widgets.common.paint import text_width
 from widgets.curves.axis_marks import AxisMarks
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import (
-    NAME_GAP,
     NAME_H,
     Boundary,
     Ending,
@@ -22,6 +20,7 @@ from widgets.curves.marks import (
     Span,
     Threshold,
     curve_colour,
+    name_width,
     paint_boundaries,
     paint_endings,
     paint_outliers,
@@ -44,6 +43,10 @@ class PlotMarks:
     thresholds: tuple[Threshold, ...] = ()
     on_axis: AxisMarks = field(default_factory=AxisMarks)
 
+    def past_posts(self, x: float, reach: float) -> float:
+        """Where the name of a curve that ends at `x` begins: right of a post that it would meet."""
+        return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
+
     def paint(self, painter: QPainter, frame: Frame, on_axis: Callable[[float], float]) -> None:
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
@@ -62,6 +65,7 @@ class EndsOf:
     named: bool
     lifted: str
     text: Callable[[DrawnCurve], str]
+    marks: PlotMarks
 
     def paint(
         self,
@@ -85,7 +89,10 @@ class EndsOf:
                 continue
             x, y_end = curve.end(self.axis), on_axis(curve.last.smoothed)
             if frame.has(x) and frame.y0 <= y_end <= frame.y1:
-                endings.append(Ending(frame.at(x, y_end), self.text(curve), colour))
+                words = self.text(curve)
+                reach = name_width(words) / frame.rect.width() * (frame.x1 - frame.x0)
+                past = frame.px(self.marks.past_posts(x, reach))
+                endings.append(Ending(frame.at(x, y_end), words, colour, past=past))
                 ended.append(curve)
         if self.named and len(endings) > 1:
             lines = [self._line(frame, curve) for curve in ended]
@@ -108,7 +115,7 @@ class EndsOf:
 def _shift(ending: Ending, others: Sequence[tuple[Floats, Floats]]) -> float:
     """How far the name goes aside, so that it stands on as little of other curves as it can."""
     left = ending.point.x()
-    right = left + NAME_GAP + text_width(ending.text, "small_strong")
+    right = max(left, ending.past) + name_width(ending.text)
     beside = [y[(x > left) & (x < right)] for x, y in others]
     below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
 

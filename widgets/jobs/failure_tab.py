@@ -60,6 +60,7 @@ _CHANGE_FIRST = frozenset(
 """Causes that the same settings would meet again, however often the job is resumed."""
 _LINES_SHOWN = 20
 _PROOF_LINES = 6
+_TRACE_LEAST, _TRACE_MOST = 6, 24
 _TWO_COLUMNS_FROM_W = 700
 
 
@@ -106,7 +107,6 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        self._trace.setMinimumHeight(140)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -121,14 +121,16 @@ class FailureTab(QWidget):
             "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         verdict.setProperty("tint", "bad")
-        told = col(self._proof_card, (self._trace_card, 1), gap=S3)
-        self._below = row((self.events, 1), (told, 1), gap=S3)
+        self._left = col(self.events, STRETCH, gap=S3)
+        self._right = col((self._trace_card, 1), gap=S3)
+        self._right.insertWidget(0, self._proof_card)
+        self._below = row((self._left, 1), (self._right, 1), gap=S3)
         content = QWidget()
         content.setLayout(
             col(
                 verdict,
-                self.plots,
-                (self._below, 100),
+                (self.plots, 100),
+                self._below,
                 STRETCH,
                 gap=S3,
                 margins=(0, 0, 0, S4),
@@ -165,8 +167,12 @@ class FailureTab(QWidget):
         trace = error.traceback if error is not None else ""
         if trace != self._trace.toPlainText():
             self._trace.setPlainText(trace)
+            lines = min(max(trace.count("\n") + 1, _TRACE_LEAST), _TRACE_MOST)
+            self._trace.setMinimumHeight(_text_height(self._trace, lines))
         # Where nothing is known, the last lines are shown with their numbers, once.
-        self._trace_card.setVisible(bool(trace) and (named != UNKNOWN or "Traceback" in trace))
+        has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
+        self._trace_card.setVisible(has_trace)
+        self._put_proof(beside=has_trace)
         self._view = view
         self._settle()
 
@@ -251,9 +257,15 @@ class FailureTab(QWidget):
         if text != self._proof.toPlainText():
             self._proof.setPlainText(text)
         rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
-        # Room for the bar below: a line is mostly wider than this.
-        self._proof.setFixedHeight(rows * self._proof.fontMetrics().lineSpacing() + 44)
+        self._proof.setFixedHeight(_text_height(self._proof, rows))
         self._proof_card.setVisible(bool(told))
+
+    def _put_proof(self, *, beside: bool) -> None:
+        """Below the events, which are few; where there is no traceback, in its place."""
+        wanted, other = (self._left, self._right) if beside else (self._right, self._left)
+        if other.indexOf(self._proof_card) >= 0:
+            other.removeWidget(self._proof_card)
+            wanted.insertWidget(1 if beside else 0, self._proof_card)
 
     def _show_acts(self, change_first: bool) -> None:
         """The likeliest act stands first, and is the one that stands out."""
@@ -276,6 +288,11 @@ class FailureTab(QWidget):
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _text_height(box: TextBox, lines: int) -> int:
+    """For so many lines, with room for the bar below: one of them is mostly wider than the box."""
+    return lines * box.fontMetrics().lineSpacing() + 44
 
 
 def _source(file: str) -> str:

@@ -161,6 +161,22 @@ def test_in_a_narrow_window_plots_and_events_stand_below_each_other(
     assert failure.plots._box.direction() is QBoxLayout.Direction.TopToBottom
 
 
+def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_need(
+    detail: JobDetail, qtbot: QtBot
+) -> None:
+    detail.resize(1400, 1300)
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    failure = detail.failure
+    qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
+    assert failure.events.height() <= failure.events.sizeHint().height()
+    assert failure._proof_card.x() == failure.events.x(), "what the log says stands below them"
+    assert failure._trace_card.x() > failure.events.geometry().right()
+    detail.open_job(lab.UNKNOWN)
+    qtbot.waitUntil(lambda: failure._proof_card.x() > failure.events.geometry().right())
+    assert not failure._trace_card.isVisible()
+
+
 def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail: JobDetail,
 ) -> None:
