@@ -122,7 +122,7 @@ class FailureTab(QWidget):
         )
         verdict.setProperty("tint", "bad")
         self._left = col(self.events, STRETCH, gap=S3)
-        self._right = col((self._trace_card, 1), gap=S3)
+        self._right = col((self._trace_card, 100), STRETCH, gap=S3)
         self._right.insertWidget(0, self._proof_card)
         self._below = row((self._left, 1), (self._right, 1), gap=S3)
         content = QWidget()

@@ -14,7 +14,7 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col
 from widgets.common.row_table import Column, RowTableModel
-from widgets.common.theme import PAGE_MARGIN, S2, S3
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.views import dress
 from widgets.jobs.rank_history import RankHistory
 from widgets.jobs.rank_rows import RankRow, rank_rows
@@ -55,7 +55,7 @@ class RanksTab(QWidget):
         self.history = RankHistory()
         self.history.setMinimumHeight(_HISTORY_LEAST_H)
         content = QWidget()
-        parts = (Card((table, 1)), 2), (self.history, 3)
+        parts = (Card((table, 1), margins=(0, 0, 0, S1)), 2), (self.history, 3)
         content.setLayout(col(*parts, margins=(0, 0, 0, S3), gap=S3))
         self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
 

@@ -28,7 +28,7 @@ class SettingsTab(QWidget):
         self._grid.setVerticalSpacing(S2)
         self._grid.setColumnStretch(1, 1)
         rows = QWidget()
-        rows.setLayout(col(self._grid, STRETCH))
+        rows.setLayout(col(self._grid, STRETCH, margins=(0, 0, 0, S4)))
         self._toml = TextBox(mono=True, read_only=True, name="Job file")
         self._as_toml = Switch("Show as TOML")
         self._as_toml.toggled.connect(self._turn)
@@ -36,7 +36,9 @@ class SettingsTab(QWidget):
         copy_file.clicked.connect(self._copy_file)
         self._pages = QStackedWidget()
         self._pages.addWidget(Scroll(rows))
-        self._pages.addWidget(self._toml)
+        toml = QWidget()
+        toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
+        self._pages.addWidget(toml)
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         copy = Button("Copy command", kind="quiet", icon="copy")
         copy.clicked.connect(self._copy_command)
@@ -44,7 +46,8 @@ class SettingsTab(QWidget):
         command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
         self.setLayout(
             col(
-                (Card(head, (self._pages, 1), gap=S3), 1),
+                # Rows that scroll are cut by the edge of the card, not before it.
+                (Card(head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1)), 1),
                 Card(row(Label("Command", "heading"), STRETCH, copy), command, gap=S2),
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S4),
