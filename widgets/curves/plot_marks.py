@@ -20,6 +20,7 @@ from widgets.curves.marks import (
     Span,
     Threshold,
     curve_colour,
+    name_span,
     name_width,
     paint_boundaries,
     paint_endings,
@@ -94,11 +95,10 @@ class EndsOf:
                 past = frame.px(self.marks.past_posts(x, reach))
                 endings.append(Ending(frame.at(x, y_end), words, colour, past=past))
                 ended.append(curve)
-        if self.named and len(endings) > 1:
+        if self.named:
             lines = [self._line(frame, curve) for curve in ended]
             endings = [
-                replace(each, shift=_shift(each, [*lines[:i], *lines[i + 1 :]]))
-                for i, each in enumerate(endings)
+                replace(each, shift=_shift(each, name_span(frame, each), lines)) for each in endings
             ]
         paint_endings(painter, frame, _lifted_last(endings), self.named)
 
@@ -112,11 +112,15 @@ class EndsOf:
         return px, frame.rect.bottom() - (y - frame.y0) * up
 
 
-def _shift(ending: Ending, others: Sequence[tuple[Floats, Floats]]) -> float:
-    """How far the name goes aside, so that it stands on as little of other curves as it can."""
-    left = ending.point.x()
-    right = max(left, ending.past) + name_width(ending.text)
-    beside = [y[(x > left) & (x < right)] for x, y in others]
+def _shift(
+    ending: Ending, span: tuple[float, float], lines: Sequence[tuple[Floats, Floats]]
+) -> float:
+    """How far the name goes aside, so that it stands on as little of the curves as it can.
+
+    Of its own it stands on nothing, unless it had to go left of its point.
+    """
+    left, right = span
+    beside = [y[(x > left) & (x < right)] for x, y in lines]
     below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
 
     def covered(shift: float) -> int:
