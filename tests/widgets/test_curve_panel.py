@@ -23,11 +23,13 @@ from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     Boundary,
+    Ending,
     Overlay,
     Post,
     Span,
     Threshold,
     curve_pen,
+    name_span,
     spread_labels,
 )
 from widgets.curves.pyramid import Floats
