@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
@@ -42,6 +42,7 @@ _TABS = {
     Kind.MODEL: (("source", "Source"), ("check", "Check"), ("versions", "Versions")),
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
+_NARROW_BELOW_W = 680
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -205,10 +206,11 @@ class LibraryDetail(QWidget):
         self._back_button = back
         job = Button("New job with it", icon="play")
         job.clicked.connect(self._wish_job)
-        again = Button("New version", icon="upload-simple")
-        again.clicked.connect(self.again_requested)
+        self._again = Button("New version", icon="upload-simple")
+        self._again.clicked.connect(self.again_requested)
         more = IconButton("dots-three", "More")
         menu = QMenu(more)
+        self._again_act = menu.addAction(literal("New version"), self.again_requested.emit)
         menu.addAction(literal("Open folder"), self._wish_folder)
         menu.addAction(literal("Move to the trash"), self._wish_remove)
         more.setMenu(menu)
@@ -267,7 +269,9 @@ class LibraryDetail(QWidget):
         for page in self._by_key.values():
             self._pages.addWidget(page)
         head = row(
-            back, self._name, self._chip, self._version_box, STRETCH, job, again, more, gap=S2
+            *(back, self._name, self._chip, self._version_box, STRETCH),
+            *(job, self._again, more),
+            gap=S2,
         )
         self.setLayout(
             col(
@@ -282,6 +286,13 @@ class LibraryDetail(QWidget):
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the name has the room of a button, which is in the menu then."""
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_BELOW_W
+        self._again.setVisible(not narrow)
+        self._again_act.setVisible(narrow)
 
     # -- what happens
 
