@@ -124,7 +124,9 @@ class FailureTab(QWidget):
         self._left = col(self.events, STRETCH, gap=S3)
         self._right = col((self._trace_card, 100), STRETCH, gap=S3)
         self._right.insertWidget(0, self._proof_card)
-        self._below = row((self._left, 1), (self._right, 1), gap=S3)
+        self._told = QWidget()
+        self._told.setLayout(self._right)
+        self._below = row((self._left, 1), (self._told, 1), gap=S3)
         content = QWidget()
         content.setLayout(
             col(
@@ -261,8 +263,12 @@ class FailureTab(QWidget):
         self._proof_card.setVisible(bool(told))
 
     def _put_proof(self, *, beside: bool) -> None:
-        """Below the events, which are few; where there is no traceback, in its place."""
+        """Below the events, which are few; where there is no traceback, in its place.
+
+        Where there is neither, the events have the whole width.
+        """
         wanted, other = (self._left, self._right) if beside else (self._right, self._left)
+        self._told.setVisible(beside or not self._proof_card.isHidden())
         if other.indexOf(self._proof_card) >= 0:
             other.removeWidget(self._proof_card)
             wanted.insertWidget(1 if beside else 0, self._proof_card)

@@ -171,10 +171,14 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
     assert failure.events.height() <= failure.events.sizeHint().height()
     assert failure._proof_card.x() == failure.events.x(), "what the log says stands below them"
-    assert failure._trace_card.x() > failure.events.geometry().right()
+    assert failure._told.x() > failure.events.geometry().right()
+    assert failure._trace_card.isVisible()
     detail.open_job(lab.UNKNOWN)
-    qtbot.waitUntil(lambda: failure._proof_card.x() > failure.events.geometry().right())
     assert not failure._trace_card.isVisible()
+    assert failure._proof_card.parentWidget() is failure._told
+    detail.open_job(lab.LOST)
+    qtbot.waitUntil(lambda: failure.events.width() == failure.plots.width())
+    assert not failure._told.isVisible()
 
 
 def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
