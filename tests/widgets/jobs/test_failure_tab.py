@@ -169,15 +169,16 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     detail.show_update(lab.history(FAILED))
     failure = detail.failure
     qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
-    assert failure.events.height() <= failure.events.sizeHint().height()
-    assert failure._proof_card.x() == failure.events.x(), "what the log says stands below them"
-    assert failure._told.x() > failure.events.geometry().right()
+    events = failure.events
+    assert events.height() <= events.heightForWidth(events.width())
+    assert failure._proof_card.x() == events.x(), "what the log says stands below them"
+    assert failure._told.x() > events.geometry().right()
     assert failure._trace_card.isVisible()
     detail.open_job(lab.UNKNOWN)
     assert not failure._trace_card.isVisible()
     assert failure._proof_card.parentWidget() is failure._told
     detail.open_job(lab.LOST)
-    qtbot.waitUntil(lambda: failure.events.width() == failure.plots.width())
+    qtbot.waitUntil(lambda: events.width() == failure.plots.width())
     assert not failure._told.isVisible()
 
 
