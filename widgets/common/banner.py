@@ -58,7 +58,9 @@ class Banner(QFrame):
         self._actions.setSpacing(S2)
         # Beside something taller the words stay together, in the middle.
         words = col(STRETCH, self._words, STRETCH, gap=0)
-        self._row = row(self._icon, (words, 1), self._actions, margins=_STACKED if stacked else _WRAPPED)
+        self._row = row(
+            self._icon, (words, 1), self._actions, margins=_STACKED if stacked else _WRAPPED
+        )
         self.setLayout(self._row)
         self.setMinimumHeight(_LEAST_H)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)

@@ -167,7 +167,8 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
     assert (found.examined, found.fault_count) == (2100, 2)
     assert [fault.index for fault in found.faults] == [1000, 1700]
     assert found.faults[0].sentence == (
-        f"UserDataset, item {count(1000)}, raised OSError: cannot read picture (bks_dataset.py, line 8)."
+        f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
+        "(bks_dataset.py, line 8)."
     )
     assert "bks_dataset.py" in found.faults[0].traceback
     assert len(found.samples) == 48

@@ -170,7 +170,7 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     failure = detail.failure
     qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
     events = failure.events
-    assert events.height() <= events.heightForWidth(events.width())
+    qtbot.waitUntil(lambda: events.height() == events.heightForWidth(events.width()))
     assert failure._proof_card.x() == events.x(), "what the log says stands below them"
     assert failure._told.x() > events.geometry().right()
     assert failure._trace_card.isVisible()
