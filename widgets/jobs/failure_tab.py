@@ -11,7 +11,7 @@ from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
@@ -107,6 +107,8 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
+        # At least its lines, and what the cards beside it leave; its own wish is for any text.
+        self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -128,6 +130,9 @@ class FailureTab(QWidget):
         self._told.setLayout(self._right)
         self._below = row((self._left, 1), (self._told, 1), gap=S3)
         content = QWidget()
+        # Its height for its width is what counts: by their hints, sentences that wrap are taken for
+        # higher than they are, and the page would scroll without need.
+        content.setMinimumHeight(1)
         content.setLayout(
             col(
                 verdict,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.queue import Queue
@@ -29,6 +29,8 @@ class QueueStrip(QWidget):
         self._told = Label("", "small", "text2", wrap=True)
         self._button = Button("", kind="quiet")
         self._button.clicked.connect(self._wish)
+        # Two lines at most in a narrow list; one stands in the middle.
+        self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
         self.setLayout(col(Frame("sunken", line), margins=(S4, 0, S4, S2)))
         self.show_queue(Queue())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QTableView, QWidget
 
@@ -42,7 +42,8 @@ class RanksTab(QWidget):
         self._view: JobView | None = None
         self._nodes: Mapping[str, NodeState] = {}
         self._beats: Mapping[str, str] = {}
-        self._looked_at = ""
+        self._odd = -1
+        self._scrolled_for = ""
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
@@ -51,6 +52,9 @@ class RanksTab(QWidget):
         header.setStretchLastSection(False)
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         share_width(table, _WHERE, equally=False)
+        bar = table.verticalScrollBar()
+        bar.rangeChanged.connect(self._show_odd)
+        bar.actionTriggered.connect(self._scrolled)
         self._table = table
         self.history = RankHistory()
         self.history.setMinimumHeight(_HISTORY_LEAST_H)
@@ -96,8 +100,18 @@ class RanksTab(QWidget):
         head = self._table.horizontalHeader().height()
         row_h = self._table.verticalHeader().defaultSectionSize()
         self._table.setMinimumHeight(head + seen * row_h + S2)
-        odd = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
-        if self._looked_at != self._view.id and odd >= 0:
-            self._looked_at = self._view.id
+        if self._scrolled_for != self._view.id:
+            self._odd = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
+            self._show_odd()
+
+    @Slot()
+    def _show_odd(self) -> None:
+        """The rank that needs a look is in sight, until a person scrolls."""
+        if self._odd >= 0:
             place = QTableView.ScrollHint.PositionAtCenter
-            self._table.scrollTo(self._model.index(odd, 0), place)
+            self._table.scrollTo(self._model.index(self._odd, 0), place)
+
+    @Slot()
+    def _scrolled(self) -> None:
+        self._odd = -1
+        self._scrolled_for = self._view.id if self._view is not None else ""

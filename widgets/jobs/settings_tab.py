@@ -17,7 +17,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 
-_AROUND_TEXT, _LEAST_H = 44, 120
+_AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
 
 
 class SettingsTab(QWidget):
@@ -88,7 +88,7 @@ class SettingsTab(QWidget):
             lines = self._toml.document().blockCount()
             needed = lines * self._toml.fontMetrics().lineSpacing() + _AROUND_TEXT + S4
         above = S4 + self._head.sizeHint().height() + S3
-        self._file.setMaximumHeight(above + max(needed, _LEAST_H) + 1)
+        self._file.setMaximumHeight(above + max(needed, _LEAST_H) + _EDGES)
 
     @Slot()
     def _copy_command(self) -> None:
