@@ -343,7 +343,7 @@ class Program(QObject):
         controller.told.connect(self.window.toast.tell)
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
-        self.window.side_bar.take_jobs(self._pages.compare.words_for)
+        self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.drop)
         self.jobs.compare_requested.connect(controller.compare)
         self.jobs.table.csv_requested.connect(partial(self._take_away.save_csv, "curves"))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from backend.records import figures
 from backend.records.status import finite
 from backend.records.values import printable
 
@@ -54,6 +55,8 @@ class ClassCount:
 
 
 _RARE_SHARE = 0.25
+_TOLD_MEAN = 20
+"""Fewer samples a class than this are uneven by chance."""
 
 
 def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
@@ -61,6 +64,22 @@ def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     mean = sum(one.count for one in classes) / len(classes) if classes else 0.0
     found = (one for one in classes if one.count < _RARE_SHARE * mean)
     return tuple(sorted(found, key=lambda one: one.count))
+
+
+def rare_words(classes: tuple[ClassCount, ...]) -> str:
+    """What is told of classes that are rare, "" when none is or all are too small to say so."""
+    rare = rare_classes(classes)
+    total = sum(one.count for one in classes)
+    if not rare or total < _TOLD_MEAN * len(classes):
+        return ""
+    rarest = f"{figures.of(rare[0].count, total)} items"
+    if len(rare) > 1:
+        return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
+    share = f"{100 * (total - rare[0].count) // total}{figures.GAP}%"
+    return (
+        f"Class {rare[0].name} is rare: {rarest}. A model can be right in {share} "
+        "without ever saying it."
+    )
 
 
 @dataclass(frozen=True)

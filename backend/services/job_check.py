@@ -19,6 +19,7 @@ from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoint
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.records import figures
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
 from backend.records.layout import DataRoot
@@ -285,14 +286,14 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     processes = f"{config.world_size} × " if config.world_size > 1 else ""
     fits = size.training // config.world_size
     way_out = (
-        f"choose {fits:,} or less"
+        f"choose {figures.count(fits)} or less"
         if fits
         else f"there are fewer items than processes ({config.world_size})"
     )
     checked.fault(
         "batch_size",
-        f"one step takes {processes}{config.batch_size:,} items, but the dataset has "
-        f"{size.training:,}; {way_out}.",
+        f"one step takes {processes}{figures.count(config.batch_size)} items, but the dataset has "
+        f"{figures.count(size.training)}; {way_out}.",
     )
 
 
@@ -322,7 +323,8 @@ def read_job_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
     if len(content) > _JOB_FILE_BYTES:
-        raise BackendError(f"{path} is larger than {_JOB_FILE_BYTES:,} bytes and no job file.")
+        most = figures.count(_JOB_FILE_BYTES)
+        raise BackendError(f"{path} is larger than {most} bytes and no job file.")
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError as error:

@@ -26,6 +26,7 @@ from typing import IO, Any, cast
 import torch
 
 from backend.errors import BackendError
+from backend.records import figures
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import FILE_MODE, read_json, replace_json
 from backend.records.job import CheckpointPolicy
@@ -334,7 +335,8 @@ def fault_of(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size != record.bytes:
-            return f"it has {size:,} bytes where {record.bytes:,} were written"
+            written = figures.count(record.bytes)
+            return f"it has {figures.count(size)} bytes where {written} were written"
         if sha256_of(path) != record.sha256:
             return "its content is not what was written (the SHA-256 differs)"
     except OSError as error:

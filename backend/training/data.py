@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from backend.errors import BackendError
+from backend.records import figures
 from backend.training import user_code
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class TrainingOrder(Sampler[Share]):
         self.position = 0
         if self.steps_per_epoch == 0:
             raise BackendError(
-                f"The dataset has {samples:,} samples, and one step of {world_size} × {batch_size}"
-                f" needs {self.global_batch:,}.",
-                f"Choose a batch size of {max(1, samples // world_size):,} or less"
+                f"The dataset has {figures.count(samples)} samples, and one step of "
+                f"{world_size} × {batch_size} needs {figures.count(self.global_batch)}.",
+                f"Choose a batch size of {figures.count(max(1, samples // world_size))} or less"
                 + (", or fewer processes." if world_size > 1 else "."),
             )
 
@@ -140,7 +141,7 @@ class Items(Dataset[Any]):
                 items.append(user[index])
         except BaseException:  # noqa: BLE001 - `calling` decides, and lets pass what is not theirs
             try:
-                with user_code.calling(f"{name}, item {index:,},", self._data.source):
+                with user_code.calling(f"{name}, item {figures.count(index)},", self._data.source):
                     raise
             except user_code.UserCodeError as error:
                 error.index = index

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QPushButton,
     QScrollArea,
+    QTextBrowser,
     QTextEdit,
     QWidget,
 )
@@ -33,9 +34,10 @@ def flaws(top: QWidget) -> Iterator[str]:
     """Everything that is wrong with what is seen of ``top`` now, a sentence each."""
     for widget in _seen(top):
         yield from _cut(widget)
-        if isinstance(widget, QScrollArea) and widget.horizontalScrollBar().maximum() > 0:
+        if isinstance(widget, QScrollArea | QTextBrowser):
             wide = widget.horizontalScrollBar().maximum()
-            yield f"{_name(widget)} would scroll sideways by {wide} px"
+            if wide > 0:
+                yield f"{_name(widget)} would scroll sideways by {wide} px"
         layout = widget.layout()
         if layout is not None:
             yield from _misplaced(widget, layout)

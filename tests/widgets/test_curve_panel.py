@@ -27,11 +27,13 @@ from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     Boundary,
+    Ending,
     Overlay,
     Post,
     Span,
     Threshold,
     curve_pen,
+    name_span,
     spread_labels,
 )
 from widgets.curves.pyramid import Floats
@@ -236,6 +238,39 @@ def test_marks_stand_where_they_belong(panel: CurvePanel) -> None:
     assert pixels(panel, theme.LIGHT.line_strong) > 100
     panel.set_marks(posts=[])
     assert pixels(panel, theme.LIGHT.bad) == 0
+
+
+def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurvePanel) -> None:
+    """A validation ends some steps before the run failed; its name began on the post."""
+    panel.set_curve("validation", "validation", curve(np.full(980, 1.0)), 1, smooth=False)
+    panel.set_marks(posts=[Post(999, "failed here")])
+    settle()
+    frame, [only] = panel._frame(), panel._curves.values()
+    assert only.last is not None
+    at = frame.at(only.last.step, 1.0)
+    past = frame.px(panel._marks.past_posts(only.last.step, 100))
+    assert past == frame.px(999)
+    words = "validation 1.00"
+    left, right = name_span(frame, Ending(at, words, theme.LIGHT.q("bad"), past=past))
+    assert left > frame.px(999)
+    assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
+    assert panel._marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
+
+
+def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
+    panel: CurvePanel,
+) -> None:
+    panel.set_curve("gpu", "GPU 3, rank 11", curve(np.full(1000, 1.0)), 0)
+    panel.set_fixed_x(0, 1000)
+    settle()
+    image = panel.grab().toImage()
+    frame = panel._frame()
+    height = round(frame.py(1.0)) + panel._plot.y()
+    blue = sum(
+        image.pixelColor(round(frame.px(x)) + panel._plot.x(), height).name() == BLUE.lower()
+        for x in range(700, 960, 10)
+    )
+    assert blue > 20
 
 
 def test_a_dark_window_has_dark_curves(panel: CurvePanel, look: Look) -> None:

@@ -20,7 +20,9 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from tests.pictures.flaws import flaws
 from widgets.common import theme
+from widgets.common.banner import Banner
 from widgets.common.buttons import (
     Button,
     CheckBox,
@@ -30,7 +32,6 @@ from widgets.common.buttons import (
     UnderlinedTabs,
 )
 from widgets.common.cards import (
-    Banner,
     Card,
     Chip,
     EmptyState,
@@ -350,6 +351,26 @@ def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:
     assert banner.accessibleName() == "gpu11 is offline No heartbeat."
     assert not first.isVisible()
     assert second.isVisible()
+
+
+def test_a_banner_wraps_what_has_no_room_in_one_line_and_nothing_of_it_is_cut(show: Show) -> None:
+    mend = Button("Show node")
+    banner = Banner("warn", "gpu07 slows the job.", "Its GPU 3 is slowed by heat.", actions=[mend])
+    window = show(banner, width=700)
+    strong, text = banner.findChildren(Label)
+    assert text.x() > strong.geometry().right()
+    one_line = banner.heightForWidth(banner.width())
+    window.resize(260, 200)
+    for _ in range(4):
+        QApplication.processEvents()
+    assert window.width() == 260, "a line that is not wrapped yet does not hold the window wide"
+    assert text.y() > strong.geometry().bottom()
+    assert banner.heightForWidth(banner.width()) > one_line
+    assert list(flaws(banner)) == []
+    window.resize(700, 200)
+    for _ in range(4):
+        QApplication.processEvents()
+    assert text.x() > strong.geometry().right()
 
 
 def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:

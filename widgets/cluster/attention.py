@@ -15,8 +15,8 @@ from backend.records.node import NodeState
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import Condition, NodeRow, condition_of, upper_first
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.common.cards import Banner
 from widgets.common.layout import clear, row
 from widgets.common.theme import S3, Family
 

@@ -8,8 +8,9 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 
 from backend.records.cluster import HostKey
 from backend.records.program import to_forget
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
-from widgets.common.cards import Banner, Frame
+from widgets.common.cards import Frame
 from widgets.common.fields import Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label

@@ -22,8 +22,9 @@ from widgets.cluster.node_row import (
     upper_first,
 )
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Banner, EmptyState, Facts, PageHeader, Scroll
+from widgets.common.cards import EmptyState, Facts, PageHeader, Scroll
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4

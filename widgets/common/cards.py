@@ -1,4 +1,4 @@
-"""What holds other things: cards, rules, banners, facts, empty places, chips, progress, toasts."""
+"""What holds other things: cards, rules, facts, empty places, chips, progress, toasts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QLayout,
     QProgressBar,
     QScrollArea,
@@ -19,15 +18,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from widgets.common import icons, theme
+from widgets.common import theme
 from widgets.common.buttons import Button
 from widgets.common.layout import STRETCH, Item, Margins, col, row
 from widgets.common.style import repolish
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import (
     CARD_PADDING,
+    FAMILY_TONES,
     HEADER_H,
-    ICON_NAV,
     PAGE_MARGIN,
     S2,
     S3,
@@ -38,15 +37,6 @@ from widgets.common.theme import (
     Role,
     Tone,
 )
-
-_TONES: dict[str, Tone] = {
-    "live": "live",
-    "good": "good",
-    "rest": "rest",
-    "warn": "warn",
-    "bad": "bad",
-    "idle": "text2",
-}
 
 _EMPTY_MOST_W = 560
 
@@ -143,67 +133,6 @@ class Scroll(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(content)
-
-
-class Banner(QFrame):
-    """The worst finding about a page: cause in bold, effect, and the buttons that mend it.
-
-    With `stacked` the text stands below the cause and may take several lines.
-    """
-
-    def __init__(
-        self,
-        family: Family = "warn",
-        strong: str = "",
-        text: str = "",
-        *,
-        icon: str = "",
-        actions: Sequence[QWidget] = (),
-        stacked: bool = False,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self._icon = IconLabel("info-fill", "text2", ICON_NAV)
-        self._strong = Label("", "heading" if stacked else "strong", wrap=stacked)
-        self._text = Label("", "body", "text", wrap=stacked, elide="" if stacked else "right")
-        self._actions = QHBoxLayout()
-        self._actions.setContentsMargins(0, 0, 0, 0)
-        self._actions.setSpacing(S2)
-        words: tuple[Item, ...] = (self._strong, (self._text, 1))
-        if stacked:
-            # Beside a taller one it stays together, in the middle.
-            words = ((col(STRETCH, self._strong, self._text, STRETCH, gap=2), 1),)
-        margins = (S4, S3, S3, S3) if stacked else (S3, 4, 4, 4)
-        self.setLayout(row(self._icon, *words, self._actions, margins=margins))
-        self.setMinimumHeight(40)
-        policy = QSizePolicy.Policy
-        self.setSizePolicy(policy.Preferred, policy.Minimum if stacked else policy.Fixed)
-        self.set_finding(family, strong, text, icon=icon)
-        self.set_actions(actions)
-
-    def set_finding(self, family: Family, strong: str, text: str = "", *, icon: str = "") -> None:
-        """Say something else."""
-        tone = _TONES[family]
-        if self.property("tint") != family:
-            self.setProperty("tint", family)
-            repolish(self)
-        self._icon.set_icon(icon or icons.HEALTH[family], tone)
-        self._strong.set_tone(tone)
-        self._strong.setText(strong)
-        self._text.setText(text)
-        self._text.setVisible(bool(text))
-        self.setAccessibleName(f"{strong} {text}".strip())
-
-    def set_actions(self, actions: Sequence[QWidget]) -> None:
-        """Other buttons; those that go are deleted. At most three, the likeliest first."""
-        while (item := self._actions.takeAt(0)) is not None:
-            old = item.widget()
-            if old is not None and old not in actions:
-                old.hide()
-                old.deleteLater()
-        for action in actions:
-            self._actions.addWidget(action)
 
 
 @dataclass(frozen=True)
@@ -316,14 +245,14 @@ class Chip(QFrame):
         super().__init__(parent)
         self.setObjectName("chip")
         self.setProperty("tint", family)
-        self._label = Label(text, role, _TONES[family])
+        self._label = Label(text, role, FAMILY_TONES[family])
         self.setLayout(row(self._label, margins=(8, 2, 8, 2)))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(text)
 
     def set_chip(self, text: str, family: Family) -> None:
         self._label.setText(text)
-        self._label.set_tone(_TONES[family])
+        self._label.set_tone(FAMILY_TONES[family])
         self.setAccessibleName(text)
         if self.property("tint") != family:
             self.setProperty("tint", family)

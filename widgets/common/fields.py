@@ -149,6 +149,8 @@ class ComboBox(QComboBox):
         index = self.findData(wanted)
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
+        # Qt does not know that the width hangs on what is chosen.
+        self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         """As wide as what is chosen, up to a bound: one that is longer ends in an ellipsis."""

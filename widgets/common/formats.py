@@ -10,9 +10,11 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 
-THIN = "\u202f"
+from backend.records import figures
+
+THIN = figures.THIN
 """Between thousands: narrow, and no line breaks at it."""
-GAP = "\u00a0"
+GAP = figures.GAP
 """Before a unit: no line breaks at it either."""
 NONE = "–"
 """Stands where there is no value."""
@@ -24,12 +26,12 @@ _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def count(value: int) -> str:
     """``12 480``: a whole number."""
-    return f"{value:,}".replace(",", THIN)
+    return figures.count(value)
 
 
 def of(value: int, total: int) -> str:
     """``12 480 of 19 500``."""
-    return f"{count(value)} of {count(total)}"
+    return figures.of(value, total)
 
 
 def plural(value: int, one: str, many: str = "") -> str:

@@ -29,6 +29,14 @@ class DraggedJobs:
     words: str
 
 
+@dataclass(frozen=True)
+class DropOffer:
+    """What dropping something would do, in words. ``takes``: it would do more than say so."""
+
+    words: str
+    takes: bool = True
+
+
 def dragged_words(ids: Sequence[str], name: str) -> str:
     """What is dragged; ``name`` is that of the one where it is one."""
     return f"“{printable(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")

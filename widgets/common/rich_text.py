@@ -74,8 +74,12 @@ def _dress_block(block: QTextBlock) -> None:
     level = form.headingLevel()
     form.setTopMargin(S5 if level > 1 else 0)
     form.setBottomMargin(0 if cursor.currentTable() else S2)
-    if _is_code(block):
-        form.setLeftMargin(S4)
+    is_code = _is_code(block)
+    if is_code:
+        # A long command goes on below itself, indented: nobody scrolls a page sideways to read it.
+        form.setNonBreakableLines(False)
+        form.setLeftMargin(S4 + S5)
+        form.setTextIndent(-S5)
         form.setBottomMargin(0 if _is_code(block.next()) else S3)
     form.setLineHeight(
         _LINE_HEIGHT_PERCENT, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
@@ -91,7 +95,7 @@ def _dress_block(block: QTextBlock) -> None:
             # Not merged: Markdown's own factor for a heading's size would stay.
             cursor.setCharFormat(dress)
             continue
-        if kind.fontFixedPitch() or _is_code(block):
+        if kind.fontFixedPitch() or is_code:
             dress.setFont(theme.font("mono"))
         elif kind.isAnchor():
             dress.setForeground(theme.current().q("live"))

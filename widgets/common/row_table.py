@@ -14,6 +14,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 
 from widgets.common import icons, theme
 from widgets.common.text import plain_tip
+from widgets.common.theme import Tone
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -31,6 +32,8 @@ class Column(Generic[Record]):
     tip: Callable[[Record], str] | None = None
     is_bad: Callable[[Record], bool] | None = None
     """Whether what it shows of a record is a fault of that: said in red, with a sign."""
+    is_odd: Callable[[Record], bool] | None = None
+    """Whether it needs a look: said in amber, with a sign."""
 
 
 class RowTableModel(QAbstractTableModel, Generic[Record]):
@@ -92,8 +95,13 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
         if column.is_bad is not None and column.is_bad(record):
-            if role == Qt.ItemDataRole.ForegroundRole:
-                return theme.current().q("bad")
-            if role == Qt.ItemDataRole.DecorationRole:
-                return icons.icon("x-circle-fill", "bad")
+            return _mark("x-circle-fill", "bad", role)
+        if column.is_odd is not None and column.is_odd(record):
+            return _mark("warning-fill", "warn", role)
         return None
+
+
+def _mark(icon: str, tone: Tone, role: int) -> Any:
+    if role == Qt.ItemDataRole.ForegroundRole:
+        return theme.current().q(tone)
+    return icons.icon(icon, tone) if role == Qt.ItemDataRole.DecorationRole else None

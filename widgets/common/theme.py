@@ -27,6 +27,16 @@ Tone = Literal[
 ]
 """What the colour of a text or an icon may be."""
 
+FAMILY_TONES: dict[Family, Tone] = {
+    "live": "live",
+    "good": "good",
+    "rest": "rest",
+    "warn": "warn",
+    "bad": "bad",
+    "idle": "text2",
+}
+"""The text of a family on its own tint."""
+
 Role = Literal[
     "wall",
     "far_large",

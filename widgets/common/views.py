@@ -67,6 +67,17 @@ def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModel
     return view.indexAt(event.pos()), event.globalPos()
 
 
+def share_width(view: QTableView, taker: int, *, equally: bool) -> None:
+    """One column takes what the others leave; in a wide table all have the same.
+
+    There what belongs together would stand too far apart.
+    """
+    header = view.horizontalHeader()
+    usual = QHeaderView.ResizeMode.Stretch if equally else QHeaderView.ResizeMode.ResizeToContents
+    header.setSectionResizeMode(usual)
+    header.setSectionResizeMode(taker, QHeaderView.ResizeMode.Stretch)
+
+
 class TallRows(QStyledItemDelegate):
     """Rows of a plain list that are high enough to be hit."""
 

@@ -30,7 +30,7 @@ from widgets.common.buttons import Button, SegmentedControl, Switch
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import Slider
-from widgets.common.job_drag import DraggedJobs, jobs_in
+from widgets.common.job_drag import DraggedJobs, DropOffer, jobs_in
 from widgets.common.layout import col, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
@@ -192,14 +192,13 @@ class ComparePage(QWidget):
 
     # -- acts
 
-    def words_for(self, dragged: DraggedJobs) -> str:
+    def offer_for(self, dragged: DraggedJobs) -> DropOffer:
         """What it means to drop these here."""
         if set(dragged.ids) <= set(self._ids):
-            return f"{dragged.words} {'is' if len(dragged.ids) == 1 else 'are'} compared already"
-        return too_many(self._ids, dragged.ids) or f"Compare {dragged.words}"
-
-    def _would_take(self, dragged: DraggedJobs) -> bool:
-        return not set(dragged.ids) <= set(self._ids) and not too_many(self._ids, dragged.ids)
+            verb = "is" if len(dragged.ids) == 1 else "are"
+            return DropOffer(f"{dragged.words} {verb} compared already", takes=False)
+        refusal = too_many(self._ids, dragged.ids)
+        return DropOffer(refusal or f"Compare {dragged.words}", takes=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         dragged = jobs_in(event.mimeData())
@@ -209,8 +208,8 @@ class ComparePage(QWidget):
         # Also what is too many: the sheet says so, and nobody has to guess from a cursor.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        takes = self._would_take(dragged)
-        self.drop_sheet.open(self.words_for(dragged), "chart-line-up", takes=takes)
+        offer = self.offer_for(dragged)
+        self.drop_sheet.open(offer.words, "chart-line-up", takes=offer.takes)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()

@@ -24,7 +24,6 @@ from widgets.curves.drawn_curve import DrawnCurve
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
-    NAME_GAP,
     Boundary,
     Frame,
     Legend,
@@ -32,6 +31,7 @@ from widgets.curves.marks import (
     ReadOutRow,
     Span,
     Threshold,
+    name_width,
     paint_pointer,
     paint_read_out,
 )
@@ -309,8 +309,9 @@ class CurvePanel(RangedPlot):
         rooms = []
         for curve in self._curves.named() if self._names_ends() else ():
             if curve.last is not None:
-                wide = text_width(self._end_text(curve), "small_strong") + NAME_GAP + 2
-                rooms.append((curve.end(self._axis), wide / self._width_px()))
+                share = name_width(self._end_text(curve)) / self._width_px()
+                reach = share * (self.data_end() - self.data_begin())
+                rooms.append((self._marks.past_posts(curve.end(self._axis), reach), share))
         return rooms
 
     def _thresholds(self) -> list[float]:
@@ -348,8 +349,8 @@ class CurvePanel(RangedPlot):
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
         self._marks.paint(painter, frame, self._y)
-        lifted = self._curves.lifted
-        ends = EndsOf(self._axis, self._log_y, self._names_ends(), lifted, self._end_text)
+        named, lifted = self._names_ends(), self._curves.lifted
+        ends = EndsOf(self._axis, self._log_y, named, lifted, self._end_text, self._marks)
         ends.paint(painter, frame, self._curves.items(), self._y)
 
     def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:

@@ -93,13 +93,15 @@ class Frame:
 class Ending:
     """The end of a curve: its last point, and the name and value beside it.
 
-    ``shift`` is how far below the point the name would rather be.
+    ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
+    stands right of.
     """
 
     point: QPointF
     text: str
     colour: QColor
     shift: float = 0.0
+    past: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> 
         right = min(frame.px(span.x1), frame.rect.right())
         if span.text and text_width(span.text, "tiny") <= right - left - 8:
             rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
-            paint_text(painter, rect, span.text, "tiny", span.tone)
+            _paint_on_ground(painter, rect, span.text, "tiny", span.tone)
 
 
 def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour: QColor) -> None:
@@ -263,17 +265,26 @@ def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], na
         painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
 
 
+def name_width(text: str) -> int:
+    """What the name of a curve takes right of its last point."""
+    return NAME_GAP + text_width(text, "small_strong") + 2
+
+
+def name_span(frame: Frame, ending: Ending) -> tuple[float, float]:
+    """From where to where the name goes: right of its point, or left where no room is there."""
+    rect = frame.rect
+    width = text_width(ending.text, "small_strong") + 1
+    left = max(ending.point.x(), ending.past) + NAME_GAP
+    if left + width > rect.right() + 1:
+        # Someone zoomed, or the time goes on: on a ground of its own.
+        left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
+    return left, left + min(width, rect.width())
+
+
 def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
     """Where the names go: right of their points, moved up or down where they would touch."""
     rect = frame.rect
-    spans: list[tuple[float, float]] = []
-    for ending in endings:
-        width = text_width(ending.text, "small_strong") + 1
-        left = ending.point.x() + NAME_GAP
-        if left + width > rect.right() + 1:
-            # No room beside the end (someone zoomed): left of it, on a ground of its own.
-            left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
-        spans.append((left, left + min(width, rect.width())))
+    spans = [name_span(frame, ending) for ending in endings]
     middles = [0.0] * len(endings)
     # Only names that share a piece of the x axis can touch.
     for group in _overlapping(spans):

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PySide6.QtGui import QPainter
 
-from widgets.common.paint import text_width
 from widgets.curves.axis_marks import AxisMarks
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import (
-    NAME_GAP,
     NAME_H,
     Boundary,
     Ending,
@@ -22,6 +20,8 @@ from widgets.curves.marks import (
     Span,
     Threshold,
     curve_colour,
+    name_span,
+    name_width,
     paint_boundaries,
     paint_endings,
     paint_outliers,
@@ -44,6 +44,10 @@ class PlotMarks:
     thresholds: tuple[Threshold, ...] = ()
     on_axis: AxisMarks = field(default_factory=AxisMarks)
 
+    def past_posts(self, x: float, reach: float) -> float:
+        """Where the name of a curve that ends at `x` begins: right of a post that it would meet."""
+        return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
+
     def paint(self, painter: QPainter, frame: Frame, on_axis: Callable[[float], float]) -> None:
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
@@ -62,6 +66,7 @@ class EndsOf:
     named: bool
     lifted: str
     text: Callable[[DrawnCurve], str]
+    marks: PlotMarks
 
     def paint(
         self,
@@ -85,13 +90,15 @@ class EndsOf:
                 continue
             x, y_end = curve.end(self.axis), on_axis(curve.last.smoothed)
             if frame.has(x) and frame.y0 <= y_end <= frame.y1:
-                endings.append(Ending(frame.at(x, y_end), self.text(curve), colour))
+                words = self.text(curve)
+                reach = name_width(words) / frame.rect.width() * (frame.x1 - frame.x0)
+                past = frame.px(self.marks.past_posts(x, reach))
+                endings.append(Ending(frame.at(x, y_end), words, colour, past=past))
                 ended.append(curve)
-        if self.named and len(endings) > 1:
+        if self.named:
             lines = [self._line(frame, curve) for curve in ended]
             endings = [
-                replace(each, shift=_shift(each, [*lines[:i], *lines[i + 1 :]]))
-                for i, each in enumerate(endings)
+                replace(each, shift=_shift(each, name_span(frame, each), lines)) for each in endings
             ]
         paint_endings(painter, frame, _lifted_last(endings), self.named)
 
@@ -105,11 +112,15 @@ class EndsOf:
         return px, frame.rect.bottom() - (y - frame.y0) * up
 
 
-def _shift(ending: Ending, others: Sequence[tuple[Floats, Floats]]) -> float:
-    """How far the name goes aside, so that it stands on as little of other curves as it can."""
-    left = ending.point.x()
-    right = left + NAME_GAP + text_width(ending.text, "small_strong")
-    beside = [y[(x > left) & (x < right)] for x, y in others]
+def _shift(
+    ending: Ending, span: tuple[float, float], lines: Sequence[tuple[Floats, Floats]]
+) -> float:
+    """How far the name goes aside, so that it stands on as little of the curves as it can.
+
+    Of its own it stands on nothing, unless it had to go left of its point.
+    """
+    left, right = span
+    beside = [y[(x > left) & (x < right)] for x, y in lines]
     below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
 
     def covered(shift: float) -> int:

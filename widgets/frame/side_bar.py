@@ -15,7 +15,7 @@ from backend.records.queue import Queue
 from widgets.common import formats
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule
-from widgets.common.job_drag import DraggedJobs
+from widgets.common.job_drag import DraggedJobs, DropOffer
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import paint_focus
 from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
@@ -215,9 +215,9 @@ class SideBar(QWidget):
     def set_count(self, key: str, count: int) -> None:
         self._buttons[key].set_count(count)
 
-    def take_jobs(self, words_for: Callable[[DraggedJobs], str]) -> None:
-        """From now on jobs can be dropped on Compare; ``words_for`` says what that means."""
-        self._buttons["compare"].take_jobs(words_for)
+    def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
+        """From now on jobs can be dropped on Compare; ``offer_for`` says what that means."""
+        self._buttons["compare"].take_jobs(offer_for)
 
     def set_root(self, path: str) -> None:
         self._root.setText(path)

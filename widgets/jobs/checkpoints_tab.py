@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
@@ -15,13 +16,16 @@ from widgets.common.cards import Card, EmptyState
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.row_table import Column
 from widgets.common.text import Label
-from widgets.common.theme import PAGE_MARGIN, S2, S3
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.views import dress
 from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.export_dialog import USUAL_FORMAT, format_title
 
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
-_METRIC_COLUMN = 3
+_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
+_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
+"""Narrower, a column goes: the name says epoch and step, too, and a file beside the checkpoint says
+the hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
@@ -61,7 +65,7 @@ class CheckpointsTab(QWidget):
                 ),
                 Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes)),
                 Column[Checkpoint]("Made", _made),
-                Column[Checkpoint]("", marks),
+                Column[Checkpoint]("", marks, marks),
                 Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
             )
         )
@@ -71,6 +75,8 @@ class CheckpointsTab(QWidget):
         dress(self._table, "Checkpoints")
         header = self._table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(_MARKS_COLUMN, QHeaderView.ResizeMode.Stretch)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from it", icon="play")
         self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))
@@ -83,7 +89,7 @@ class CheckpointsTab(QWidget):
         table = QWidget()
         table.setLayout(
             col(
-                (Card((self._table, 1)), 1),
+                (Card((self._table, 1), margins=(0, 0, 0, S1)), 1),
                 row(self._resume, self._new, self._export, STRETCH, gap=S2),
                 self._policy,
                 gap=S3,
@@ -122,6 +128,11 @@ class CheckpointsTab(QWidget):
         if row_number >= 0:
             self._table.selectRow(row_number)
         self._fit_buttons()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column, least in _LEAST_W.items():
+            self._table.setColumnHidden(column, self.width() < least)
 
     def set_export_kind(self, kind: str) -> None:
         """As what a checkpoint is exported that is dragged out."""

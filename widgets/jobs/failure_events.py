@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from backend.records.checkpoint import Checkpoint
@@ -142,7 +143,8 @@ class EventList(Card):
             clock = formats.clock_s(event.at_s)
             when = Label(clock if day == last_day else f"{day} {clock}", "small", "text3")
             when.set_tip(formats.exact(event.at_s))
-            self._rows.addWidget(when, line, 0)
-            self._rows.addWidget(IconLabel(event.icon, event.tone, ICON_SMALL), line, 1)
             tone: Tone = "bad" if event.tone == "bad" else "text"
-            self._rows.addWidget(Label(event.words, "body", tone, elide="right"), line, 2)
+            icon = IconLabel(event.icon, event.tone, ICON_SMALL)
+            words = Label(event.words, "body", tone, wrap=True)
+            for column, part in enumerate((when, icon, words)):
+                self._rows.addWidget(part, line, column, Qt.AlignmentFlag.AlignTop)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from widgets.common.cards import Card
 from widgets.common.layout import col
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3
+from widgets.common.theme import CARD_PADDING, S2, S3
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import XAxis
 from widgets.curves.curve_panel import CurvePanel
@@ -19,7 +19,9 @@ from widgets.curves.marks import Post
 from widgets.curves.run_curves import VALIDATION, RunCurves
 from widgets.jobs.failure_causes import CauseCurves
 
-_PLOT_H = 176
+_LEAST_H, _MOST_H = 176, 420
+"""Of a plot; in a tall window it has what the rest of the page leaves."""
+_TITLE_H = 24
 _ROOM = 0.35
 """Of the steps made, right of the post, for its words."""
 _PEER_W, _LINE_W = 1.2, 2.2
@@ -60,10 +62,12 @@ class FailurePlots(QWidget):
         """One below the other."""
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
+        self._fit()
 
     def show_cause(self, shown: CauseCurves | None) -> None:
         """Other curves; None where no file has any that belong to the cause."""
         self._cause_card.setVisible(shown is not None)
+        self._fit()
         if shown is None:
             return
         if self._cause is not None:
@@ -77,10 +81,10 @@ class FailurePlots(QWidget):
             from_zero=shown.from_zero,
             end_names=False,
         )
-        panel.setFixedHeight(_PLOT_H)
+        _let_grow(panel)
         self._cause = panel
         self._cause_title.setText(shown.title)
-        self._cause_box.addWidget(panel)
+        self._cause_box.addWidget(panel, 1)
         lone = len(shown.curves) == 1
         with panel.drawn_once():
             for number, (name, data, stands_out) in enumerate(shown.curves):
@@ -102,13 +106,14 @@ class FailurePlots(QWidget):
         data = run.get("loss")
         has = data is not None and len(data) > 1
         self._loss_card.setVisible(has)
+        self._fit()
         if data is None or not has:
             return
         if self._loss is None:
             self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
-            self._loss.setFixedHeight(_PLOT_H)
+            _let_grow(self._loss)
             self._loss_title.setText("Loss")
-            self._loss_box.addWidget(self._loss)
+            self._loss_box.addWidget(self._loss, 1)
         panel = self._loss
         validation = run.get(f"{VALIDATION}loss")
         with panel.drawn_once():
@@ -125,3 +130,17 @@ class FailurePlots(QWidget):
                 for each in checkpoints
             ]
             panel.set_marks(posts=[Post(end, "failed here")], on_axis=marks)
+
+    def _fit(self) -> None:
+        """No taller than its plots may be, and gone without any."""
+        shown = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
+        rows = shown if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
+        card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MOST_H
+        self.setMaximumHeight(rows * card_h + (rows - 1) * S3 if shown else 0)
+        self.setVisible(shown > 0)
+
+
+def _let_grow(panel: CurvePanel) -> None:
+    """From its least height on: how high it would like to be by itself says nothing."""
+    panel.setMinimumHeight(_LEAST_H)
+    panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
@@ -60,6 +60,7 @@ _CHANGE_FIRST = frozenset(
 """Causes that the same settings would meet again, however often the job is resumed."""
 _LINES_SHOWN = 20
 _PROOF_LINES = 6
+_TRACE_LEAST, _TRACE_MOST = 6, 24
 _TWO_COLUMNS_FROM_W = 700
 
 
@@ -106,7 +107,8 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        self._trace.setMinimumHeight(140)
+        # At least its lines, and what the cards beside it leave; its own wish is for any text.
+        self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
         self._trace_card = Card(
@@ -121,14 +123,21 @@ class FailureTab(QWidget):
             "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         verdict.setProperty("tint", "bad")
-        told = col(self._proof_card, (self._trace_card, 1), gap=S3)
-        self._below = row((self.events, 1), (told, 1), gap=S3)
+        self._left = col(self.events, STRETCH, gap=S3)
+        self._right = col((self._trace_card, 100), STRETCH, gap=S3)
+        self._right.insertWidget(0, self._proof_card)
+        self._told = QWidget()
+        self._told.setLayout(self._right)
+        self._below = row((self._left, 1), (self._told, 1), gap=S3)
         content = QWidget()
+        # Its height for its width is what counts: by their hints, sentences that wrap are taken for
+        # higher than they are, and the page would scroll without need.
+        content.setMinimumHeight(1)
         content.setLayout(
             col(
                 verdict,
-                self.plots,
-                (self._below, 100),
+                (self.plots, 100),
+                self._below,
                 STRETCH,
                 gap=S3,
                 margins=(0, 0, 0, S4),
@@ -165,8 +174,12 @@ class FailureTab(QWidget):
         trace = error.traceback if error is not None else ""
         if trace != self._trace.toPlainText():
             self._trace.setPlainText(trace)
+            lines = min(max(trace.count("\n") + 1, _TRACE_LEAST), _TRACE_MOST)
+            self._trace.setMinimumHeight(_text_height(self._trace, lines))
         # Where nothing is known, the last lines are shown with their numbers, once.
-        self._trace_card.setVisible(bool(trace) and (named != UNKNOWN or "Traceback" in trace))
+        has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
+        self._trace_card.setVisible(has_trace)
+        self._put_proof(beside=has_trace)
         self._view = view
         self._settle()
 
@@ -251,9 +264,19 @@ class FailureTab(QWidget):
         if text != self._proof.toPlainText():
             self._proof.setPlainText(text)
         rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
-        # Room for the bar below: a line is mostly wider than this.
-        self._proof.setFixedHeight(rows * self._proof.fontMetrics().lineSpacing() + 44)
+        self._proof.setFixedHeight(_text_height(self._proof, rows))
         self._proof_card.setVisible(bool(told))
+
+    def _put_proof(self, *, beside: bool) -> None:
+        """Below the events, which are few; where there is no traceback, in its place.
+
+        Where there is neither, the events have the whole width.
+        """
+        wanted, other = (self._left, self._right) if beside else (self._right, self._left)
+        self._told.setVisible(beside or not self._proof_card.isHidden())
+        if other.indexOf(self._proof_card) >= 0:
+            other.removeWidget(self._proof_card)
+            wanted.insertWidget(1 if beside else 0, self._proof_card)
 
     def _show_acts(self, change_first: bool) -> None:
         """The likeliest act stands first, and is the one that stands out."""
@@ -276,6 +299,11 @@ class FailureTab(QWidget):
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _text_height(box: TextBox, lines: int) -> int:
+    """For so many lines, with room for the bar below: one of them is mostly wider than the box."""
+    return lines * box.fontMetrics().lineSpacing() + 44
 
 
 def _source(file: str) -> str:

@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from backend.records.job import LR_SCALINGS, STRATEGIES
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
-from widgets.common.cards import Banner, Card
+from widgets.common.banner import Banner
+from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, Field
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
@@ -167,11 +168,11 @@ class FormSections(QWidget):
                 (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
             ),
             _line(
-                (f.whole("seed", "Seed", placeholder="1"), 4),
-                (f.whole("loader_workers", "Loader workers", placeholder="0"), 6),
-                (f.number("stall_limit_s", "Silent at most", "s", "600"), 6),
-                (f.switch("stop_on_nan", "Stop on NaN"), 5),
-                (f.switch("stop_on_divergence", "Stop when it diverges"), 9),
+                (f.whole("seed", "Seed", placeholder="1"), 7),
+                (f.whole("loader_workers", "Loader workers", placeholder="0"), 12),
+                (f.number("stall_limit_s", "Silent at most", "s", "600"), 12),
+                (f.switch("stop_on_nan", "Stop on NaN"), 12),
+                (f.switch("stop_on_divergence", "Stop when it diverges"), 17),
             ),
         )
 

@@ -14,7 +14,7 @@ from backend.records.node import NodeState
 from backend.records.queue import QueuePlace
 from backend.records.series import RunStart
 from widgets.cluster.node_history import NodeHistory
-from widgets.common.cards import Banner
+from widgets.common.banner import Banner
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.promised_file import Promise

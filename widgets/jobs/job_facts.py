@@ -67,7 +67,7 @@ def what_stop_costs(
     if view.state is JobState.STOPPING:
         return "It finishes the step, saves, then leaves."
     if view.state.is_live:
-        return f"Stop loses nothing: it saves at the step it stops. {there}".strip()
+        return f"Stop loses nothing: it saves first. {there}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
     if view.state is JobState.QUEUED and place is not None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
 from backend.records.values import job_name_fault
 from widgets.common.fields import LineEdit
-from widgets.common.paint import paint_focus
+from widgets.common.paint import paint_focus, text_width
 from widgets.common.text import Label
-from widgets.common.theme import R_CONTROL
+from widgets.common.theme import R_CONTROL, Role
 
 
 class JobName(QStackedWidget):
-    """The job's name; a double click or F2 makes it a field.
+    """The job's name, smaller where it has no room else; a double click or F2 makes it a field.
 
     Signals:
         renamed: The new name.
@@ -24,7 +24,8 @@ class JobName(QStackedWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = Label("", "title", elide="right")
+        self._role: Role = "title"
+        self._label = Label("", self._role, elide="right")
         self._edit = LineEdit(name="Name of the job")
         self._edit.editingFinished.connect(self._done)
         self.addWidget(self._label)
@@ -37,6 +38,17 @@ class JobName(QStackedWidget):
     def show_name(self, name: str) -> None:
         self._label.setText(name)
         self.setAccessibleDescription(name)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        role: Role = "title" if text_width(self._label.text(), "title") <= self.width() else "name"
+        if role != self._role:
+            self._role = role
+            self._label.set_role(role)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -72,5 +84,5 @@ class JobName(QStackedWidget):
         name = self._edit.text().strip()
         self.setCurrentWidget(self._label)
         if name != self._label.text() and not job_name_fault(name):
-            self._label.setText(name)
+            self.show_name(name)
             self.renamed.emit(name)

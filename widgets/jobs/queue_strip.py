@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.queue import Queue
@@ -15,7 +15,7 @@ from widgets.common.theme import S2, S3, S4
 
 
 class QueueStrip(QWidget):
-    """One line; hidden while nothing waits and nothing is paused.
+    """A sentence; hidden while nothing waits and nothing is paused.
 
     Signals:
         pause_requested: Whether the queue shall be paused from now on.
@@ -26,9 +26,11 @@ class QueueStrip(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._is_paused = False
-        self._told = Label("", "small", "text2", elide="right")
+        self._told = Label("", "small", "text2", wrap=True)
         self._button = Button("", kind="quiet")
         self._button.clicked.connect(self._wish)
+        # Two lines at most in a narrow list; one stands in the middle.
+        self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
         self.setLayout(col(Frame("sunken", line), margins=(S4, 0, S4, S2)))
         self.show_queue(Queue())

@@ -12,6 +12,7 @@ from backend.records.node import Gpu, NodeState
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
+from widgets.jobs.rank_strip import rank_marks
 
 _UUID_SHOWN = 12
 
@@ -30,6 +31,8 @@ class RankRow:
     beat: str = formats.NONE
     whole_gpu: str = ""
     whole_node: str = ""
+    is_slow: bool = False
+    has_failed: bool = False
 
 
 def ranks_of(view: JobView) -> Iterator[tuple[int, Placement, str]]:
@@ -70,6 +73,7 @@ def rank_rows(
         for name, state in (nodes or {}).items()
         for gpu in (state.reading.gpus if state.reading is not None else ())
     }
+    marks = rank_marks(view)
     rows = []
     for rank, placement, uuid in ranks_of(view):
         known = rank < len(view.rank_step_ms)
@@ -87,6 +91,8 @@ def rank_rows(
                 ((beats or {}).get(placement.node) or formats.NONE) if live else formats.NONE,
                 f"{gpu.name}, {uuid}" if gpu is not None else uuid,
                 node_title(placement.node),
+                marks[rank] == "warn",
+                marks[rank] == "bad",
             )
         )
     return tuple(rows)

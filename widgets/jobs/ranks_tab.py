@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
@@ -14,23 +14,23 @@ from widgets.cluster.node_history import NodeHistory
 from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col
 from widgets.common.row_table import Column, RowTableModel
-from widgets.common.theme import PAGE_MARGIN, S2, S3
-from widgets.common.views import dress
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
+from widgets.common.views import dress, share_width
 from widgets.jobs.rank_history import RankHistory
 from widgets.jobs.rank_rows import RankRow, rank_rows
 
 _COLUMNS = (
-    Column[RankRow]("Rank", lambda row: str(row.rank)),
+    Column[RankRow]("Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed),
     Column[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
     Column[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
     Column[RankRow]("Process", lambda row: row.pid),
-    Column[RankRow]("Step", lambda row: row.step),
+    Column[RankRow]("Step", lambda row: row.step, is_odd=lambda row: row.is_slow),
     Column[RankRow]("Memory", lambda row: row.memory),
     Column[RankRow]("Use", lambda row: row.use),
     Column[RankRow]("Heartbeat", lambda row: row.beat),
 )
 _WHERE, _PROCESS, _BEAT = 1, 3, 7
-_NARROW_BELOW_W = 600
+_NARROW_BELOW_W, _WIDE_FROM_W = 600, 1100
 _ROWS_SEEN, _HISTORY_LEAST_H = 5, 320
 
 
@@ -42,20 +42,24 @@ class RanksTab(QWidget):
         self._view: JobView | None = None
         self._nodes: Mapping[str, NodeState] = {}
         self._beats: Mapping[str, str] = {}
+        self._odd = -1
+        self._scrolled_for = ""
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Ranks")
         header = table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setStretchLastSection(False)
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        header.setSectionResizeMode(_WHERE, QHeaderView.ResizeMode.Stretch)
+        share_width(table, _WHERE, equally=False)
+        bar = table.verticalScrollBar()
+        bar.rangeChanged.connect(self._show_odd)
+        bar.actionTriggered.connect(self._scrolled)
         self._table = table
         self.history = RankHistory()
         self.history.setMinimumHeight(_HISTORY_LEAST_H)
         content = QWidget()
-        parts = (Card((table, 1)), 2), (self.history, 3)
+        parts = (Card((table, 1), margins=(0, 0, 0, S1)), 2), (self.history, 3)
         content.setLayout(col(*parts, margins=(0, 0, 0, S3), gap=S3))
         self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
 
@@ -85,6 +89,7 @@ class RanksTab(QWidget):
         super().resizeEvent(event)
         for column in (_PROCESS, _BEAT):
             self._table.setColumnHidden(column, self.width() < _NARROW_BELOW_W)
+        share_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
 
     def _fill(self) -> None:
         if self._view is None or not self.isVisible():
@@ -95,3 +100,18 @@ class RanksTab(QWidget):
         head = self._table.horizontalHeader().height()
         row_h = self._table.verticalHeader().defaultSectionSize()
         self._table.setMinimumHeight(head + seen * row_h + S2)
+        if self._scrolled_for != self._view.id:
+            self._odd = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
+            self._show_odd()
+
+    @Slot()
+    def _show_odd(self) -> None:
+        """The rank that needs a look is in sight, until a person scrolls."""
+        if self._odd >= 0:
+            place = QTableView.ScrollHint.PositionAtCenter
+            self._table.scrollTo(self._model.index(self._odd, 0), place)
+
+    @Slot()
+    def _scrolled(self) -> None:
+        self._odd = -1
+        self._scrolled_for = self._view.id if self._view is not None else ""

@@ -17,6 +17,8 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 
+_AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
+
 
 class SettingsTab(QWidget):
     """The tab Settings."""
@@ -27,25 +29,30 @@ class SettingsTab(QWidget):
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
         self._grid.setColumnStretch(1, 1)
-        rows = QWidget()
-        rows.setLayout(col(self._grid, STRETCH))
+        self._rows = QWidget()
+        self._rows.setLayout(col(self._grid, STRETCH, margins=(0, 0, 0, S4)))
         self._toml = TextBox(mono=True, read_only=True, name="Job file")
         self._as_toml = Switch("Show as TOML")
         self._as_toml.toggled.connect(self._turn)
         copy_file = Button("Copy job file", kind="quiet", icon="copy")
         copy_file.clicked.connect(self._copy_file)
         self._pages = QStackedWidget()
-        self._pages.addWidget(Scroll(rows))
-        self._pages.addWidget(self._toml)
+        self._pages.addWidget(Scroll(self._rows))
+        toml = QWidget()
+        toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
+        self._pages.addWidget(toml)
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         copy = Button("Copy command", kind="quiet", icon="copy")
         copy.clicked.connect(self._copy_command)
-        head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
+        self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
+        # Rows that scroll are cut by the edge of the card, not before it.
+        self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
         command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
         self.setLayout(
             col(
-                (Card(head, (self._pages, 1), gap=S3), 1),
+                (self._file, 100),
                 Card(row(Label("Command", "heading"), STRETCH, copy), command, gap=S2),
+                STRETCH,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S4),
             )
@@ -61,14 +68,27 @@ class SettingsTab(QWidget):
             self._grid.addWidget(caption, number, 0)
             shown = Label(value, "strong" if differs else "body", elide="right")
             self._grid.addWidget(shown, number, 1)
+        self._fit()
 
     def show_file(self, toml: str, command: tuple[str, ...]) -> None:
         self._toml.setPlainText(toml)
+        self._fit()
         self._command.setText(shlex.join(command) or "Not known while the settings are at fault.")
 
     @Slot(bool)
     def _turn(self, as_toml: bool) -> None:
         self._pages.setCurrentIndex(1 if as_toml else 0)
+        self._fit()
+
+    def _fit(self) -> None:
+        """The card is no higher than what it shows: the command stands right below."""
+        if self._pages.currentIndex() == 0:
+            needed = self._rows.sizeHint().height()
+        else:
+            lines = self._toml.document().blockCount()
+            needed = lines * self._toml.fontMetrics().lineSpacing() + _AROUND_TEXT + S4
+        above = S4 + self._head.sizeHint().height() + S3
+        self._file.setMaximumHeight(above + max(needed, _LEAST_H) + _EDGES)
 
     @Slot()
     def _copy_command(self) -> None:

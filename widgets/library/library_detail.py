@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Banner, Chip, EmptyState, Fact, Facts, ProgressLine
+from widgets.common.cards import Chip, EmptyState, Fact, Facts, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry
+from widgets.library.preview_banner import PreviewBanner
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
 from widgets.library.source_view import SourceView
@@ -41,6 +42,7 @@ _TABS = {
     Kind.MODEL: (("source", "Source"), ("check", "Check"), ("versions", "Versions")),
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
+_NARROW_BELOW_W = 680
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -156,10 +158,7 @@ class LibraryDetail(QWidget):
         self._samples_pages.setCurrentWidget(self._samples)
         self._statistics.show_preview(preview)
         self._statistics_pages.setCurrentWidget(self._statistics)
-        self._show_findings(
-            (*(fault.sentence for fault in preview.faults), *preview.warnings),
-            bool(preview.faults),
-        )
+        self._banner.show_preview(preview)
         facts = [
             Fact("Samples", formats.count(preview.count)),
             *(
@@ -177,7 +176,7 @@ class LibraryDetail(QWidget):
         self._end_trial()
         self._check.show_check(check)
         self._check_pages.setCurrentWidget(self._check)
-        self._show_findings((), False)
+        self._banner.hide()
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
@@ -192,8 +191,7 @@ class LibraryDetail(QWidget):
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
         """A preview or check could not be made."""
         self._end_trial()
-        self._banner.set_finding("bad", sentence, remedy)
-        self._banner.show()
+        self._banner.show_sentence("bad", sentence, remedy)
 
     # -- how it is made
 
@@ -208,18 +206,19 @@ class LibraryDetail(QWidget):
         self._back_button = back
         job = Button("New job with it", icon="play")
         job.clicked.connect(self._wish_job)
-        again = Button("New version", icon="upload-simple")
-        again.clicked.connect(self.again_requested)
+        self._again = Button("New version", icon="upload-simple")
+        self._again.clicked.connect(self.again_requested)
         more = IconButton("dots-three", "More")
         menu = QMenu(more)
+        self._again_act = menu.addAction(literal("New version"), self.again_requested.emit)
         menu.addAction(literal("Open folder"), self._wish_folder)
         menu.addAction(literal("Move to the trash"), self._wish_remove)
         more.setMenu(menu)
         self._facts = Facts()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
-        self._banner = Banner()
-        self._banner.hide()
+        self._banner = PreviewBanner()
+        self._banner.class_wished.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
@@ -270,7 +269,9 @@ class LibraryDetail(QWidget):
         for page in self._by_key.values():
             self._pages.addWidget(page)
         head = row(
-            back, self._name, self._chip, self._version_box, STRETCH, job, again, more, gap=S2
+            *(back, self._name, self._chip, self._version_box, STRETCH),
+            *(job, self._again, more),
+            gap=S2,
         )
         self.setLayout(
             col(
@@ -285,6 +286,13 @@ class LibraryDetail(QWidget):
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the name has the room of a button, which is in the menu then."""
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_BELOW_W
+        self._again.setVisible(not narrow)
+        self._again_act.setVisible(narrow)
 
     # -- what happens
 
@@ -348,12 +356,11 @@ class LibraryDetail(QWidget):
             self._shown_for[key] = reference
             self._wish_trial()
 
-    def _show_findings(self, sentences: tuple[str, ...], bad: bool) -> None:
-        self._banner.setVisible(bool(sentences))
-        if sentences:
-            more = formats.plural(len(sentences) - 1, "more finding") if sentences[1:] else ""
-            self._banner.set_finding("bad" if bad else "warn", sentences[0], more)
-            self._banner.setToolTip("")
+    @Slot(str)
+    def _show_class(self, name: str) -> None:
+        self._tabs.choose("samples")
+        self._tab_chosen("samples")
+        self._samples.show_class(name)
 
     def _end_trial(self) -> None:
         self._progress.hide()
@@ -379,8 +386,7 @@ class LibraryDetail(QWidget):
     def _wish_trial(self) -> None:
         reference = self._reference()
         if not reference or not self._can_try():
-            self._banner.set_finding("warn", self._nothing_to_try_with())
-            self._banner.show()
+            self._banner.show_sentence("warn", self._nothing_to_try_with())
             return
         self._banner.hide()
         self._go.setEnabled(False)

@@ -35,7 +35,7 @@ class SamplesView(QWidget):
         super().__init__(parent)
         self._preview: Preview | None = None
         self.filter = ClassFilter()
-        self.filter.chosen.connect(self._show_class)
+        self.filter.chosen.connect(self.show_class)
         self._grid = SampleGrid()
         self._grid.chosen.connect(self._show_sample)
         self._shown_words = Label("", "small", "text3", elide="right")
@@ -78,7 +78,7 @@ class SamplesView(QWidget):
         self._values.show_preview(preview)
         is_told = bool(classes or preview.samples or preview.statistics)
         self._side_scroll.setVisible(is_told)
-        self._show_class("")
+        self.show_class("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -100,7 +100,7 @@ class SamplesView(QWidget):
         self._columns = ClassColumns()
         self._rows = ClassRows()
         for drawing in (self._columns, self._rows):
-            drawing.chosen.connect(self._show_class)
+            drawing.chosen.connect(self.show_class)
         self._rows_scroll = Scroll(self._rows, gutter=SCROLL_BAR_W)
         self._rows.moved.connect(lambda y: self._rows_scroll.ensureVisible(0, y + S4, 0, S4))
         self._classes_card = Card(
@@ -110,7 +110,7 @@ class SamplesView(QWidget):
         )
 
     @Slot(str)
-    def _show_class(self, name: str) -> None:
+    def show_class(self, name: str) -> None:
         """Samples of one class, or those that are spread over the whole set ("")."""
         preview = self._preview
         if preview is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QModelIndex, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHeaderView, QStackedWidget, QTableView, QWidget
+from PySide6.QtWidgets import QBoxLayout, QStackedWidget, QTableView, QWidget
 
 from backend.records.preview import ChannelStatistics, Preview
 from widgets.common import formats
@@ -15,11 +15,11 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S1, S3
-from widgets.common.views import dress
+from widgets.common.views import dress, share_width
 from widgets.library.sample_parts import path_title
 from widgets.library.values_card import ValuesCard, titles
 
-_SIDE_W, _NARROW_BELOW_W = 292, 700
+_SIDE_W, _NARROW_BELOW_W, _WIDE_FROM_W = 292, 700, 1300
 _SHAPES_SHOWN = 6
 
 
@@ -57,8 +57,8 @@ class StatisticsView(QWidget):
         dress(self._table, "Channels and columns")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         header = self._table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setStretchLastSection(False)  # of two that stretch each would have half
+        share_width(self._table, 0, equally=False)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
         self._values = ValuesCard(with_picker=False)
         self._shapes = col(gap=S1)
@@ -101,6 +101,7 @@ class StatisticsView(QWidget):
         narrow = self.width() < _NARROW_BELOW_W
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
+        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
         self._side.setMinimumWidth(0 if narrow else _SIDE_W)
         self._side.setMaximumWidth(self.width() if narrow else _SIDE_W)
         self._shapes_card.setVisible(not narrow and self._shapes.count() > 0)

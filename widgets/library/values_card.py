@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from PySide6.QtCore import QPointF, QRectF, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -148,14 +150,21 @@ class ValuesCard(Card):
 
 
 def titles(preview: Preview) -> list[str]:
-    """What each of the statistics is of: "Data", "Data, channel 2", "Target, column 0"."""
+    """What each of the statistics is of: "Data", "Column 2", "Channel 0 of data.sound".
+
+    The number comes first, so that it is seen where room is short; of what it is stands behind it
+    where that is not plain.
+    """
     flat = {one.path for one in preview.shapes if one.shape is not None and len(one.shape) == 1}
-    paths = [one.path for one in preview.statistics]
+    counts = Counter(one.path for one in preview.statistics)
+    several = [path for path, count in counts.items() if count > 1]
+    is_plain = len(several) == 1 and several[0].startswith("data")
     found = []
     for one in preview.statistics:
-        part = "column" if one.path in flat else "channel"
-        tail = f", {part} {one.channel}" if paths.count(one.path) > 1 else ""
-        found.append(f"{path_title(one.path)}{tail}")
+        part = "Column" if one.path in flat else "Channel"
+        tail = "" if is_plain else f" of {one.path}"
+        numbered = f"{part} {one.channel}{tail}"
+        found.append(numbered if one.path in several else path_title(one.path))
     return found
 
 

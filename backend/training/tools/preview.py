@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy
 
+from backend.records import figures
 from backend.records.preview import (
     ClassCount,
     ItemFault,
     Preview,
     Sample,
     ShapeCount,
-    rare_classes,
+    rare_words,
 )
 from backend.training.tools import channel
 from backend.training.tools.class_samples import ClassSamples
@@ -39,8 +40,6 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
-_TOLD_MEAN = 20
-"""Fewer samples a class than this are uneven by chance."""
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
@@ -87,7 +86,7 @@ class Survey:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            self._report(f"Item {index:,} is read", examined, self._count)
+            self._report(f"Item {figures.count(index)} is read", examined, self._count)
             if not self._examine(index, left, index in shown):
                 break
             examined += 1
@@ -122,7 +121,7 @@ class Survey:
             if waited > 1:
                 self._fault(
                     ItemFault(
-                        f"Item {index:,} of {self._data.class_name} did not come "
+                        f"Item {figures.count(index)} of {self._data.class_name} did not come "
                         f"within {waited:.0f} s.",
                         "Look for a loop without an end or a download in __getitem__.",
                         index,
@@ -253,41 +252,31 @@ class Survey:
     def _warnings(self, examined: int) -> Iterator[str]:
         if examined < self._count:
             yield (
-                f"The time was enough for {examined:,} of {self._count:,} items, spread evenly; "
-                "figures are of those."
+                f"The time was enough for {figures.of(examined, self._count)} items, spread "
+                "evenly; figures are of those."
             )
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))
+            seen = figures.count(sum(self._classes.values()))
             yield (
-                f"All {sum(self._classes.values()):,} items looked at are of one class ({name}); "
+                f"All {seen} items looked at are of one class ({name}); "
                 "a model learns nothing from that."
             )
-        yield from self._rare()
+        rare = rare_words(self._class_counts())
+        if rare:
+            yield rare
         nan = sum(total.nan_count for total in self._sums.values())
         inf = sum(total.inf_count for total in self._sums.values())
         if nan or inf:
             kinds = " and ".join(
-                f"{count:,} {word}" for count, word in ((nan, "NaN"), (inf, "infinite")) if count
+                f"{figures.count(number)} {word}"
+                for number, word in ((nan, "NaN"), (inf, "infinite"))
+                if number
             )
             yield (
                 f"The data holds values that are no numbers ({kinds}), first in item "
-                f"{min(self._bad_items):,}; the loss will be none either."
+                f"{figures.count(min(self._bad_items))}; the loss will be none either."
             )
-
-    def _rare(self) -> Iterator[str]:
-        total = sum(self._classes.values())
-        rare = rare_classes(self._class_counts())
-        if not rare or total < _TOLD_MEAN * len(self._classes):
-            return
-        rarest = f"{rare[0].count:,} of {total:,} items"
-        if len(rare) == 1:
-            share = 100 * (total - rare[0].count) // total
-            yield (
-                f"Class {rare[0].name} is rare: {rarest}. A model can be right in {share} % "
-                "without ever saying it."
-            )
-        else:
-            yield f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
 
 
 def _has_columns(array: Array) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from backend.cli.run import run
 from backend.errors import BackendError
+from backend.records.figures import count
 from backend.records.sweep import Sweep, read_sweep, sweep_file
 from backend.records.sweep_values import Axis, Span
 from backend.services.templates import TemplateService
@@ -75,7 +76,7 @@ def test_a_template_is_renamed_and_removed_by_name_and_lies_in_the_trash(
     [
         (b"epochs = \n", "line 1: invalid value"),
         (b"name = '\xff'\n", "line 1: a byte is no UTF-8."),
-        (b"x = 1\n" * 200_000, "is larger than 1,000,000 bytes and no job file."),
+        (b"x = 1\n" * 200_000, f"is larger than {count(1_000_000)} bytes and no job file."),
     ],
     ids=["toml", "bytes", "size"],
 )

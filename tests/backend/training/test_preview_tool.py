@@ -12,6 +12,7 @@ import numpy
 import pytest
 from PySide6.QtGui import QImage
 
+from backend.records.figures import GAP, count
 from backend.records.preview import Preview
 from backend.training.tools import channel, thumbnails
 from backend.training.tools.measure import measure
@@ -166,7 +167,8 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
     assert (found.examined, found.fault_count) == (2100, 2)
     assert [fault.index for fault in found.faults] == [1000, 1700]
     assert found.faults[0].sentence == (
-        "UserDataset, item 1,000, raised OSError: cannot read picture (bks_dataset.py, line 8)."
+        f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
+        "(bks_dataset.py, line 8)."
     )
     assert "bks_dataset.py" in found.faults[0].traceback
     assert len(found.samples) == 48
@@ -225,7 +227,8 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     counts = [one.count for one in found.classes]
     assert len(counts) == 2
     assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
-    assert found.warnings[0].startswith(f"The time was enough for {found.examined} of 1,000 items")
+    told = f"The time was enough for {count(found.examined)} of {count(1000)} items"
+    assert found.warnings[0].startswith(told)
     assert found.item_time_ms >= 20
 
 
@@ -281,7 +284,8 @@ def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews
     assert len(common) == 24
     assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
     assert found.warnings == (
-        "Class 1 is rare: 5 of 2,000 items. A model can be right in 99 % without ever saying it.",
+        f"Class 1 is rare: 5 of {count(2000)} items. "
+        f"A model can be right in 99{GAP}% without ever saying it.",
     )
 
 

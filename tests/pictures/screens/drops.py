@@ -12,6 +12,7 @@ from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import eight, three
+from widgets.common.job_drag import DropOffer
 from widgets.library.library_page import LibraryPage
 
 _LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever labelled, best of nine"
@@ -32,14 +33,14 @@ def drop_is_too_many(stage: Stage) -> None:
 @screen("drop-on-place")
 def drop_on_place(stage: Stage) -> None:
     open_job(stage)
-    stage.window.side_bar.take_jobs(lambda dragged: f"Compare {dragged.words}")
+    stage.window.side_bar.take_jobs(lambda dragged: DropOffer(f"Compare {dragged.words}"))
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
 
 
 @screen("drop-on-place-refused")
 def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
-    refusal = "8 jobs are the most: take one out first"
+    refusal = DropOffer("8 jobs are the most: take one out first", takes=False)
     stage.window.side_bar.take_jobs(lambda _dragged: refusal)
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
 

@@ -26,6 +26,7 @@ from backend.records.preview import (
     Preview,
     Sample,
     ShapeCount,
+    rare_words,
 )
 from backend.training.tools.spread import Spread
 from tests.pictures import lab
@@ -107,6 +108,12 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
     )
 
 
+def rare_preview() -> Preview:
+    """Of one class there are hardly any samples."""
+    shown = preview()
+    return replace(shown, warnings=(rare_words(shown.classes),))
+
+
 def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
     page = stage.library(Kind.DATASET)
     page.detail.show_companions((), ("digits", "coco-boxes"), "digits")
@@ -118,11 +125,17 @@ def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
 
 @screen("dataset", EVERY)
 def dataset(stage: Stage) -> None:
-    rare = (
-        "Class 8 is rare: 31 of 1,797 items. A model can be right in 98 % without ever saying it."
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), rare_preview())
+
+
+@screen("dataset-several-findings")
+def dataset_several_findings(stage: Stage) -> None:
+    """More is found than one line has room for."""
+    more = "The data holds values that are no numbers (14 NaN), first in item 12."
+    shown = rare_preview()
+    _datasets(stage).detail.show_preview(
+        Trial("digits@2", "digits"), replace(shown, warnings=(*shown.warnings, more))
     )
-    trial = Trial("digits@2", "digits")
-    _datasets(stage).detail.show_preview(trial, preview(warnings=(rare,)))
 
 
 @screen("dataset-classes-100")
@@ -134,7 +147,7 @@ def dataset_many_classes(stage: Stage) -> None:
 def dataset_one_class(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
-    page.detail._samples._show_class("8")
+    page.detail._samples.show_class("8")
 
 
 @screen("dataset-long-classes")
@@ -149,7 +162,7 @@ def dataset_long_classes(stage: Stage) -> None:
     )
     page = _datasets(stage, "plankton")
     page.detail.show_preview(Trial("plankton@2", "digits"), shown)
-    page.detail._samples._show_class(names[2])
+    page.detail._samples.show_class(names[2])
 
 
 def _columns(stage: Stage) -> LibraryPage:

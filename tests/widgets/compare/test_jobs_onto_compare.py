@@ -19,6 +19,7 @@ from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED
+from widgets.common import theme
 from widgets.common.job_drag import jobs_in, put_jobs
 from widgets.compare.compare_page import ComparePage
 from widgets.frame.side_bar import SideBar
@@ -57,7 +58,7 @@ def place(qtbot, page, controller):
     """Compare in the side bar."""
     side_bar = SideBar()
     qtbot.addWidget(side_bar)
-    side_bar.take_jobs(page.words_for)
+    side_bar.take_jobs(page.offer_for)
     side_bar.jobs_dropped.connect(controller.drop)
     side_bar.show()
     yield side_bar._buttons["compare"]
@@ -114,6 +115,24 @@ def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_
     drags.drop(place, drags.jobs(*more))
     assert controller.heard == [sentence, sentence]
     assert page.ids == before, "all of them, or none"
+
+
+def test_the_place_has_the_frame_of_a_target_only_for_what_it_takes(controller, place):
+    def has_frame():
+        edge = place.grab().toImage().pixelColor(place.width() // 2, 0)
+        return edge.name() == theme.current().q("focus").name()
+
+    drags.over(place, drags.jobs("id0"))
+    assert has_frame()
+    drags.away(place)
+    controller.drop(EIGHT)
+    drags.over(place, drags.jobs("id8"))
+    assert not has_frame()
+    refusal = place.accessibleDescription()
+    assert refusal == "8 jobs are the most: take one out first"
+    assert place._has_room(refusal), "it is seen whole, in two lines"
+    assert not place._has_room(2 * refusal)
+    drags.away(place)
 
 
 def test_what_is_compared_already_is_told_and_stays_as_it_is(controller, page):

@@ -161,6 +161,27 @@ def test_in_a_narrow_window_plots_and_events_stand_below_each_other(
     assert failure.plots._box.direction() is QBoxLayout.Direction.TopToBottom
 
 
+def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_need(
+    detail: JobDetail, qtbot: QtBot
+) -> None:
+    detail.resize(1400, 1300)
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    failure = detail.failure
+    qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
+    events = failure.events
+    qtbot.waitUntil(lambda: events.height() == events.heightForWidth(events.width()))
+    assert failure._proof_card.x() == events.x(), "what the log says stands below them"
+    assert failure._told.x() > events.geometry().right()
+    assert failure._trace_card.isVisible()
+    detail.open_job(lab.UNKNOWN)
+    assert not failure._trace_card.isVisible()
+    assert failure._proof_card.parentWidget() is failure._told
+    detail.open_job(lab.LOST)
+    qtbot.waitUntil(lambda: events.width() == failure.plots.width())
+    assert not failure._told.isVisible()
+
+
 def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail: JobDetail,
 ) -> None:

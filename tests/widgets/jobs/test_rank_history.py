@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QAbstractSlider, QApplication
 
 from backend.datastore.node_past import PastReader
 from backend.node.past import Past
@@ -19,6 +19,7 @@ from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from tests.backend.node.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
+from tests.pictures import lab
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.cluster.node_history import NodeHistory, past_of
@@ -283,6 +284,35 @@ def test_a_rank_tells_where_it_is_and_what_its_gpu_does():
     assert (first.node, first.gpu, first.pid, first.beat) == ("gpu1", "GPU 0", "4200", "now")
     figures = [text.replace("\xa0", " ") for text in (second.step, second.memory, second.use)]
     assert figures == ["140 ms", "61 of 80 GiB", "97 %"]
+
+
+def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail, qtbot):
+    detail.resize(900, 480)
+    detail.open_job(lab.LIVE)
+    detail.show_view(lab.LIVE)
+    detail._choose_tab("ranks")
+    table, model = detail.ranks._table, detail.ranks._model
+    amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
+    assert amber == [11]
+    step = model.index(11, 4)
+    assert step.data(Qt.ItemDataRole.ForegroundRole) == theme.current().q("warn")
+    assert not step.data(Qt.ItemDataRole.DecorationRole).isNull()
+    assert model.index(10, 4).data(Qt.ItemDataRole.ForegroundRole) is None
+
+    def seen():
+        return table.viewport().rect().contains(table.visualRect(step).center())
+
+    qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and seen())
+    table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
+    assert not seen()
+    detail.show_view(replace(lab.LIVE, step=lab.LIVE.step + 1))
+    assert not seen(), "it stays where the person is"
+
+
+def test_the_rank_that_failed_is_red():
+    rows = rank_rows(lab.FAILED)
+    assert [row.rank for row in rows if row.has_failed] == [3]
+    assert not any(row.is_slow for row in rows)
 
 
 def test_a_job_that_is_over_has_no_process_and_no_figures_of_now():

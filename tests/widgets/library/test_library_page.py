@@ -1,5 +1,7 @@
 """Datasets, Models, Loaders: what is chosen is looked at, and late answers do not mix things up."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 
@@ -12,7 +14,10 @@ from backend.records.preview import (
     Part,
     Preview,
     Sample,
+    rare_words,
 )
+from widgets.common import formats
+from widgets.common.buttons import Button
 from widgets.library.entries import EntryModel, entries
 from widgets.library.import_dialog import ImportDialog, guessed_kind
 from widgets.library.library_detail import Trial
@@ -92,6 +97,29 @@ def test_a_preview_shows_samples_and_what_looks_wrong(page):
     page.detail.show_preview(Trial("a@1", "any"), preview())
     assert page.detail._samples_pages.currentWidget() is page.detail._samples
     assert "one class" in page.detail._banner.accessibleName() + page.detail._banner._strong.text()
+
+
+def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
+    page.detail.show_companions((), ("any",))
+    page.show_items((item("a"),))
+    classes = (ClassCount("7", 990), ClassCount("8", 10))
+    shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
+    page.detail.show_preview(Trial("a@1", "any"), shown)
+    banner, samples = page.detail._banner, page.detail._samples
+    assert banner.accessibleName() == (
+        f"Class 8 is rare: 10 of {formats.count(1000)} items. "
+        f"A model can be right in 99{formats.GAP}% without ever saying it. 1 more finding."
+    )
+    assert "One more." in banner.toolTip()
+    page.detail._tabs.choose("statistics")
+    page.detail._tab_chosen("statistics")
+    [show] = banner.findChildren(Button)
+    qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
+    assert page.detail._tabs.key() == "samples"
+    assert samples.isVisible()
+    assert samples.filter._list.currentText().startswith("8 ")
+    page.detail.show_trial_error("The loader stopped.")
+    assert not show.isVisible()
 
 
 def test_a_refused_preview_says_why_and_can_be_tried_again(page):

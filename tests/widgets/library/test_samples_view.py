@@ -142,7 +142,7 @@ def test_a_class_may_be_called_all(show: Shown, qtbot: QtBot) -> None:
 
 def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
     view = show(preview())
-    view._show_class("owl")
+    view.show_class("owl")
     view.show_preview(preview(("a", "b", "c")))
     assert segment(view, "All").isChecked()
     assert len(indices(view)) == 12
@@ -180,13 +180,33 @@ SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "floa
 
 def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
     shown = preview(statistics=STATISTICS, shapes=SHAPES)
-    assert titles(shown) == ["Data, column 0", "Data, column 1", "Target"]
+    assert titles(shown) == ["Column 0", "Column 1", "Target"]
     card = show(shown)._values
-    assert card._picker.currentText() == "Data, column 1"
+    assert card._picker.currentText() == "Column 1"
     assert (card._odd.text(), card._odd.tone()) == ("14 NaN, 1 infinite", "warn")
     card._picker.setCurrentIndex(0)
     assert card._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
     assert (card._odd.text(), card._odd.tone()) == ("none NaN, none infinite", "text3")
+
+
+def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:
+    def of(*channels: tuple[str, int]) -> list[str]:
+        found = tuple(ChannelStatistics(path, n, 1.0, 0.5, 0.0, 2.0) for path, n in channels)
+        return titles(preview(statistics=found))
+
+    assert of(("data", 0)) == ["Data"]
+    assert of(("data.sound", 0), ("data.sound", 1)) == ["Channel 0", "Channel 1"]
+    assert of(("data.a", 0), ("data.a", 1), ("data.b", 0), ("data.b", 1), ("target", 0)) == [
+        "Channel 0 of data.a",
+        "Channel 1 of data.a",
+        "Channel 0 of data.b",
+        "Channel 1 of data.b",
+        "Target",
+    ]
+    assert of(("data", 0), ("target", 0), ("target", 1))[1:] == [
+        "Channel 0 of target",
+        "Channel 1 of target",
+    ]
 
 
 def test_each_spread_is_said_in_words() -> None:
@@ -202,14 +222,18 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
 ) -> None:
     view = StatisticsView()
     qtbot.addWidget(view)
+    view.resize(1100, 500)
+    view.show()
     view.show_preview(preview(statistics=STATISTICS, shapes=SHAPES))
     cells = [[view.model.index(n, m).data() for m in range(6)] for n in range(3)]
     assert cells == [
-        ["Data, column 0", "0", "2.00", "1.00", "0.500", "–"],
-        ["Data, column 1", "7.00", "7.00", "7.00", "0", "15"],
+        ["Column 0", "0", "2.00", "1.00", "0.500", "–"],
+        ["Column 1", "7.00", "7.00", "7.00", "0", "15"],
         ["Target", "–", "–", "–", "–", "7"],
     ]
     assert view._values._words.text() == "All values are 7.00"
+    widths = [view._table.columnWidth(n) for n in range(6)]
+    assert widths[0] > 2 * max(widths[1:]), "what is left over belongs to the titles"
     view._table.selectRow(0)
     assert view._values._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
     view.show_preview(Preview("training", "UserDataset", 9, 9))

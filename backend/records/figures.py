@@ -1,0 +1,22 @@
+"""How a number stands in a sentence that people read, in the window, in a terminal and in a log.
+
+Python 3.9 and nothing but the standard library: ranks and nodes write such sentences, too.
+"""
+
+from __future__ import annotations
+
+THIN = "\u202f"
+"""Between thousands: narrow, and no line breaks at it. A comma there is a decimal to half of the
+world."""
+GAP = "\u00a0"
+"""Before a unit: no line breaks at it either."""
+
+
+def count(value: int) -> str:
+    """``12 480``: a whole number."""
+    return f"{value:,}".replace(",", THIN)
+
+
+def of(value: int, total: int) -> str:
+    """``12 480 of 19 500``."""
+    return f"{count(value)} of {count(total)}"

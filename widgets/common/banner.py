@@ -1,0 +1,120 @@
+"""The worst finding about a page, in one line or in as many as its words need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWidget
+
+from widgets.common import icons
+from widgets.common.layout import STRETCH, Margins, col, row
+from widgets.common.paint import text_width
+from widgets.common.style import repolish
+from widgets.common.text import IconLabel, Label
+from widgets.common.theme import FAMILY_TONES, ICON_NAV, S1, S2, S3, S4, Family, Role
+
+_LEAST_H = 40
+_LINES_GAP = 2
+_SLACK = 4
+"""A label is some pixels wider than its words."""
+_STACKED: Margins = (S4, S3, S3, S3)
+_IN_LINE: Margins = (S3, S1, S1, S1)
+_WRAPPED: Margins = (S3, S2, S2, S2)
+
+
+class Banner(QFrame):
+    """Cause in bold, effect, and the buttons that mend it.
+
+    The effect stands beside the cause as long as both have room there, else below it. With
+    `stacked` it always does, below a larger cause.
+    """
+
+    def __init__(
+        self,
+        family: Family = "warn",
+        strong: str = "",
+        text: str = "",
+        *,
+        icon: str = "",
+        actions: Sequence[QWidget] = (),
+        stacked: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self._stacked = stacked
+        self._is_in_line = False
+        self._role: Role = "heading" if stacked else "strong"
+        self._icon = IconLabel("info-fill", "text2", ICON_NAV)
+        self._strong = Label("", self._role, wrap=True)
+        self._text = Label("", "body", "text", wrap=True)
+        for label in (self._strong, self._text):
+            # A line that is not wrapped yet would keep a window from becoming narrower.
+            label.setMinimumWidth(1)
+        self._words = col(self._strong, (self._text, 1), gap=_LINES_GAP)
+        self._actions = QHBoxLayout()
+        self._actions.setContentsMargins(0, 0, 0, 0)
+        self._actions.setSpacing(S2)
+        # Beside something taller the words stay together, in the middle.
+        words = col(STRETCH, self._words, STRETCH, gap=0)
+        self._row = row(
+            self._icon, (words, 1), self._actions, margins=_STACKED if stacked else _WRAPPED
+        )
+        self.setLayout(self._row)
+        self.setMinimumHeight(_LEAST_H)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.set_finding(family, strong, text, icon=icon)
+        self.set_actions(actions)
+
+    def set_finding(self, family: Family, strong: str, text: str = "", *, icon: str = "") -> None:
+        """Say something else."""
+        tone = FAMILY_TONES[family]
+        if self.property("tint") != family:
+            self.setProperty("tint", family)
+            repolish(self)
+        self._icon.set_icon(icon or icons.HEALTH[family], tone)
+        self._strong.set_tone(tone)
+        self._strong.setText(strong)
+        self._text.setText(text)
+        self._text.setVisible(bool(text))
+        self.setAccessibleName(f"{strong} {text}".strip())
+        self._fit()
+
+    def set_actions(self, actions: Sequence[QWidget]) -> None:
+        """Other buttons; those that go are deleted. At most three, the likeliest first."""
+        while (item := self._actions.takeAt(0)) is not None:
+            old = item.widget()
+            if old is not None and old not in actions:
+                old.hide()
+                old.deleteLater()
+        for action in actions:
+            self._actions.addWidget(action)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """In one line where there is room for that."""
+        in_line = not self._stacked and self._line_width() <= self.width()
+        if in_line == self._is_in_line:
+            return
+        self._is_in_line = in_line
+        way = QBoxLayout.Direction
+        self._words.setDirection(way.LeftToRight if in_line else way.TopToBottom)
+        self._words.setSpacing(S2 if in_line else _LINES_GAP)
+        self._row.setContentsMargins(*(_IN_LINE if in_line else _WRAPPED))
+        for label in (self._strong, self._text):
+            label.setWordWrap(not in_line)
+
+    def _line_width(self) -> int:
+        """What all of it takes in one line."""
+        left, _, right, _ = _IN_LINE
+        parts = [ICON_NAV, text_width(self._strong.text(), self._role) + _SLACK]
+        if self._text.text():
+            parts.append(text_width(self._text.text()) + _SLACK)
+        if self._actions.count():
+            parts.append(self._actions.sizeHint().width())
+        return left + sum(parts) + S2 * (len(parts) - 1) + right
