@@ -327,7 +327,8 @@ class ClusterSummary(QWidget):
     def _settle(self) -> None:
         several = len(self._rows) > 1
         wide = not self._narrow
-        self._title.setVisible(wide)
+        # Before the first look there is nothing that it could be the title of.
+        self._title.setVisible(wide and bool(self._rows))
         self._free.setVisible(wide)
         # One computer says with its one sentence what the counts would.
         self.counts.setVisible(several if wide else bool(self._rows))
