@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from backend.records.node import NodeReading, NodeState, Presence
+from widgets.cluster.node_history import gigabits
 from widgets.common import formats
 from widgets.common.cards import Fact
 
@@ -40,7 +41,7 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     if known is not None:
         found.append(Fact("System", known.system))
     if reading is not None and not away:
-        found.append(Fact("Up", formats.rough(reading.uptime_s)))
+        found.append(Fact("Up", _up(reading.uptime_s)))
     if beat:
         found.append(Fact("Heartbeat", beat))
     return found
@@ -57,5 +58,11 @@ def _live_facts(reading: NodeReading, little: bool) -> list[Fact]:
         Fact("Data root", left, "warn" if little or free is None else "text", reading.disk_path),
     ]
     if reading.network_bytes_per_s is not None:
-        found.append(Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
+        # In bits, as the rack and the history have it, and as networks are sold.
+        found.append(Fact("Network", gigabits(8e-9 * reading.network_bytes_per_s)))
     return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]
+
+
+def _up(seconds: float) -> str:
+    days = round(seconds / 86_400)
+    return formats.plural(days, "day") if days >= 2 else formats.rough(seconds)

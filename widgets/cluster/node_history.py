@@ -61,7 +61,8 @@ def _watt(value: float) -> str:
     return formats.with_unit(value, "W")
 
 
-def _gbit(value: float) -> str:
+def gigabits(value: float) -> str:
+    """``9.13 Gbit/s``."""
     return f"{formats.metric(value)}{formats.GAP}Gbit/s"
 
 
@@ -105,7 +106,7 @@ QUANTITIES = (
     Quantity(
         "network",
         "Network",
-        _gbit,
+        gigabits,
         of_node=lambda reading: _bits(reading.network_bytes_per_s),
         of_past_node=lambda past: _bits(past.network_bytes_per_s),
     ),

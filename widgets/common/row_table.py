@@ -18,6 +18,7 @@ from widgets.common.text import plain_tip
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 RECORD_ROLE = Qt.ItemDataRole.UserRole
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 Record = TypeVar("Record")
 
@@ -31,6 +32,8 @@ class Column(Generic[Record]):
     tip: Callable[[Record], str] | None = None
     is_bad: Callable[[Record], bool] | None = None
     """Whether what it shows of a record is a fault of that: said in red, with a sign."""
+    is_figure: bool = False
+    """Figures stand below each other, digit by digit: at the right, their title too."""
 
 
 class RowTableModel(QAbstractTableModel, Generic[Record]):
@@ -76,9 +79,12 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return self._columns[section].title
-        return None
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        column = self._columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
+        return column.title if role == Qt.ItemDataRole.DisplayRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
@@ -89,6 +95,8 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
             return record
         if role == Qt.ItemDataRole.DisplayRole:
             return column.shown(record)
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
         if column.is_bad is not None and column.is_bad(record):

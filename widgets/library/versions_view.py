@@ -32,8 +32,12 @@ class VersionsView(QWidget):
                     ),
                     lambda item: formats.exact(formats.instant(item.created)),
                 ),
-                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes)),
-                Column[LibraryItem]("Files", lambda item: formats.count(item.files)),
+                Column[LibraryItem](
+                    "Size", lambda item: formats.disk(item.bytes), is_figure=True
+                ),
+                Column[LibraryItem](
+                    "Files", lambda item: formats.count(item.files), is_figure=True
+                ),
                 Column[LibraryItem]("Used by", self._used_by),
                 Column[LibraryItem]("From", lambda item: item.source or "–"),
                 Column[LibraryItem](
@@ -46,6 +50,7 @@ class VersionsView(QWidget):
         dress(table, "Versions")
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         table.horizontalHeader().setSectionResizeMode(5, QHeaderView.ResizeMode.Stretch)
+        table.horizontalHeader().setStretchLastSection(False)
         self.setLayout(col((Card((table, 1)), 1)))
 
     def show_versions(
