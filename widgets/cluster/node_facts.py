@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from backend.records.node import NodeReading, NodeState, Presence
-from widgets.cluster.node_history import gigabits
 from widgets.common import formats
 from widgets.common.cards import Fact
 
@@ -59,7 +58,8 @@ def _live_facts(reading: NodeReading, little: bool) -> list[Fact]:
     ]
     if reading.network_bytes_per_s is not None:
         # In bits, as the rack and the history have it, and as networks are sold.
-        found.append(Fact("Network", gigabits(8e-9 * reading.network_bytes_per_s)))
+        speed = f"{8e-9 * reading.network_bytes_per_s:.1f}{formats.GAP}Gbit/s"
+        found.append(Fact("Network", speed))
     return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]
 
 

@@ -61,8 +61,7 @@ def _watt(value: float) -> str:
     return formats.with_unit(value, "W")
 
 
-def gigabits(value: float) -> str:
-    """``9.13 Gbit/s``."""
+def _gbit(value: float) -> str:
     return f"{formats.metric(value)}{formats.GAP}Gbit/s"
 
 
@@ -106,7 +105,7 @@ QUANTITIES = (
     Quantity(
         "network",
         "Network",
-        gigabits,
+        _gbit,
         of_node=lambda reading: _bits(reading.network_bytes_per_s),
         of_past_node=lambda past: _bits(past.network_bytes_per_s),
     ),
