@@ -149,6 +149,8 @@ class ComboBox(QComboBox):
         index = self.findData(wanted)
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
+        # Qt hears of no change while signals are blocked, and would keep the width of before.
+        self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         """As wide as what is chosen, up to a bound: one that is longer ends in an ellipsis."""
