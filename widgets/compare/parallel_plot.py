@@ -383,11 +383,17 @@ class ParallelPlot(QWidget):
 
     def _name_best(self, painter: QPainter, lines: Sequence[ParallelLine]) -> None:
         for line in lines:
-            if points := self.points_of(line):
-                top = points[-1].y() - _TEXT_H / 2
-                where = QRectF(points[-1].x() + S2, top, self._last_w() + 2, _TEXT_H)
+            if where := self._name_rect(line):
                 fill_round(painter, where, theme.current().q("surface"), 3)
                 paint_text(painter, where, _best_text(line), "tiny", "good")
+
+    def _name_rect(self, line: ParallelLine) -> QRectF | None:
+        """Where the value of a best job stands, behind its end."""
+        points = self.points_of(line)
+        if not points:
+            return None
+        top = points[-1].y() - _TEXT_H / 2
+        return QRectF(points[-1].x() + S2, top, self._last_w() + 2, _TEXT_H)
 
     def _paint_axes(self, painter: QPainter) -> None:
         t = theme.current()
@@ -461,9 +467,11 @@ class ParallelPlot(QWidget):
             for number, (place, text) in enumerate(zip(line.places, line.texts, strict=True))
             if place is not None
         ]
+        named = [where for one in self._shown.best if (where := self._name_rect(one))]
         for number, _, box in plates:
             # Of a figure that is half covered nobody can read the other half.
-            for where, _ in self._mark_texts(number, number == len(line.places) - 1):
+            texts = self._mark_texts(number, number == len(line.places) - 1)
+            for where in (*named, *(where for where, _ in texts)):
                 if where.intersects(box):
                     fill_round(painter, where.adjusted(-2, 0, 2, 0), t.q("surface"), 3)
         painter.setPen(round_pen(t.q("good" if line.is_best else "ink"), 3.0))
