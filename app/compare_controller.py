@@ -73,7 +73,7 @@ class CompareController(QObject):
         page.jobs_dropped.connect(self.drop)
         page.csv_requested.connect(self.save_csv)
         page.save_requested.connect(take_away.save)
-        page.rows_wished.connect(lambda query: find(query, page.show_rows))
+        page.rows_wished.connect(lambda query: find(query, partial(page.show_rows, query)))
 
     def start(self) -> None:
         self._timer.start()

@@ -334,8 +334,7 @@ def _replace(shell: Shell, path: str, content: bytes) -> bool:
 
 
 def _private_folder(shell: Shell, folder: PurePosixPath) -> None:
-    _make(shell, ["mkdir", "-p", "--", str(folder)], folder)
-    _make(shell, ["chmod", "0700", "--", str(folder)], folder)
+    _make(shell, ["install", "-d", "-m", "0700", "--", str(folder)], folder)
 
 
 def _make(shell: Shell, argv: Sequence[str], folder: PurePosixPath) -> None:

@@ -15,7 +15,7 @@ from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
 from backend.node.words import seconds
 from backend.records.cluster import HostKey
-from backend.records.program import COMMAND
+from backend.records.program import to_forget
 from backend.records.values import printable
 
 Fault = tuple[str, str]
@@ -138,13 +138,12 @@ def key_unknown(shown: HostKey) -> Fault:
 
 def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
     name = host_name(shown.host, shown.port)
-    port = "" if shown.port == 22 else f" --port {shown.port}"
     return (
         f"{name} shows another host key than the accepted one: {shown.fingerprint} "
         f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Somebody may be "
         "posing as it, or it was installed anew.",
         "Ask whoever looks after it. Only if the change is meant, forget the old key: "
-        f"{COMMAND} node forget {shlex.quote(shown.host)}{port}",
+        f"{to_forget(shown.host, shown.port)}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 CALLED = "RINGMASTER_CALLED"
 """In it a launcher tells as what it was called, because it starts ``main.py`` by another path."""
@@ -14,3 +15,10 @@ def _called() -> str:
 
 
 COMMAND = _called()
+
+
+def to_forget(host: str, port: int) -> str:
+    """The command by which the keys of an sshd are accepted no longer."""
+    return (
+        f"{COMMAND} node forget {shlex.quote(host)}{'' if port in (0, 22) else f' --port {port}'}"
+    )

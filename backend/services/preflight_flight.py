@@ -21,7 +21,7 @@ from typing import Any
 
 from backend.cluster import keys
 from backend.cluster.agent_commands import AgentPlace
-from backend.cluster.bundle import make_bundle
+from backend.cluster.bundle import bundle_name
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import is_narrower
 from backend.errors import BackendError, Cancelled
@@ -159,7 +159,7 @@ class Flight:
     def _known_before(self) -> Iterator[PreflightFinding]:
         """What the desktop knows of the nodes; each that can be asked becomes a part."""
         entries = {entry.name: entry for entry in self._cluster.list()}
-        bundle = make_bundle().name
+        bundle = bundle_name()
         jobs_are_narrow = False
         if self._share.is_mounted:
             with contextlib.suppress(OSError):

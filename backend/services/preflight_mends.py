@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.cluster import agent_commands
 from backend.cluster.agent_commands import AgentPlace
-from backend.cluster.bundle import make_bundle
+from backend.cluster.bundle import bundle_name
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import take_after
@@ -239,7 +239,7 @@ def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
 
 def _set_aside_damaged(shell: Shell, check: str, there: NodeInstallation, is_ours: bool) -> None:
     """What is damaged looks whole to a set-up, which changes nothing that has its stamp."""
-    is_current = there.bundle.rpartition("/")[2] == make_bundle().name
+    is_current = there.bundle.rpartition("/")[2] == bundle_name()
     if check == preflight_words.PROGRAM and is_current:
         aside = f"{there.bundle}.damaged"
         shell.run(["rm", "-rf", "--", aside])

@@ -26,10 +26,10 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.ready import ReadyCluster, made_ready
 from tests.integration.tiny import raw_job, write_sources
 
-PAIRS = 5
+PAIRS = 9
 STOPS = 10
 _BARE = Path(__file__).with_name("bare_horovod.py")
-_STEPS, _WARM, _BATCH = 300, 40, 32
+_STEPS, _WARM, _BATCH = 1000, 40, 32
 # Each node takes all cores of this machine for its own.
 _THREADS = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
 NODES = ("node1", "node2")

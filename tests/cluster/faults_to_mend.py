@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from backend.cluster.bundle import PACKAGE, make_bundle
+from backend.cluster.bundle import PACKAGE, bundle_name
 from backend.datastore.shared_folders import make_folder
 from backend.records.cluster import NodeEntry
 from backend.services import preflight_words as words
@@ -51,7 +51,7 @@ def _name_of_older() -> str:
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         with (package / "node" / "guard.py").open("a") as file:
             file.write(f"{_CHANGE}\n")
-        return make_bundle(package).name
+        return bundle_name(package)
 
 
 @fault(words.BETWEEN)

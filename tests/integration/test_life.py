@@ -159,6 +159,25 @@ def hashes(path: Path) -> dict[str, str]:
     }
 
 
+def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
+    services: Services, tmp_path: Path
+) -> None:
+    first = services.jobs.create(raw_job())
+    services.jobs.start(first.id)
+    services.jobs.wait(first.id)
+    learnt = torch.load(newest(services, first).path, weights_only=True)["model"]
+    torch.save(learnt, tmp_path / "learnt.pt")
+    services.library.give_weights("tiny", tmp_path / "learnt.pt")
+
+    second = services.jobs.create(raw_job(epochs=1, optimizer={"name": "sgd", "lr": 1e-30}))
+    services.jobs.start(second.id)
+    assert services.jobs.wait(second.id).state is JobState.FINISHED
+    kept = torch.load(newest(services, second).path, weights_only=True)["model"]
+    assert all(torch.equal(kept[name], learnt[name]) for name in learnt)
+    before, after = (services.jobs.history(job.id).metrics["loss"] for job in (first, second))
+    assert after[0] < 0.5 * before[0]
+
+
 def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_path: Path) -> None:
     view = services.jobs.create(raw_job(epochs=1))
     second = tmp_path / "sources" / "model"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +37,7 @@ from widgets.curves.marks import (
 from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
 
+ROOT = Path(__file__).resolve().parents[2]
 BLUE, ORANGE = theme.LIGHT.curves[:2]
 
 
@@ -388,3 +393,26 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
         took.append(time.thread_time() - begin)
     # 15 ms. Not by the clock on the wall: who else uses the machine is not our slowness.
     assert float(np.median(took)) < 1 / 30
+
+
+_GONE = """
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
+from widgets.curves.curve_panel import CurvePanel
+app = QApplication([])
+panel = CurvePanel("loss")
+panel.show()
+panel.activateWindow()
+panel.setFocus()
+app.processEvents()
+assert panel.hasFocus()
+panel.deleteLater()
+QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+"""
+
+
+def test_a_plot_that_has_the_focus_can_go() -> None:
+    """In a process of its own: it would end this one."""
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    done = subprocess.run([sys.executable, "-c", _GONE], cwd=ROOT, env=environment, check=False)
+    assert done.returncode == 0

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
     QLineEdit,
@@ -55,6 +55,7 @@ from widgets.common.fields import (
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.text import IconLabel, Label, Note, plain_tip
+from widgets.common.theme import PAGE_MARGIN
 from widgets.common.views import dress
 
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
@@ -312,6 +313,31 @@ def test_a_slider_gives_a_share(qtbot: QtBot, show: Show) -> None:
 
 
 # What holds other things
+
+
+def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> None:
+    """With words that take another line in a narrower page, its bar could come and go for ever."""
+
+    class Page(QWidget):
+        resized = 0
+
+        def resizeEvent(self, event: QResizeEvent) -> None:
+            self.resized += 1
+
+    page = Page()
+    page.setLayout(col(*(Label("word " * count, wrap=True) for count in (40, 57))))
+    scroll = Scroll(page, gutter=PAGE_MARGIN)
+    qtbot.addWidget(scroll)
+    scroll.show()
+    for width in range(300, 360, 5):
+        height = page.heightForWidth(width - PAGE_MARGIN)
+        for more in range(-24, 25, 3):
+            page.resized = 0
+            scroll.resize(width, height + more)
+            QApplication.processEvents()
+            assert page.resized < 5
+            assert page.width() == width - PAGE_MARGIN
+            assert (scroll.verticalScrollBar().maximum() > 0) is (more < 0)
 
 
 def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:

@@ -104,6 +104,8 @@ class HistoryCard(Card):
         self._stretch.chosen.connect(self._build)
         self._lane = JobLane()
         self._plot = self._new_plot(QUANTITIES[0])
+        self._plots = {QUANTITIES[0].key: self._plot}
+        self._lane.follow(self._plot)
         self._words = Label("", "small", "text2", elide="right")
         if before:
             title = row((self._title, 1), *before, gap=S2)
@@ -209,20 +211,27 @@ class HistoryCard(Card):
         )
         plot.set_empty_text("No reading yet")
         plot.setMinimumHeight(_PLOT_MIN_H)
-        self._lane.follow(plot)
         return plot
+
+    def _take_plot(self, quantity: Quantity) -> None:
+        """Each quantity has a plot of its own; to make one takes longer than to fill it."""
+        if quantity.key not in self._plots:
+            self._plots[quantity.key] = self._new_plot(quantity)
+        old, self._plot = self._plot, self._plots[quantity.key]
+        if self._plot is old:
+            return
+        layout = self.layout()
+        if layout is not None:
+            layout.replaceWidget(old, self._plot)
+        old.hide()
+        self._plot.show()
+        self._lane.follow(self._plot)
 
     @Slot()
     def _build(self) -> None:
         """All curves anew: another node, another quantity, or a GPU became unwell."""
         quantity = BY_KEY[self._picker.key()]
-        old = self._plot
-        self._plot = self._new_plot(quantity)
-        layout = self.layout()
-        if layout is not None:
-            layout.replaceWidget(old, self._plot)
-        old.hide()
-        old.deleteLater()
+        self._take_plot(quantity)
         self._shown = self._wanted()
         self._count = self._history.count
         self._data = {}
@@ -234,6 +243,8 @@ class HistoryCard(Card):
             curves = [(uuid, self._name(uuid, index), uuid in unwell) for uuid, index in gpus]
         lone = len(curves) == 1
         with self._plot.drawn_once():
+            self._plot.clear()
+            self._plot.fit()
             # The unwell last, so that no peer covers them.
             for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
                 data = CurveData()

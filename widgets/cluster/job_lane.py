@@ -74,6 +74,8 @@ class JobLane(QWidget):
 
     def follow(self, plot: CurvePanel) -> None:
         """Stand on the time axis of this plot."""
+        if self._plot is not None:
+            self._plot.redrawn.disconnect(self.update)
         self._plot = plot
         plot.redrawn.connect(self.update)
 

@@ -7,6 +7,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from backend.records.cluster import HostKey
+from backend.records.program import to_forget
 from widgets.common.buttons import Button, CheckBox, IconButton
 from widgets.common.cards import Banner, Frame
 from widgets.common.fields import Field, LineEdit
@@ -97,8 +98,9 @@ class ChangedKeyPage(QWidget):
 
     def __init__(self, then: str = "add the node again", parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._then = then
         self._banner = Banner("bad", stacked=True)
+        hint = f"If its key did change, this forgets the old one. Then {then}."
+        self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         self._known = Label("", "mono", "text2", wrap=True, selectable=True)
         self._shown = Label("", "mono", "bad", wrap=True, selectable=True)
         self.default = Button("Close", kind="primary")
@@ -108,6 +110,7 @@ class ChangedKeyPage(QWidget):
                 self._banner,
                 col(Label("Known until now", "small", "text2"), self._known, gap=2),
                 col(Label("Shown today", "small", "text2"), self._shown, gap=2),
+                col(Label(hint, "small", "text2", wrap=True), self._command, gap=2),
                 STRETCH,
                 S2,
                 row(STRETCH, self.default),
@@ -120,12 +123,12 @@ class ChangedKeyPage(QWidget):
             "bad",
             f"{key.host} shows another key than before",
             "It was installed anew, or somebody stands in between. Nothing was sent to it. Ask "
-            "whoever runs it; if its key did change, take the old one out of known_hosts and "
-            f"{self._then}.",
+            "whoever runs it.",
             icon="warning-octagon-fill",
         )
         self._known.setText(known_fingerprint)
         self._shown.setText(key.fingerprint)
+        self._command.setText(to_forget(key.host, key.port))
 
 
 class KeyPlate(QWidget):

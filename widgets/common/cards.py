@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLayout,
     QProgressBar,
     QScrollArea,
+    QScrollBar,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -31,6 +32,7 @@ from widgets.common.theme import (
     S2,
     S3,
     S4,
+    SCROLL_BAR_W,
     TOAST_MS,
     Family,
     Role,
@@ -111,6 +113,14 @@ class PageHeader(QWidget):
         self._row.insertWidget(self._row.indexOf(place), part)
 
 
+class _ShyBar(QScrollBar):
+    """It keeps its place where there is nothing to scroll, and is not seen there."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.maximum() > self.minimum():
+            super().paintEvent(event)
+
+
 class Scroll(QScrollArea):
     """A page that scrolls up and down, never sideways.
 
@@ -120,20 +130,19 @@ class Scroll(QScrollArea):
 
     def __init__(self, content: QWidget, parent: QWidget | None = None, *, gutter: int = 0) -> None:
         super().__init__(parent)
-        self._gutter = gutter
         if gutter:
-            self.verticalScrollBar().rangeChanged.connect(self._keep_gutter)
-            self._keep_gutter(0, 0)
+            # A bar that came and went, with a margin that makes up for it, can turn in a circle
+            # for ever: what fits beside the one margin may not fit beside the other.
+            bar = _ShyBar()
+            bar.setFixedWidth(SCROLL_BAR_W)
+            self.setVerticalScrollBar(bar)
+            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
+            self.setViewportMargins(0, 0, max(0, gutter - SCROLL_BAR_W), 0)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(content)
-
-    @Slot(int, int)
-    def _keep_gutter(self, _least: int, most: int) -> None:
-        bar = self.verticalScrollBar().sizeHint().width() if most > 0 else 0
-        self.setViewportMargins(0, 0, max(0, self._gutter - bar), 0)
 
 
 class Banner(QFrame):

@@ -20,6 +20,7 @@ from widgets.common.theme import (
     R_CARD,
     R_CELL,
     R_CONTROL,
+    SCROLL_BAR_W,
     TABLE_ROW_H,
     TARGET_MIN,
     Theme,
@@ -216,8 +217,8 @@ QTableCornerButton::section {{ background: transparent; border: 0; }}
 def _bars(t: Theme) -> str:
     underline = f"border-bottom: {FOCUS_W}px solid"
     return f"""
-QScrollBar:vertical {{ width: 12px; background: transparent; margin: 0; }}
-QScrollBar:horizontal {{ height: 12px; background: transparent; margin: 0; }}
+QScrollBar:vertical {{ width: {SCROLL_BAR_W}px; background: transparent; margin: 0; }}
+QScrollBar:horizontal {{ height: {SCROLL_BAR_W}px; background: transparent; margin: 0; }}
 QScrollBar::handle {{ background: {t.line_strong}; border-radius: 2px; }}
 QScrollBar::handle:vertical {{ min-height: 32px; margin: 2px 4px; }}
 QScrollBar::handle:horizontal {{ min-width: 32px; margin: 4px 2px; }}

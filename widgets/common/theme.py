@@ -243,6 +243,7 @@ CURVE_DASH = (6.0, 3.0)
 # Space: a grid of 4 px.
 S1, S2, S3, S4, S5, S6, S8 = 4, 8, 12, 16, 20, 24, 32
 PAGE_MARGIN = S6
+SCROLL_BAR_W = 12
 CARD_PADDING = S4
 CARD_GAP = S3
 LABEL_GAP = S1

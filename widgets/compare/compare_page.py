@@ -137,10 +137,10 @@ class ComparePage(QWidget):
 
     # -- what comes in
 
-    def show_rows(self, rows: JobRows) -> None:
+    def show_rows(self, query: JobQuery, rows: JobRows) -> None:
         """What was found for the picker."""
         if self._picker is not None:
-            self._picker.show_rows(rows)
+            self._picker.show_rows(query, rows)
 
     def show_siblings(self, views: tuple[JobView, ...]) -> None:
         """All jobs of the sweeps that those compared are of."""

@@ -85,18 +85,23 @@ class JobPicker(QDialog):
         self._compared = ids
         self._count.setText(f"{len(ids)} of {MOST_JOBS}")
         self._list.setEnabled(len(ids) < MOST_JOBS)
-        self.show_rows(self._rows)
+        self._show_left()
 
-    def show_rows(self, rows: JobRows) -> None:
+    def show_rows(self, query: JobQuery, rows: JobRows) -> None:
         """What was found; those that are compared are left out."""
         self._rows = rows
+        self._show_left()
+        # Of what was found for fewer letters, the first is not the one that was meant.
+        if self._takes_first and query.text == self._search.text():
+            self._takes_first = False
+            self._take(self._list.currentIndex())
+
+    def _show_left(self) -> None:
+        rows = self._rows
         slots = [slot for job_id in self._compared if (slot := rows.slot_of(job_id)) is not None]
         left = rows.order[~np.isin(rows.order, slots)]
         self._model.show_rows(replace(rows, order=left), at_once=True)
         self._settle()
-        if self._takes_first:
-            self._takes_first = False
-            self._take(self._list.currentIndex())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up and down walk in the list while one types."""

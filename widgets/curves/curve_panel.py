@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Signal, Slot
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QFocusEvent, QPainter
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from widgets.common import formats, theme
@@ -323,12 +323,6 @@ class CurvePanel(PlotSurface):
         told = [curve.data.x_range(self._axis) for curve in self._curves.values()]
         return min((each[0] for each in told if each is not None), default=-math.inf)
 
-    def focus_changed(self) -> None:
-        """The ring comes or goes; without the focus nobody holds the read-out by keys."""
-        if not self.hasFocus():
-            self._link.leave()
-        self._overlay.update()
-
     def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """Name and value of every curve at `x`, and where that is: what the read-out says."""
         rows, place = self._read(self._frame(), x)
@@ -374,6 +368,21 @@ class CurvePanel(PlotSurface):
         if event.type() == QEvent.Type.DevicePixelRatioChange:
             self._dress()
         return super().event(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """The ring comes.
+
+        It is not for `PlotKeys` to hear of the focus: a plot that dies gives it up, and a filter
+        that then asks the dead plot ends the program (PySide 6.8 to 6.11 on Python 3.11).
+        """
+        super().focusInEvent(event)
+        self._overlay.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """The ring goes, and without the focus nobody holds the read-out by keys."""
+        super().focusOutEvent(event)
+        self._link.leave()
+        self._overlay.update()
 
     # Inside
 

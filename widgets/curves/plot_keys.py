@@ -42,10 +42,7 @@ class PlotKeys(QObject):
         }
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        kind = event.type()
-        if kind in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
-            self._panel.focus_changed()
-        elif kind == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             return self._press(event)
         return bool(super().eventFilter(watched, event))
 

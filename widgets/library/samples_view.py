@@ -13,14 +13,14 @@ from widgets.common import formats
 from widgets.common.cards import Card, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, S4
+from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
 from widgets.library.class_columns import ClassColumns, ClassRows
 from widgets.library.class_filter import ClassFilter
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import PartSketch, main_part, path_title, picture, shape_words
 from widgets.library.values_card import ValuesCard
 
-_SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W, _BAR_W = 292, 268, 620, 12
+_SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
 _ROWS_MOST_H = 224
 _LARGE = 136
 
@@ -56,7 +56,7 @@ class SamplesView(QWidget):
         self._side = QWidget()
         cards = (self._classes_card, self._sample_card, self._values)
         self._side.setLayout(col(*cards, STRETCH, gap=S3))
-        self._side_scroll = Scroll(self._side, gutter=_BAR_W)
+        self._side_scroll = Scroll(self._side, gutter=SCROLL_BAR_W)
         self.setLayout(row((grid_card, 1), self._side_scroll, gap=S3))
         self._fit()
 
@@ -88,7 +88,7 @@ class SamplesView(QWidget):
         """In a narrow window the grid takes a column more."""
         width = _SIDE_W if self.width() >= _NARROW_BELOW_W else _SIDE_NARROW_W
         self._side.setFixedWidth(width)
-        self._side_scroll.setFixedWidth(width + _BAR_W)
+        self._side_scroll.setFixedWidth(width + SCROLL_BAR_W)
 
     def clear(self) -> None:
         """Nothing has been looked at; there is no class to choose."""
@@ -101,7 +101,7 @@ class SamplesView(QWidget):
         self._rows = ClassRows()
         for drawing in (self._columns, self._rows):
             drawing.chosen.connect(self._show_class)
-        self._rows_scroll = Scroll(self._rows, gutter=_BAR_W)
+        self._rows_scroll = Scroll(self._rows, gutter=SCROLL_BAR_W)
         self._rows.moved.connect(lambda y: self._rows_scroll.ensureVisible(0, y + S4, 0, S4))
         self._classes_card = Card(
             row(Label("Samples by class", "strong"), STRETCH, self._classes_word),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.cluster.bundle import PACKAGE, make_bundle
+from backend.cluster.bundle import PACKAGE, bundle_name, make_bundle
 
 
 def unpack(folder: Path) -> Path:
@@ -73,6 +73,7 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
     for path in copy.rglob("*.py"):
         os.utime(path, (1, 1))
     assert make_bundle(copy) == make_bundle()
+    assert bundle_name(copy) == make_bundle().name
 
 
 @pytest.mark.parametrize("name", ["errors.py", "node/guard.py", "training/strategies/base.py"])
@@ -80,4 +81,4 @@ def test_another_content_has_another_name(tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pyc"))
     with (copy / name).open("a") as file:
         file.write("\n")
-    assert make_bundle(copy).name != make_bundle().name
+    assert bundle_name(copy) != bundle_name()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.records.comparison import ComparedLook, RunFigures
+from backend.records.job_line import JobQuery
 from backend.records.series import HistoryUpdate
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
@@ -72,9 +73,9 @@ def compare_empty(stage: Stage) -> None:
 def compare_picker(stage: Stage) -> None:
     page = put_looks(stage, three()[:2])
     stage.settle()
-    page.show_rows(rows_of(*lab.JOBS))
+    page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     page.open_picker()
-    page.show_rows(rows_of(*lab.JOBS))
+    page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     stage.over = page._picker
 
 

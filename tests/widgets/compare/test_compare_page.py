@@ -256,16 +256,20 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
     assert removed.args == ["id1"]
 
 
-def answer_picker(page, *looks):
+def answering(page, *looks):
     """The index of these jobs, without threads."""
     index = JobIndex()
     index.take([line_of(each.view) for each in looks])
 
     def answer(query):
         found = index.find(query)
-        page.show_rows(JobRows(found.lines, found.order, index.slot, found.total))
+        page.show_rows(query, JobRows(found.lines, found.order, index.slot, found.total))
 
-    page.rows_wished.connect(answer)
+    return answer
+
+
+def answer_picker(page, *looks):
+    page.rows_wished.connect(answering(page, *looks))
 
 
 def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
@@ -286,6 +290,20 @@ def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot)
     QTest.keyClick(picker._search, Qt.Key.Key_Down)
     with qtbot.waitSignal(page.add_requested):
         QTest.keyClick(picker._search, Qt.Key.Key_Return)
+
+
+def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
+    answer, asked, added = answering(page, *eight()), [], []
+    page.rows_wished.connect(asked.append)
+    page.add_requested.connect(added.append)
+    show(page, eight()[:2])
+    page.open_picker()
+    page._picker._search.setText("deform")
+    QTest.keyClick(page._picker._search, Qt.Key.Key_Return)
+    answer(asked[0])
+    assert (asked[0].text, added) == ("", [])
+    answer(asked[-1])
+    assert added == ["id4"]
 
 
 def test_eight_jobs_are_the_most_in_the_picker_too(page):

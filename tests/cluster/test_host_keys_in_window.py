@@ -1,0 +1,91 @@
+"""Host keys that nobody accepted, met in the window on nodes whose sshd shows them for real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.bootstrap import Program
+from backend.records.program import to_forget
+from tests.cluster.far_desktop import known_keys
+from tests.cluster.faults import FAULTS
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.windows import services, window_on
+from widgets.cluster.set_up_dialog import SetUpDialog
+
+LONG_MS = 120_000
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def program(
+    ready_cluster: ReadyCluster,
+    qapp: QApplication,
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Program]:
+    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
+    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
+        yield program
+
+
+@pytest.fixture
+def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Iterator[SetUpDialog]:
+    """The set-up of node2, begun while its sshd shows another key than it did."""
+    with FAULTS["host_key_changed"].made(ready_cluster, "node2"):
+        program.window.go("nodes")
+        qtbot.waitUntil(lambda: "node2" in program.nodes._states, timeout=LONG_MS)
+        yield begun(program, qtbot)
+
+
+def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
+    """A ready node is set up once more, as it is."""
+    set_ups = program._node_controller.set_ups
+    set_ups.set_up("node2")
+    qtbot.waitUntil(lambda: set_ups._choosing.now is not None, timeout=LONG_MS)
+    assert set_ups._choosing.now is not None
+    qtbot.mouseClick(set_ups._choosing.now._begin, LEFT)
+    qtbot.waitUntil(lambda: set_ups._dialog is not None, timeout=LONG_MS)
+    assert set_ups._dialog is not None
+    return set_ups._dialog
+
+
+def fingerprint(ready: ReadyCluster) -> str:
+    """What whoever runs node2 reads there."""
+    told = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
+    return told.split()[1]
+
+
+def buttons(dialog: SetUpDialog) -> list[str]:
+    return [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
+
+
+def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotten_by_name(
+    program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
+) -> None:
+    plate, cluster = dialog._plate, services(program).cluster
+    host = ready_cluster.cluster.address_of("node2")
+    old = cluster.host_key("node2")
+    qtbot.waitUntil(plate.changed.isVisible, timeout=LONG_MS)
+    assert plate.changed._shown.text() == fingerprint(ready_cluster)
+    assert plate.changed._command.text() == to_forget(host, 22)
+    assert buttons(dialog) == ["Close"]
+    qtbot.mouseClick(plate.changed.default, LEFT)
+    assert cluster.host_key("node2") == old
+
+    cluster.forget(host)
+    plate = begun(program, qtbot)._plate
+    qtbot.waitUntil(plate.trust.isVisible, timeout=LONG_MS)
+    assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
+    assert cluster.host_key("node2") == "", "it was shown, and nobody has said yes"
+    qtbot.mouseClick(plate.trust.trust, LEFT)
+    news = program.nodes._set_ups
+    qtbot.waitUntil(lambda: "node2" in news and news["node2"].is_over, timeout=LONG_MS)
+    assert news["node2"].failed is None
+    assert cluster.host_key("node2") not in ("", old)
