@@ -30,8 +30,9 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     elif reading is not None or known is not None:
         cores = reading.cpu.cores if reading is not None else known.cores if known else 0
         total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
-        found.append(Fact("Processor", formats.plural(cores, "core")))
-        found.append(Fact("Memory", formats.memory(total)))
+        # Nobody knows them yet where they are nothing.
+        found += [Fact("Processor", formats.plural(cores, "core"))] if cores else []
+        found += [Fact("Memory", formats.memory(total))] if total else []
     driver = reading.driver if reading is not None else known.driver if known else ""
     if driver:
         found.append(Fact("Driver", driver))

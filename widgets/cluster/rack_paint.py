@@ -278,11 +278,15 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     if cell.use in ("gone", "unknown") or rect.width() < _FIGURE_FROM_W:
         return
     busy = cell.use != "free"
-    inner = rect.adjusted(6, 0, -6, -3 if busy else 0)
     wide = rect.width() >= _HEAT_FROM_W
+    side = 6 if wide else 2
+    inner = rect.adjusted(side, 0, -side, -3 if busy else 0)
     if (busy or cell.unwell) and cell.use_percent is not None:
         tone = "warn" if cell.unwell else "text"
         figure = f"{cell.use_percent}%"
+        if text_width(figure, "small_strong") > inner.width():
+            # A figure without its unit says more than half a figure.
+            figure = str(cell.use_percent)
         paint_text(painter, inner, figure, "small_strong", tone, center=not wide)
     if cell.temperature_c is not None and (wide or not (busy or cell.unwell)):
         role: theme.Role = "small_strong" if cell.unwell else "tiny"
