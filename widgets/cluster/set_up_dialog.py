@@ -11,12 +11,13 @@ from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 from backend.records.cluster import HostKey, SetUp, StepState
 from backend.records.state import JobState
 from widgets.cluster.key_pages import KeyPlate
+from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import step_line
 from widgets.cluster.set_up_view import SetUpView
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.paint import fill_round, paint_focus, paint_text
 from widgets.common.state_badge import paint_state
 from widgets.common.text import Label
@@ -72,7 +73,8 @@ class _NodeTab(QAbstractButton):
             paint_state(painter, square, state)
         text = box.adjusted(square.right() + S2, 6, -S2, 0)
         text.setHeight(18)
-        paint_text(painter, text, self.node, "strong", "text", middle=True)
+        (name,) = without_domain((self.node,))
+        paint_text(painter, text, name, "strong", "text", middle=True)
         paint_text(painter, text.translated(0, 18), words, "small", tone)
         if self.hasFocus():
             paint_focus(painter, box)
@@ -115,6 +117,8 @@ class SetUpDialog(QDialog):
         self._view.installEventFilter(self)
         holder = QWidget()
         holder.setLayout(col(self._view, STRETCH, gap=0))
+        # Else it claims the height that its wrapped texts had on a narrow page, and would scroll.
+        holder.setMinimumHeight(1)
         self._scroll = Scroll(holder)
         self._plate = KeyPlate("set the node up again")
         self._plate.trusted.connect(self._pass_trust)
@@ -238,8 +242,10 @@ class SetUpDialog(QDialog):
             title = self._plate.show_key(key, chosen.accepted)
             # None of the fields or buttons is chosen before anybody pressed a key.
             self.setFocus()
+            fit_height(self)
         else:
             self._close.setDefault(True)
+            self.resize(self.width(), max(self.height(), _LEAST_H))
         self._title.setText(title)
         self._address.setText(self._addresses.get(node, ""))
 
