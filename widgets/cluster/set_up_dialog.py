@@ -33,7 +33,7 @@ class _NodeTab(QAbstractButton):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.node = name
+        self.node = self._title = name
         self._set_up = SetUp(name)
         self.setCheckable(True)
         self.setAutoExclusive(True)
@@ -44,6 +44,11 @@ class _NodeTab(QAbstractButton):
         self._set_up = set_up
         self.setAccessibleName(f"{self.node}, {_outcome(set_up)[0]}")
         self.setToolTip(self.accessibleName())
+        self.update()
+
+    def set_title(self, title: str) -> None:
+        """What is written of its name."""
+        self._title = title
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -73,8 +78,7 @@ class _NodeTab(QAbstractButton):
             paint_state(painter, square, state)
         text = box.adjusted(square.right() + S2, 6, -S2, 0)
         text.setHeight(18)
-        (name,) = without_domain((self.node,))
-        paint_text(painter, text, name, "strong", "text", middle=True)
+        paint_text(painter, text, self._title, "strong", "text", middle=True)
         paint_text(painter, text.translated(0, 18), words, "small", tone)
         if self.hasFocus():
             paint_focus(painter, box)
@@ -224,6 +228,9 @@ class SetUpDialog(QDialog):
         tab = self._tabs[node] = _NodeTab(node)
         tab.clicked.connect(partial(self.choose, node))
         self._nodes.addWidget(tab)
+        names = without_domain(tuple(self._tabs))
+        for one, title in zip(self._tabs.values(), names, strict=True):
+            one.set_title(title)
         several = len(self._tabs) > 1
         self._nodes_scroll.setVisible(several)
         if several and self.width() < _WIDTH + _NODES_W:
