@@ -149,7 +149,7 @@ class ComboBox(QComboBox):
         index = self.findData(wanted)
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
-        # Qt hears of no change while signals are blocked, and would keep the width of before.
+        # Qt does not know that the width hangs on what is chosen.
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:

@@ -7,7 +7,7 @@ list of jobs) has a model of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
@@ -25,15 +25,17 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Column(Generic[Record]):
-    """A column: its title, what it shows of a record, and the whole of it in the tool tip."""
+    """A column: its title, what it shows of a record, and the whole of it in the tool tip.
 
+    With ``is_figure`` it holds figures, which stand below each other digit by digit: at the right.
+    """
+
+    is_figure: bool = field(default=False, kw_only=True)
     title: str
     shown: Callable[[Record], str]
     tip: Callable[[Record], str] | None = None
     is_bad: Callable[[Record], bool] | None = None
     """Whether what it shows of a record is a fault of that: said in red, with a sign."""
-    is_figure: bool = False
-    """Figures stand below each other, digit by digit: at the right, their title too."""
 
 
 class RowTableModel(QAbstractTableModel, Generic[Record]):
