@@ -14,7 +14,6 @@ from widgets.common.layout import col
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.views import dress
 
-
 _FROM, _HASH = 5, 6
 _NARROW_BELOW_W = 680
 
@@ -39,9 +38,7 @@ class VersionsView(QWidget):
                     ),
                     lambda item: formats.exact(formats.instant(item.created)),
                 ),
-                Column[LibraryItem](
-                    "Size", lambda item: formats.disk(item.bytes), is_figure=True
-                ),
+                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes), is_figure=True),
                 Column[LibraryItem](
                     "Files", lambda item: formats.count(item.files), is_figure=True
                 ),
