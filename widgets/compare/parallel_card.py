@@ -155,14 +155,15 @@ class ParallelCard(Card):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """The names, which say most and are longest, get what the values leave; else all alike."""
+        """All alike; where long names have too little of that, they get what the values leave."""
         header = self.table.horizontalHeader()
         header.setMinimumSectionSize(_LEAST_COLUMN_W)
-        spare = self.table.width() - sum(self._wanted_w[1:])
-        all_fit = bool(self._wanted_w) and spare >= min(self._wanted_w[0], _LEAST_NAME_W)
+        columns, width = self._model.columnCount(), self.table.width()
+        spare = width - sum(self._wanted_w[1:])
+        is_short = max(self._wanted_w, default=0) * columns > width
         modes = QHeaderView.ResizeMode
-        for column in range(self._model.columnCount()):
-            is_fixed = all_fit and column > 0
+        for column in range(columns):
+            is_fixed = is_short and spare >= _LEAST_NAME_W and column > 0
             header.setSectionResizeMode(column, modes.Fixed if is_fixed else modes.Stretch)
             if is_fixed:
                 header.resizeSection(column, self._wanted_w[column])
