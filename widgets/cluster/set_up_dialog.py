@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
 from backend.records.cluster import HostKey, SetUp, StepState
@@ -249,20 +249,39 @@ class SetUpDialog(QDialog):
             title = self._plate.show_key(key, chosen.accepted)
             # None of the fields or buttons is chosen before anybody pressed a key.
             self.setFocus()
-            fit_height(self)
         else:
             self._close.setDefault(True)
             self.resize(self.width(), max(self.height(), _LEAST_H))
         self._title.setText(title)
         self._address.setText(self._addresses.get(node, ""))
+        if key is not None:
+            fit_height(self)
+
+    def event(self, event: QEvent) -> bool:
+        done = bool(super().event(event))
+        if event.type() == QEvent.Type.LayoutRequest and self._asks_now:
+            fit_height(self)
+        return done
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
             self._grow()
         return super().eventFilter(watched, event)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._asks_now:
+            fit_height(self)
+
+    @property
+    def _asks_now(self) -> bool:
+        """Whether a question about a key stands where the steps would."""
+        return not self._plate.isHidden()
+
     def _grow(self) -> None:
         """High enough for what a step has to say, as far as a small screen allows."""
+        if self._asks_now:
+            return
         wanted = self._view.sizeHint().height()
         if self._view.hasHeightForWidth():
             width = self._scroll.viewport().width() - S2

@@ -235,7 +235,8 @@ class LibraryDetail(QWidget):
         self._facts = Facts()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
-        self._banner = Banner()
+        # A loader says in its own words what it stumbled over, at any length.
+        self._banner = Banner(stacked=True)
         self._banner.hide()
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)

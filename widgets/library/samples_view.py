@@ -155,7 +155,11 @@ class SamplesView(QWidget):
             # Beside a picture there is no room for a kind and a shape in one line.
             told = Label(value, "strong", elide="right")
             if " × " in value and not large.isNull():
-                told = Label(value, "strong", wrap=True)
+                told = Label(
+                    value.replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"),
+                    "strong",
+                    wrap=True,
+                )
             self._sample_facts.addLayout(col(Label(caption, "tiny", "text3"), told, gap=2))
         self._sample_facts.addStretch(1)
 

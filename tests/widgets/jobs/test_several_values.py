@@ -260,16 +260,14 @@ def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
     assert not form._take_back.isVisible()
 
 
-def test_a_narrow_window_says_why_nothing_was_started_too(form):
-    form.resize(900, 600)
-    QApplication.processEvents()
+def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
     form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
     form._wish_check()
-    assert form._foot.refusal.isVisible()
+    assert not form._foot.refusal.isHidden()
     assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
-    assert not form._foot.figures.isVisible()
+    assert form._foot.figures.isHidden()
     form.show_error("")
-    assert not form._foot.refusal.isVisible()
+    assert form._foot.refusal.isHidden()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])
