@@ -6,7 +6,7 @@ Places are shares of an axis, from 0 below to 1 above, so that who draws it only
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.records import settings
@@ -75,8 +75,13 @@ class Parallel:
         )
 
 
-def parallel(views: Sequence[JobView]) -> Parallel:
-    """The lines of these jobs, the first `MOST_LINES` of them, in their order."""
+def parallel(
+    views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
+) -> Parallel:
+    """The lines of these jobs, the first `MOST_LINES` of them, in their order.
+
+    ``in_words`` writes a value of the metric.
+    """
     views = views[:MOST_LINES]
     rows = [settings.effective(view) for view in views]
     keys = dict.fromkeys(key for one in rows for key in one)
@@ -94,8 +99,8 @@ def parallel(views: Sequence[JobView]) -> Parallel:
         columns.append(column)
     if metric:
         title = f"Best {metric.replace('/', ' ')}"
-        texts = ["" if value is None else f"{value:.4g}" for value in values]
-        axis, column = _number_axis(METRIC, title, values, texts, listed=False)
+        texts = ["" if value is None else in_words(value) for value in values]
+        axis, column = _number_axis(METRIC, title, values, texts, in_words)
         axes.append(axis)
         columns.append(column)
     best = _best(values, way)
@@ -148,7 +153,7 @@ def _setting_axis(
     told = [text for text in texts if text is not None]
     if all(_number(text) is not None for text in told):
         shown = ["" if text is None else text for text in texts]
-        return _number_axis(key, label, numbers, shown, listed=True)
+        return _number_axis(key, label, numbers, shown)
     known = sorted(dict.fromkeys(told))
     places = {text: _share(n, len(known)) for n, text in enumerate(known)}
     marks = tuple(Mark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
@@ -161,9 +166,11 @@ def _number_axis(
     label: str,
     values: Sequence[float | None],
     texts: Sequence[str],
-    *,
-    listed: bool,
+    in_words: Callable[[float], str] | None = None,
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
+    """With ``in_words`` values that were measured: its marks are round shares of the axis."""
+    listed = in_words is None
+    write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
     told = sorted({value for value in values if value is not None})
     if not told:
         return ParallelAxis(key, label), [(None, "")] * len(values)
@@ -185,7 +192,7 @@ def _number_axis(
         marks = tuple(Mark(place(value), words[value]) for value in told)
     else:
         shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
-        marks = tuple(Mark(share, f"{value_at(share):.3g}") for share in shares)
+        marks = tuple(Mark(share, write(value_at(share))) for share in shares)
     column = [
         (None, "") if value is None else (place(value), text) for value, text in zip(values, texts)
     ]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.node import Gpu, HealthFinding
@@ -23,6 +23,7 @@ from widgets.curves.sparkline import Sparkline
 HISTORY_READINGS = 300
 """Ten minutes of readings at one each two seconds."""
 _SPARK_H = 30
+_MARGINS = (14, 9, 14, 9)
 
 
 class History(QWidget):
@@ -110,13 +111,16 @@ class GpuCard(Card):
         self._spark = Sparkline("Use of the GPU", height=_SPARK_H)
         self._mark = IconLabel("warning-fill", "warn", ICON_SMALL)
         self._who = Label("", "small", "text2", elide="right")
+        # As high with a large figure as without: all cards of a page are alike.
+        self._heat.setMinimumHeight(QFontMetrics(theme.font("heading")).height())
+        self._who.setMinimumHeight(self._mark.height())
         super().__init__(
             row((self._name, 1), self._heat),
             row(self._use, (self._words, 1), self._power, gap=S1),
             self._spark,
             row(self._mark, (self._who, 1), gap=5),
             gap=5,
-            margins=(14, 9, 14, 9),
+            margins=_MARGINS,
         )
 
     def show_gpu(
@@ -126,6 +130,11 @@ class GpuCard(Card):
         reason = finding.words if finding is not None else ""
         cell = gpu_cell(gpu, jobs, reason)
         self.set_edge("warn" if reason else "")
+        layout = self.layout()
+        if layout is not None:
+            # What a thicker edge takes, the margins give.
+            thick = int(bool(reason))
+            layout.setContentsMargins(*(margin - thick for margin in _MARGINS))
         self._name.setText(f"GPU {gpu.index} · {gpu.name}")
         self._name.set_tone("warn" if reason else "text")
         self._heat.setText("–" if gpu.temperature_c is None else formats.celsius(gpu.temperature_c))

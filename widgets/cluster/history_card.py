@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 from PySide6.QtCore import QSize, Slot
 from PySide6.QtWidgets import QLayout
 
@@ -36,7 +35,6 @@ _PLOT_MIN_H = 190
 _NAME_SHARE = 0.14
 """Of the plot's width, for the name and the value at the end of a curve."""
 _LEAST_SPAN_SHARE = 0.004
-_NEAR_HOT_C = 10
 
 
 class _Plot(CurvePanel):
@@ -207,7 +205,8 @@ class HistoryCard(Card):
             quantity.title,
             axis=XAxis.CLOCK,
             value_text=quantity.text,
-            from_zero=quantity.key != "temperature",
+            # What wavers by two degrees is calm, and looks so only beside all the others.
+            from_zero=True,
         )
         plot.set_empty_text("No reading yet")
         plot.setMinimumHeight(_PLOT_MIN_H)
@@ -286,10 +285,9 @@ class HistoryCard(Card):
         self._words.setVisible(bool(self._words.text()))
         hot = Limits().hot_c.enter
         thresholds = [Threshold(hot, f"hot from {formats.celsius(hot)}")]
-        hottest = max((np.nanmax(d.raw, initial=0.0) for d in self._data.values()), default=0.0)
-        near = key == "temperature" and hottest > hot - _NEAR_HOT_C
+        is_heat = key == "temperature"
         spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
-        self._plot.set_marks(thresholds=thresholds if near else [], spans=spans)
+        self._plot.set_marks(thresholds=thresholds if is_heat else [], spans=spans)
 
     def _peers(self, quantity: Quantity) -> str:
         """What the grey lines are, and where they end: "7 other GPUs, 63 °C to 69 °C"."""

@@ -30,8 +30,9 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     elif reading is not None or known is not None:
         cores = reading.cpu.cores if reading is not None else known.cores if known else 0
         total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
-        found.append(Fact("Processor", formats.plural(cores, "core")))
-        found.append(Fact("Memory", formats.memory(total)))
+        # Nobody knows them yet where they are nothing.
+        found += [Fact("Processor", formats.plural(cores, "core"))] if cores else []
+        found += [Fact("Memory", formats.memory(total))] if total else []
     driver = reading.driver if reading is not None else known.driver if known else ""
     if driver:
         found.append(Fact("Driver", driver))
@@ -40,7 +41,7 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     if known is not None:
         found.append(Fact("System", known.system))
     if reading is not None and not away:
-        found.append(Fact("Up", formats.rough(reading.uptime_s)))
+        found.append(Fact("Up", _up(reading.uptime_s)))
     if beat:
         found.append(Fact("Heartbeat", beat))
     return found
@@ -57,5 +58,12 @@ def _live_facts(reading: NodeReading, little: bool) -> list[Fact]:
         Fact("Data root", left, "warn" if little or free is None else "text", reading.disk_path),
     ]
     if reading.network_bytes_per_s is not None:
-        found.append(Fact("Network", f"{formats.disk(reading.network_bytes_per_s)}/s"))
+        # In bits, as the rack and the history have it, and as networks are sold.
+        speed = f"{8e-9 * reading.network_bytes_per_s:.1f}{formats.GAP}Gbit/s"
+        found.append(Fact("Network", speed))
     return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]
+
+
+def _up(seconds: float) -> str:
+    days = round(seconds / 86_400)
+    return formats.plural(days, "day") if days >= 2 else formats.rough(seconds)

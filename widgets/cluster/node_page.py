@@ -32,6 +32,8 @@ from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 _NARROW_BELOW_W = 1000
 _METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
+_NEW_H = 400
+"""Room around the sentence about a node that is not set up."""
 
 _SET_UP_WORDS = (
     "Ringmaster puts Python, Open MPI and Horovod into a folder of your own there, without root, "
@@ -104,6 +106,7 @@ class NodePage(QWidget):
         self._lower = QGridLayout()
         self._lower.setSpacing(S3)
         self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS)
+        self._new.setMinimumHeight(_NEW_H)
         content = QWidget()
         content.setLayout(
             col(

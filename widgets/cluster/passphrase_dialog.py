@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from widgets.cluster.key_pages import PassphrasePage
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import col
 from widgets.common.text import Label
 from widgets.common.theme import S3, S4, S6
@@ -13,7 +14,7 @@ from widgets.common.theme import S3, S4, S6
 _WIDTH = 480
 
 
-class PassphraseDialog(QDialog):
+class PassphraseDialog(FittedDialog):
     """The page `PassphrasePage` by itself.
 
     Signals:
@@ -23,10 +24,7 @@ class PassphraseDialog(QDialog):
     given = Signal(str, bool)
 
     def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Unlock the way to the data root")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Unlock the way to the data root", _WIDTH, parent)
         self.page = PassphrasePage()
         self.page.given.connect(self._give)
         self.page.refused.connect(self.reject)
@@ -39,7 +37,6 @@ class PassphraseDialog(QDialog):
     def show_keyring(self, fault: str) -> None:
         """Whether it can be kept: "", or why not."""
         self.page.show_keyring(fault)
-        self.adjustSize()
 
     @Slot(str, bool)
     def _give(self, passphrase: str, keep: bool) -> None:

@@ -32,7 +32,7 @@ class RackLegend(QWidget):
                 STRETCH,
                 self._hint,
                 gap=S1,
-                margins=(S1, 0, S1, 0),
+                margins=(0, 0, 0, 0),
             )
         )
 

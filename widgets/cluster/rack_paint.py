@@ -278,17 +278,24 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     if cell.use in ("gone", "unknown") or rect.width() < _FIGURE_FROM_W:
         return
     busy = cell.use != "free"
-    inner = rect.adjusted(6, 0, -6, -3 if busy else 0)
     wide = rect.width() >= _HEAT_FROM_W
+    side = 6 if wide else 2
+    inner = rect.adjusted(side, 0, -side, -3 if busy else 0)
     if (busy or cell.unwell) and cell.use_percent is not None:
         tone = "warn" if cell.unwell else "text"
-        figure = f"{cell.use_percent}%"
+        figure = use_figure(cell.use_percent, inner.width())
         paint_text(painter, inner, figure, "small_strong", tone, center=not wide)
     if cell.temperature_c is not None and (wide or not (busy or cell.unwell)):
         role: theme.Role = "small_strong" if cell.unwell else "tiny"
         tone = "warn" if cell.unwell else "text2" if busy else "text3"
         heat = f"{round(cell.temperature_c)}°"
         paint_text(painter, inner, heat, role, tone, right=wide, center=not wide)
+
+
+def use_figure(percent: int, room: float) -> str:
+    """``92%``; without its unit where there is no room: half a figure says nothing."""
+    whole = f"{percent}%"
+    return whole if text_width(whole, "small_strong") <= room else str(percent)
 
 
 def _dress() -> str:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
 from backend.records.cluster import HostKey, SetUp, StepState
 from backend.records.state import JobState
 from widgets.cluster.key_pages import KeyPlate
+from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import step_line
 from widgets.cluster.set_up_view import SetUpView
 from widgets.common import formats, icons
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.paint import paint_focus, paint_ground, paint_text
 from widgets.common.state_badge import paint_state
 from widgets.common.text import Label
@@ -32,7 +33,7 @@ class _NodeTab(QAbstractButton):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.node = name
+        self.node = self._title = name
         self._set_up = SetUp(name)
         self.setCheckable(True)
         self.setAutoExclusive(True)
@@ -43,6 +44,11 @@ class _NodeTab(QAbstractButton):
         self._set_up = set_up
         self.setAccessibleName(f"{self.node}, {_outcome(set_up)[0]}")
         self.setToolTip(self.accessibleName())
+        self.update()
+
+    def set_title(self, title: str) -> None:
+        """What is written of its name."""
+        self._title = title
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -70,7 +76,7 @@ class _NodeTab(QAbstractButton):
             paint_state(painter, square, state)
         text = box.adjusted(square.right() + S2, 6, -S2, 0)
         text.setHeight(18)
-        paint_text(painter, text, self.node, "strong", "text", middle=True)
+        paint_text(painter, text, self._title, "strong", "text", middle=True)
         paint_text(painter, text.translated(0, 18), words, "small", tone)
         if self.hasFocus():
             paint_focus(painter, box)
@@ -113,6 +119,8 @@ class SetUpDialog(QDialog):
         self._view.installEventFilter(self)
         holder = QWidget()
         holder.setLayout(col(self._view, STRETCH, gap=0))
+        # Else it claims the height that its wrapped texts had on a narrow page, and would scroll.
+        holder.setMinimumHeight(1)
         self._scroll = Scroll(holder)
         self._plate = KeyPlate("set the node up again")
         self._plate.trusted.connect(self._pass_trust)
@@ -218,6 +226,9 @@ class SetUpDialog(QDialog):
         tab = self._tabs[node] = _NodeTab(node)
         tab.clicked.connect(partial(self.choose, node))
         self._nodes.addWidget(tab)
+        names = without_domain(tuple(self._tabs))
+        for one, title in zip(self._tabs.values(), names, strict=True):
+            one.set_title(title)
         several = len(self._tabs) > 1
         self._nodes_scroll.setVisible(several)
         if several and self.width() < _WIDTH + _NODES_W:
@@ -238,16 +249,37 @@ class SetUpDialog(QDialog):
             self.setFocus()
         else:
             self._close.setDefault(True)
+            self.resize(self.width(), max(self.height(), _LEAST_H))
         self._title.setText(title)
         self._address.setText(self._addresses.get(node, ""))
+        if key is not None:
+            fit_height(self)
+
+    def event(self, event: QEvent) -> bool:
+        done = bool(super().event(event))
+        if event.type() == QEvent.Type.LayoutRequest and self._asks_now:
+            fit_height(self)
+        return done
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
             self._grow()
         return super().eventFilter(watched, event)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._asks_now:
+            fit_height(self)
+
+    @property
+    def _asks_now(self) -> bool:
+        """Whether a question about a key stands where the steps would."""
+        return not self._plate.isHidden()
+
     def _grow(self) -> None:
         """High enough for what a step has to say, as far as a small screen allows."""
+        if self._asks_now:
+            return
         wanted = self._view.sizeHint().height()
         if self._view.hasHeightForWidth():
             width = self._scroll.viewport().width() - S2

@@ -295,6 +295,8 @@ class EmptyState(QWidget):
         self._box.setContentsMargins(S4, S4, S4, S4)
         self._box.addStretch(1)
         for part in (self._icon, self._title, self._sentence, self._button, self._hint):
+            if part is self._button:
+                self._box.addSpacing(S2)
             self._box.addLayout(row(STRETCH, (part, 4 if isinstance(part, Label) else 0), STRETCH))
         self._box.addStretch(2)
         self._sync()

@@ -295,7 +295,7 @@ def milliseconds(value_ms: float | None) -> str:
 
 def shape(sizes: Sequence[int]) -> str:
     """``1 × 28 × 28``."""
-    return " × ".join(str(size) for size in sizes) if sizes else "one number"
+    return " × ".join(count(size) for size in sizes) if sizes else "one number"
 
 
 def ranges(numbers: Iterable[int]) -> str:

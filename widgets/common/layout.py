@@ -66,7 +66,10 @@ def fit_height(window: QWidget) -> None:
     if layout is None:
         return
     # Its size hint, and the least size from it, take wrapped text for narrower than it is.
-    layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+    if layout.sizeConstraint() is not QLayout.SizeConstraint.SetNoConstraint:
+        layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        # What the layout itself set it to when the window was shown.
+        window.setMinimumHeight(0)
     layout.activate()
     wraps = layout.hasHeightForWidth()
     wanted = layout.totalHeightForWidth(window.width()) if wraps else layout.sizeHint().height()

@@ -7,7 +7,7 @@ list of jobs) has a model of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
@@ -19,14 +19,19 @@ from widgets.common.theme import Tone
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 RECORD_ROLE = Qt.ItemDataRole.UserRole
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
 class Column(Generic[Record]):
-    """A column: its title, what it shows of a record, and the whole of it in the tool tip."""
+    """A column: its title, what it shows of a record, and the whole of it in the tool tip.
 
+    With ``is_figure`` it holds figures, which stand below each other digit by digit: at the right.
+    """
+
+    is_figure: bool = field(default=False, kw_only=True)
     title: str
     shown: Callable[[Record], str]
     tip: Callable[[Record], str] | None = None
@@ -79,9 +84,12 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return self._columns[section].title
-        return None
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        column = self._columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
+        return column.title if role == Qt.ItemDataRole.DisplayRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
@@ -92,6 +100,8 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
             return record
         if role == Qt.ItemDataRole.DisplayRole:
             return column.shown(record)
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
         if column.is_bad is not None and column.is_bad(record):

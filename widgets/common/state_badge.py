@@ -408,6 +408,11 @@ class RankRing(QWidget):
         self.setToolTip(plain_tip(name))
         self.update()
 
+    def set_figure(self, with_figure: bool) -> None:
+        """Whether the percent stands in the middle."""
+        self._with_figure = with_figure
+        self.update()
+
     def sizeHint(self) -> QSize:
         return self.size()
 

@@ -51,7 +51,7 @@ _AXIS_TIPS = {
     "clock": "The time of day at which it happened",
 }
 _SMOOTHING = 0.6
-_NARROW_W = 1000
+_NARROW_W, _CRAMPED_W = 1000, 860
 _HERE = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
@@ -264,12 +264,13 @@ class ComparePage(QWidget):
         self._csv.clicked.connect(self.csv_requested)
         self._add = Button("Add job", icon="plus")
         self._add.clicked.connect(self.open_picker)
+        self._smoothing_word = Label("Smoothing", "small", "text2")
         self._tools = QWidget()
         self._tools.setLayout(
             row(
                 self._axes,
                 S1,
-                Label("Smoothing", "small", "text2"),
+                self._smoothing_word,
                 self._smoothing,
                 S1,
                 Label("Log y", "small", "text2"),
@@ -285,6 +286,8 @@ class ComparePage(QWidget):
         narrow = self.width() < _NARROW_W
         self._csv.setText("CSV" if narrow else "Save CSV")
         self._add.setText("Add" if narrow else "Add job")
+        # The slider's tool tip says it; how many jobs are compared nothing else does.
+        self._smoothing_word.setVisible(self.width() >= _CRAMPED_W)
 
     # -- inside
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QListView, QWidget
+from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.comparison import MOST_JOBS
 from backend.records.job_line import JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import ROW_H, S3, S6
@@ -22,10 +23,10 @@ from widgets.jobs.job_delegate import JobDelegate
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_rows import JobRows
 
-_WIDTH, _ROWS = 560, 8
+_WIDTH, _ROWS = 560, 7
 
 
-class JobPicker(QDialog):
+class JobPicker(FittedDialog):
     """A click, or Enter, adds a job; the dialog stays for the next one.
 
     Signals:
@@ -37,10 +38,7 @@ class JobPicker(QDialog):
     rows_wished = Signal(JobQuery)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Add a job")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Add a job", _WIDTH, parent)
         self._model = JobListModel()
         self._rows = JobRows()
         self._compared: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from backend.records.comparison import FEWEST_JOBS
@@ -17,6 +18,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox
 from widgets.common.layout import row
+from widgets.common.paint import text_width
 from widgets.common.row_table import RECORD_ROLE, AnyIndex, Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
@@ -26,6 +28,8 @@ from widgets.compare.parallel_plot import ParallelPlot
 _COMPARED = ""
 _MOST_ROWS = 8
 _CHOICE_W, _LEAST_COLUMN_W = 300, 48
+_LEAST_NAME_W, _AROUND_W = 180, 28
+"""So much of a name is worth more than columns of one width; beside a cell's text."""
 
 
 class ParallelCard(Card):
@@ -42,6 +46,7 @@ class ParallelCard(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
         self._shown = Parallel()
+        self._wanted_w: list[int] = []
         self.choice = ComboBox(name="Which jobs are drawn")
         self.choice.setFixedWidth(_CHOICE_W)
         self.plot = ParallelPlot()
@@ -57,6 +62,7 @@ class ParallelCard(Card):
         # Jobs of a sweep are called alike but for the end of their names.
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.table.horizontalHeader().setStretchLastSection(False)
         super().__init__(
             row(Label("Parallel coordinates", "heading"), (QWidget(), 1), self.choice, gap=S3),
             self.plot,
@@ -88,9 +94,10 @@ class ParallelCard(Card):
         if list(sources) != list(self._sources):
             self.choice.set_options((key, _title(key)) for key in sources)
         self._sources = sources
-        self.setVisible(bool(sources))
         self.choice.setVisible(len(sources) > 1 or _COMPARED not in sources)
         self._draw()
+        # One axis alone joins nothing: jobs of the same settings.
+        self.setVisible(len(sources) > 1 or len(self._shown.axes) > 1)
 
     @property
     def shown(self) -> Parallel:
@@ -99,12 +106,13 @@ class ParallelCard(Card):
     @Slot()
     def _draw(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
-        self._shown = parallel(jobs)
+        self._shown = parallel(jobs, formats.metric)
         columns = [Column[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
         for number, axis in enumerate(self._shown.axes):
             columns.append(Column(axis.label, partial(_cell, number, axis.key == METRIC)))
         self._model = _Rows(tuple(columns))
         self.table.setModel(self._model)
+        self._wanted_w = [_wanted_w(self._shown, number) for number in range(len(columns))]
         self.plot.show_parallel(self._shown)
         self._fill()
 
@@ -142,11 +150,23 @@ class ParallelCard(Card):
             told.append("Drag on an axis to choose.")
         return " ".join(told)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_columns()
+
     def _fit_columns(self) -> None:
+        """All alike; where long names have too little of that, they get what the values leave."""
         header = self.table.horizontalHeader()
-        for column in range(self._model.columnCount()):
-            header.setSectionResizeMode(column, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(_LEAST_COLUMN_W)
+        columns, width = self._model.columnCount(), self.table.width()
+        spare = width - sum(self._wanted_w[1:])
+        is_short = max(self._wanted_w, default=0) * columns > width
+        modes = QHeaderView.ResizeMode
+        for column in range(columns):
+            is_fixed = is_short and spare >= _LEAST_NAME_W and column > 0
+            header.setSectionResizeMode(column, modes.Fixed if is_fixed else modes.Stretch)
+            if is_fixed:
+                header.resizeSection(column, self._wanted_w[column])
 
     @Slot(str)
     def _pointed(self, job_id: str) -> None:
@@ -185,6 +205,17 @@ class _Rows(RowTableModel[ParallelLine]):
 def _cell(number: int, is_metric: bool, line: ParallelLine) -> str:
     text = line.texts[number] or formats.NONE
     return f"{text}  best" if is_metric and line.is_best else text
+
+
+def _wanted_w(shown: Parallel, column: int) -> int:
+    """How wide a column would be with every text whole; the first is that of the names."""
+    if not column:
+        texts = {line.name for line in shown.lines}
+        return max((text_width(text, "strong") for text in texts), default=0) + _AROUND_W
+    axis = shown.axes[column - 1]
+    texts = {_cell(column - 1, axis.key == METRIC, line) for line in shown.lines}
+    wide = max((text_width(text, "strong") for text in texts), default=0)
+    return max(wide, text_width(axis.label, "small")) + _AROUND_W
 
 
 def _title(key: str) -> str:

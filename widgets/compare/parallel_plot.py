@@ -6,7 +6,7 @@ Dragging on an axis brushes it: only lines that go through every brush keep thei
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -344,8 +344,11 @@ class ParallelPlot(QWidget):
         clear = [line for line in lines if line.job_id in self._chosen and not line.is_best]
         self._paint_lines(painter, grey, QPen(t.q("line"), 1.0), smooth=False)
         self._paint_clear(painter, clear, crowded=len(lines) > _MOST_SOLID)
+        best = [line for line in self._shown.best if line.job_id in self._chosen]
+        self._paint_lines(painter, best, round_pen(t.q("good"), 3.0), smooth=True)
+        # Above the lines, or the one that says most would cross the figures.
         self._paint_axes(painter)
-        self._paint_best(painter)
+        self._name_best(painter, best)
         painter.end()
         return ground
 
@@ -378,18 +381,19 @@ class ParallelPlot(QWidget):
             painter.drawPolyline(self.points_of(line))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
 
-    def _paint_best(self, painter: QPainter) -> None:
-        for line in self._shown.best:
-            if line.job_id not in self._chosen:
-                continue
-            points = self.points_of(line)
-            painter.setPen(round_pen(theme.current().q("good"), 3.0))
-            painter.drawPolyline(QPolygonF(points))
-            if points:
-                top = points[-1].y() - _TEXT_H / 2
-                where = QRectF(points[-1].x() + S2, top, self._last_w() + 2, _TEXT_H)
+    def _name_best(self, painter: QPainter, lines: Sequence[ParallelLine]) -> None:
+        for line in lines:
+            if where := self._name_rect(line):
                 fill_round(painter, where, theme.current().q("surface"), 3)
                 paint_text(painter, where, _best_text(line), "tiny", "good")
+
+    def _name_rect(self, line: ParallelLine) -> QRectF | None:
+        """Where the value of a best job stands, behind its end."""
+        points = self.points_of(line)
+        if not points:
+            return None
+        top = points[-1].y() - _TEXT_H / 2
+        return QRectF(points[-1].x() + S2, top, self._last_w() + 2, _TEXT_H)
 
     def _paint_axes(self, painter: QPainter) -> None:
         t = theme.current()
@@ -427,18 +431,24 @@ class ParallelPlot(QWidget):
 
     def _paint_marks(self, painter: QPainter, number: int, is_last: bool) -> None:
         """Texts that would lie on each other are left out."""
-        x, taken = self.axis_x(number), float("inf")
+        x = self.axis_x(number)
         for mark in self._shown.axes[number].marks:
             y = self.y_of(mark.place)
             painter.setPen(QPen(theme.current().q("line_strong"), 1.0))
             painter.drawLine(QPointF(x - 3, y), QPointF(x + 3, y))
+        for where, text in self._mark_texts(number, is_last):
+            self._paint_plate(painter, where, text, "text2")
+
+    def _mark_texts(self, number: int, is_last: bool) -> Iterator[tuple[QRectF, str]]:
+        x, taken = self.axis_x(number), float("inf")
+        for mark in self._shown.axes[number].marks:
+            y = self.y_of(mark.place)
             if taken - y < _TEXT_H - 2:
                 continue
             taken = y
             wide = min(text_width(mark.text, "tiny"), _CELL_W) + 2
             left = x + S2 if is_last else x - S2 - wide
-            where = QRectF(max(left, 0.0), y - _TEXT_H / 2, wide, _TEXT_H)
-            self._paint_plate(painter, where, mark.text, "text2")
+            yield QRectF(max(left, 0.0), y - _TEXT_H / 2, wide, _TEXT_H), mark.text
 
     def _paint_plate(self, painter: QPainter, where: QRectF, text: str, tone: str) -> None:
         """A text on a ground of its own, that lines behind it do not cross."""
@@ -452,21 +462,36 @@ class ParallelPlot(QWidget):
     def _paint_current(self, painter: QPainter, line: ParallelLine) -> None:
         t = theme.current()
         points = self.points_of(line)
+        plates = [
+            (number, text, self._plate_of_current(number, place, text))
+            for number, (place, text) in enumerate(zip(line.places, line.texts, strict=True))
+            if place is not None
+        ]
+        named = [where for one in self._shown.best if (where := self._name_rect(one))]
+        for number, _, box in plates:
+            # Of a figure that is half covered nobody can read the other half.
+            texts = self._mark_texts(number, number == len(line.places) - 1)
+            for where in (*named, *(where for where, _ in texts)):
+                if where.intersects(box):
+                    fill_round(painter, where.adjusted(-2, 0, 2, 0), t.q("surface"), 3)
         painter.setPen(round_pen(t.q("good" if line.is_best else "ink"), 3.0))
         painter.drawPolyline(QPolygonF(points))
-        for number, (place, text) in enumerate(zip(line.places, line.texts, strict=True)):
-            if place is None:
-                continue
-            point = QPointF(self.axis_x(number), self.y_of(place))
+        for number, text, box in plates:
+            point = QPointF(self.axis_x(number), box.center().y())
             fill_round(painter, QRectF(point.x() - 4, point.y() - 4, 8, 8), t.q("ink"), 4)
-            wide = min(text_width(text, "small_strong"), 2 * _CELL_W) + 2 * S2
-            is_last = number == len(line.places) - 1
-            left = point.x() + S2 if is_last else point.x() - S2 - wide
-            box = QRectF(max(left, 0.0), point.y() - 11, wide, 22)
-            box.moveRight(min(box.right(), self.width() - 1.0))
             fill_round(painter, box, t.q("ink"), 4)
             inner = box.adjusted(S2, 0, -S1, 0)
             paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
+
+    def _plate_of_current(self, number: int, place: float, text: str) -> QRectF:
+        """Where the value of the lifted line stands beside an axis."""
+        x = self.axis_x(number)
+        wide = min(text_width(text, "small_strong"), 2 * _CELL_W) + 2 * S2
+        is_last = number == len(self._shown.axes) - 1
+        left = x + S2 if is_last else x - S2 - wide
+        box = QRectF(max(left, 0.0), self.y_of(place) - 11, wide, 22)
+        box.moveRight(min(box.right(), self.width() - 1.0))
+        return box
 
 
 def _mixed(ink: QColor, ground: QColor, share: float) -> QColor:

@@ -306,9 +306,10 @@ class CompareTable(QWidget):
                 cell.show_value(in_words(shown, value), best)
         count = len(found.equal)
         hidden = "" if self._all.isChecked() else " hidden"
-        self._equal.setText(f"{formats.plural(count, 'equal row')}{hidden}")
-        several = len(found.jobs) > 1
-        self._equal.setVisible(several and count > 0)
+        # One job has nothing to be equal to.
+        kind = "equal row" if len(found.jobs) > 1 else "row"
+        self._equal.setText(f"{formats.plural(count, kind)}{hidden}")
+        self._equal.setVisible(count > 0)
         self._all.setVisible(count > 0)
 
     @Slot(int)

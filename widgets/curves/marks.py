@@ -22,6 +22,8 @@ LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
 LEGEND_H = 20
+ABOVE = 6
+"""Pixels of the view above its frame: a name at the top of a plot may stand there."""
 _TITLE_H, _ROW_H, _SIDE = 24, 18, 10
 _MOST_OUTLIERS = 200
 
@@ -289,7 +291,7 @@ def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
     # Only names that share a piece of the x axis can touch.
     for group in _overlapping(spans):
         wanted = [endings[i].point.y() + endings[i].shift for i in group]
-        places = spread_labels(wanted, NAME_H, rect.top(), rect.bottom())
+        places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
         for i, place in zip(group, places, strict=True):
             middles[i] = place
     return [

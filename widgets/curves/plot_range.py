@@ -65,12 +65,12 @@ def values(
         thresholds: Shown too when they are near.
     """
     low, high = robust_range(early, log=log) or (0.0, 1.0)
+    if from_zero and not log:
+        low, high = min(low, 0.0), max(high, 0.0)
     for y in thresholds:
         if math.isfinite(y) and abs(y - high) < 3 * (high - low):
             low, high = min(low, y), max(high, y)
-    if from_zero and not log:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif not log and 0 <= low < 0.35 * high:
+    if not log and 0 <= low < 0.35 * high:
         low = 0.0
     room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
     return low - room, high + room

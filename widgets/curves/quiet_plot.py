@@ -8,12 +8,12 @@ import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
 from widgets.common import theme
-from widgets.curves.marks import Span
+from widgets.curves.marks import ABOVE, Span
 
 LEFT_MIN = 34
 SHADE_ALPHA = 0.14
 RIGHT = 10
-_BOTTOM_H, _BOTTOM_EMPTY_H, _TOP = 22, 4, 6
+_BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
 
 
 def quiet_plot(show_x: bool) -> Any:
@@ -28,7 +28,7 @@ def quiet_plot(show_x: bool) -> Any:
     # A view of graphics takes every drop and does nothing with it; the window knows what to do.
     plot.setAcceptDrops(False)
     plot.viewport().setAcceptDrops(False)
-    plot.plotItem.layout.setContentsMargins(0, _TOP, RIGHT, 0)
+    plot.plotItem.layout.setContentsMargins(0, ABOVE, RIGHT, 0)
     box = plot.getViewBox()
     box.setMouseEnabled(x=True, y=False)
     box.setDefaultPadding(0)

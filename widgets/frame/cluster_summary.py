@@ -197,7 +197,9 @@ class ClusterMap(QWidget):
             if names:
                 news = node.condition.is_news
                 tone = node.condition.tone if news else "text3"
-                where = QRectF(x, y, name_w, row_h)
+                # In a low row the tails of letters reach into the next, and are not cut.
+                slack = max(0.0, (_ROW_H - row_h) / 2)
+                where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
                 paint_text(painter, where, names[number], "small_strong" if news else "tiny", tone)
             for place, cell in enumerate(node.gpus):
                 at = QRectF(x + left + place * (cell_w + gap), y, cell_w, row_h)
@@ -327,7 +329,8 @@ class ClusterSummary(QWidget):
     def _settle(self) -> None:
         several = len(self._rows) > 1
         wide = not self._narrow
-        self._title.setVisible(wide)
+        # Before the first look there is nothing that it could be the title of.
+        self._title.setVisible(wide and bool(self._rows))
         self._free.setVisible(wide)
         # One computer says with its one sentence what the counts would.
         self.counts.setVisible(several if wide else bool(self._rows))

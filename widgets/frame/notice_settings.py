@@ -271,7 +271,7 @@ class NoticeSettings(QWidget):
 
     def _test(self, kind: str) -> None:
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
-        test.setText("Sending …")
+        test.setText("Sending…")
         test.setEnabled(False)
         self.test_requested.emit(kind, self._typed(), self._typed_password())
 

@@ -78,7 +78,7 @@ class Palette(QWidget):
         super().__init__(window)
         self._window = window
         self._before: QWidget | None = None
-        self._field = LineEdit(placeholder="Go to a job, a node, an act …", name="Go to anything")
+        self._field = LineEdit(placeholder="Go to a job, a node, an act…", name="Go to anything")
         self._field.textChanged.connect(self._typed)
         self._field.installEventFilter(self)
         self._model = _TargetModel(self)

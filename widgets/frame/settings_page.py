@@ -178,7 +178,7 @@ class SettingsPage(QWidget):
     def show_checking(self) -> None:
         self._again.setEnabled(False)
         clear(self._checks)
-        self._checks.addWidget(Label("Looking …", "body", "text3"))
+        self._checks.addWidget(Label("Looking…", "body", "text3"))
 
     @Slot(str)
     def _choose_scale(self, key: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
@@ -18,9 +18,10 @@ from widgets.common.cards import Rule
 from widgets.common.job_drag import DraggedJobs, DropOffer
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import paint_focus
-from widgets.common.state_badge import Logo, Mark, RankRing, state_tone
-from widgets.common.text import Label, plain_tip
+from widgets.common.state_badge import MOST_SEGMENTS, Logo, Mark, RankRing, state_tone
+from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import (
+    ICON_LARGE,
     RAIL_W,
     S1,
     S2,
@@ -34,9 +35,9 @@ from widgets.frame.keys import KEYS
 from widgets.frame.nav_button import NavButton
 from widgets.frame.notice_list import Bell
 from widgets.frame.places import PLACES
+from widgets.jobs.rank_strip import rank_marks
 
 _RUNNING_SHOWN = 3
-MOST_SEGMENTS = 64
 _RING = RAIL_W - 2 * S3
 """As large as the rail has room for."""
 
@@ -53,8 +54,11 @@ class RunningJob(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._job_id = ""
+        self._view: JobView | None = None
+        self._narrow = False
+        self._stale = False
         self._name = Label("", "name", elide="right")
-        self._ring = RankRing(_RING, with_figure=False, width=6)
+        self._ring = RankRing(_RING, role="strong", with_figure=False, width=6)
         self._percent = Label("", "far")
         self._unit = Label("%", "small_strong", "text2")
         self._left = Label("", "strong", "live", align="right", elide="right")
@@ -67,10 +71,9 @@ class RunningJob(QWidget):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def show_job(self, view: JobView) -> None:
-        self._job_id = view.id
+        self._job_id, self._view = view.id, view
         self._name.setText(view.name)
-        ranks: list[Mark] = [""] * min(view.world_size, MOST_SEGMENTS)
-        self._ring.set_progress(view.state, view.progress, ranks)
+        self._show_ring()
         self._percent.setText(formats.progress_figure(view.progress))
         self._left.setText(formats.short_time_left(view.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
@@ -78,14 +81,33 @@ class RunningJob(QWidget):
         on = formats.plural(view.world_size, unit, plural)
         self._phase.setText(view.doubt or f"{view.state.word} · {on}")
         self._phase.set_tone("warn" if view.doubt else "text2")
-        self._left.set_tone(state_tone(view.state))
+        self._settle_tones()
         sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
         self.setAccessibleName(sentence)
         self.setToolTip(plain_tip(sentence))
 
     def set_narrow(self, narrow: bool) -> None:
+        """On the rail the ring says the percent itself, and its ranks give it the room."""
+        self._narrow = narrow
         self._name.setVisible(not narrow)
         self._words.setVisible(not narrow)
+        self._ring.set_figure(narrow)
+        self._show_ring()
+
+    def set_stale(self, stale: bool) -> None:
+        """Nobody knows whether its figures are still true."""
+        self._stale = stale
+        self._settle_tones()
+
+    def _show_ring(self) -> None:
+        if self._view is not None:
+            ranks: Sequence[Mark] = () if self._narrow else segments(self._view)
+            self._ring.set_progress(self._view.state, self._view.progress, ranks)
+
+    def _settle_tones(self) -> None:
+        self._percent.set_tone("text3" if self._stale else "text")
+        if self._view is not None:
+            self._left.set_tone("text3" if self._stale else state_tone(self._view.state))
 
     def set_wide(self, wide: bool) -> None:
         self._percent.set_role("far_large" if wide else "far")
@@ -105,6 +127,18 @@ class RunningJob(QWidget):
             self.opened.emit(self._job_id)
         else:
             super().keyPressEvent(event)
+
+
+def segments(view: JobView) -> Sequence[Mark]:
+    """Of the ring of a job: one for each rank, of very many ranks one for each node."""
+    marks = rank_marks(view)
+    if len(marks) <= MOST_SEGMENTS:
+        return marks
+    worst: list[Mark] = []
+    for placement in view.config.placement[:MOST_SEGMENTS]:
+        own, marks = marks[: placement.slots], marks[placement.slots :]
+        worst.append("bad" if "bad" in own else "warn" if "warn" in own else "")
+    return worst
 
 
 class SideBar(QWidget):
@@ -146,7 +180,10 @@ class SideBar(QWidget):
         logo.setToolTip(_window_keys())
         self._head = row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
         self._trouble = Label("", "small", "bad", wrap=True)
-        self._trouble.hide()
+        self._trouble.setContentsMargins(S2, 0, S2, 0)
+        self._trouble_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
+        for part in (self._trouble, self._trouble_mark):
+            part.hide()
         self._running_title = Label("Running", "small_strong", "text2")
         self._running_count = Label("", "small", "text3")
         self._jobs = [RunningJob() for _ in range(_RUNNING_SHOWN)]
@@ -195,6 +232,7 @@ class SideBar(QWidget):
                 self._rules[0],
                 S1,
                 self._trouble,
+                row(STRETCH, self._trouble_mark, STRETCH),
                 self._running,
                 self._rules[1],
                 S1,
@@ -232,7 +270,16 @@ class SideBar(QWidget):
     def show_trouble(self, sentence: str) -> None:
         """The data root does not answer, or "" when it does."""
         self._trouble.setText(sentence)
-        self._trouble.setVisible(bool(sentence) and not self._narrow)
+        self._trouble_mark.setToolTip(plain_tip(sentence))
+        self._trouble_mark.setAccessibleName(sentence)
+        for job in self._jobs:
+            job.set_stale(bool(sentence))
+        self._settle_trouble()
+
+    def _settle_trouble(self) -> None:
+        told = bool(self._trouble.text())
+        self._trouble.setVisible(told and not self._narrow)
+        self._trouble_mark.setVisible(told and self._narrow)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
         """The jobs that run, oldest first; a job keeps its place while it runs."""
@@ -286,6 +333,7 @@ class SideBar(QWidget):
         directions = QBoxLayout.Direction
         self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
+        self._settle_trouble()
         self.show_live(self._live)
 
     def set_wide(self, wide: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.bundle import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
 from backend.records.checkpoint import Checkpoint
@@ -13,6 +13,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import ProgressLine
 from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6, Tone
@@ -24,7 +25,7 @@ _WHAT = (
 )
 
 
-class _Dialog(QDialog):
+class _Dialog(FittedDialog):
     """A title, what is under way, how it ended.
 
     Signals:
@@ -34,10 +35,7 @@ class _Dialog(QDialog):
     cancel_requested = Signal()
 
     def __init__(self, title: str, parent: QWidget | None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(title)
-        self.setObjectName("dialog")
-        self.setMinimumWidth(_WIDTH)
+        super().__init__(title, _WIDTH, parent)
         self._under_way = False
         self._message = Label("", "body", "bad", wrap=True, selectable=True)
         self._message.hide()
@@ -68,7 +66,6 @@ class _Dialog(QDialog):
         self._message.set_tone(tone)
         self._message.setText(text)
         self._message.show()
-        self.adjustSize()
 
 
 class BundleDialog(_Dialog):

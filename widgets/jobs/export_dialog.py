@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import ProgressLine
 from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
@@ -40,7 +41,7 @@ def export_name(job_name: str, key: str) -> str:
     return f"{stem}.{key}"
 
 
-class ExportDialog(QDialog):
+class ExportDialog(FittedDialog):
     """What to export, as what, where to.
 
     Signals:
@@ -60,10 +61,7 @@ class ExportDialog(QDialog):
         kind: str = USUAL_FORMAT,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Export")
-        self.setObjectName("dialog")
-        self.setMinimumWidth(_WIDTH)
+        super().__init__("Export", _WIDTH, parent)
         self._under_way = False
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         options = [(c.name, _title(c)) for c in newest_first]

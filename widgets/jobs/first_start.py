@@ -18,6 +18,8 @@ from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
 
 _RANKS = 16
 _CARD_W, _CARD_LEAST_W = 272, 216
+_WORDS_MOST_W = 680
+"""What the smallest window has room for."""
 
 
 class _Ring(QWidget):
@@ -141,7 +143,6 @@ class FirstStart(QWidget):
                 S4,
                 self._ready,
                 STRETCH,
-                STRETCH,
                 gap=S2,
                 margins=(PAGE_MARGIN, S8, PAGE_MARGIN, S5),
             )
@@ -188,5 +189,6 @@ class FirstStart(QWidget):
             text = f"{finding.sentence} {finding.remedy}".strip()
             words = Label(text, "body", "text", wrap=True, selectable=True)
             # A label that wraps is content with a column of single words.
-            words.setMinimumWidth(min(words.fontMetrics().horizontalAdvance(text), 2 * _CARD_W))
+            whole = words.fontMetrics().horizontalAdvance(text) + 2
+            words.setMinimumWidth(min(whole, _WORDS_MOST_W))
             self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))

@@ -239,10 +239,18 @@ class FormFoot(Frame):
         self.acts = acts
         self.verdict = Label("", "strong", elide="right")
         self.figures = Label("", "small", "text2", elide="right")
-        words = col(self.verdict, self.figures, gap=0)
+        self.refusal = Label("", "small", "bad", wrap=True)
+        self.refusal.hide()
+        words = col(self.verdict, self.figures, self.refusal, gap=0)
         buttons = row(acts.take_back, acts.queue, acts.start, gap=S2)
         self.setLayout(row((words, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
         self.hide()
+
+    def show_refusal(self, sentence: str) -> None:
+        """Why a start was refused, instead of the numbers; "" for no reason."""
+        self.refusal.setText(sentence)
+        self.refusal.setVisible(bool(sentence))
+        self.figures.setVisible(not sentence and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck) -> None:
         """The same numbers in one line."""
@@ -258,7 +266,7 @@ class FormFoot(Frame):
         if found.disk_bytes is not None:
             told.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
         self.figures.setText(", ".join(told))
-        self.figures.setVisible(bool(told))
+        self.figures.setVisible(bool(told) and self.refusal.isHidden())
 
 
 def _roughly(seconds: float | None) -> str:

@@ -190,6 +190,7 @@ class JobForm(QWidget):
         self.set_busy("")
         self._refusal.setText(sentence)
         self._refusal.setVisible(bool(sentence))
+        self._foot.show_refusal(sentence)
         self._half_made = ""
         for button in (self._take_back, self._foot_take_back):
             button.hide()
@@ -253,6 +254,7 @@ class JobForm(QWidget):
     def _wish_check(self) -> None:
         if not self._half_made:
             self._refusal.hide()
+            self._foot.show_refusal("")
         self._show_origin()
         self.check_requested.emit(self.draft())
 

@@ -44,13 +44,15 @@ class JobTableDelegate(QStyledItemDelegate):
         column = JobColumn(index.column())
         cell = QRectF(option.rect)
         painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        # Smooth edges of two cells leave a seam between them where a pixel is not a dot.
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(cell, t.q("selected"))
         elif option.state & QStyle.StateFlag.State_MouseOver:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if option.state & by_key == by_key:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from backend.records.values import printable, tags_fault
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S3, S4, S6
@@ -19,7 +20,7 @@ _WIDTH = 460
 _NAMES_SHOWN, _NAME_CHARS = 3, 40
 
 
-class TagDialog(QDialog):
+class TagDialog(FittedDialog):
     """Tags to give to several jobs, and tags to take from them; all others stay.
 
     Signals:
@@ -31,8 +32,7 @@ class TagDialog(QDialog):
     def __init__(
         self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        _dress(self, "Tag")
+        super().__init__("Tag", _WIDTH, parent)
         hint = "Words, with commas between them"
         self._add = LineEdit(placeholder=hint, name="Tags to give")
         self._remove = LineEdit(placeholder=hint, name="Tags to take away")
@@ -69,7 +69,7 @@ class TagDialog(QDialog):
         self.accept()
 
 
-class TrashDialog(QDialog):
+class TrashDialog(FittedDialog):
     """Whether jobs may go to the trash, and how much of the disk goes along.
 
     Signals:
@@ -79,8 +79,7 @@ class TrashDialog(QDialog):
     wished = Signal()
 
     def __init__(self, names: Sequence[str], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        _dress(self, "Move to trash")
+        super().__init__("Move to trash", _WIDTH, parent)
         self._size = Label("Looking how large they are…", "body", "text2", wrap=True)
         self._go = Button("Move to trash", kind="danger", icon="trash")
         self._go.setEnabled(False)
@@ -113,12 +112,6 @@ class TrashDialog(QDialog):
     def _wish(self) -> None:
         self.wished.emit()
         self.accept()
-
-
-def _dress(dialog: QDialog, title: str) -> None:
-    dialog.setWindowTitle(title)
-    dialog.setObjectName("dialog")
-    dialog.setFixedWidth(_WIDTH)
 
 
 def _laid_out(*items: Item) -> QVBoxLayout:

@@ -19,7 +19,7 @@ from widgets.jobs import preflight_words as words
 from widgets.jobs.preflight_row import DoneRow, PreflightRow
 
 _WIDTH = 720
-_LEAST_ROWS_H, _MOST_ROWS_H = 96, 400
+_LEAST_ROWS_H, _MOST_ROWS_H, _MOST_TRACE_H = 96, 400, 120
 _AROUND = 48
 """What stays to be seen of the window, above and below together."""
 
@@ -104,7 +104,7 @@ class PreflightDialog(QDialog):
                 IconLabel("check-circle-fill", "good", ICON_NAV),
                 self._passed_count,
                 (self._passed, 1),
-                gap=S2,
+                gap=S3,
                 margins=(0, S1, 0, S1),
             )
         )
@@ -114,7 +114,6 @@ class PreflightDialog(QDialog):
         self._trace_box = Frame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
         self._trace_scroll = Scroll(self._trace_box)
         self._trace_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        self._trace_scroll.setFixedHeight(120)
         self._trial = QWidget()
         self._trial.setLayout(
             col(
@@ -122,7 +121,7 @@ class PreflightDialog(QDialog):
                     col(self._trial_icon, STRETCH, gap=0),
                     col(Label("Trial", "strong"), STRETCH, gap=0),
                     (self._trial_words, 1),
-                    gap=S2,
+                    gap=S3,
                 ),
                 self._trace_scroll,
                 gap=S2,
@@ -227,6 +226,8 @@ class PreflightDialog(QDialog):
         self._trial_icon.set_icon(icon, tone)
         self._trial_words.setText(canary.sentence)
         self._trace.setText(canary.traceback.rstrip())
+        high = self._trace.sizeHint().height() + 2 * S2
+        self._trace_scroll.setFixedHeight(min(high, _MOST_TRACE_H))
         self._trace_scroll.setVisible(bool(canary.traceback))
         self._trial.show()
         self.show_busy("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.queue import HIGHEST, LOWEST, QueueEntry, moment
 from backend.records.queue_when import FORMS, parse_when
@@ -13,6 +13,7 @@ from backend.records.values import printable
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit, SpinBox
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
@@ -22,7 +23,7 @@ _PRIORITY_W = 96
 _NAME_CHARS = 40
 
 
-class QueueDialog(QDialog):
+class QueueDialog(FittedDialog):
     """How one job waits.
 
     Signals:
@@ -32,10 +33,7 @@ class QueueDialog(QDialog):
     changed = Signal(int, object)
 
     def __init__(self, entry: QueueEntry, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Priority and time")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Priority and time", _WIDTH, parent)
         self._priority = SpinBox(entry.priority, least=LOWEST, most=HIGHEST, name="Priority")
         self._priority.setFixedWidth(_PRIORITY_W)
         begin = moment(entry.not_before)

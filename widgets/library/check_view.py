@@ -14,11 +14,13 @@ from widgets.common.theme import S3
 from widgets.common.views import dress
 
 _COLUMNS = (
-    Column[LayerRow]("Layer", lambda layer: layer.name),
+    Column[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
     Column[LayerRow]("Kind", lambda layer: layer.kind),
     Column[LayerRow]("Output", lambda layer: layer.output or "–"),
     Column[LayerRow](
-        "Parameters", lambda layer: formats.count(layer.parameters) if layer.parameters else "–"
+        "Parameters",
+        lambda layer: formats.count(layer.parameters) if layer.parameters else "–",
+        is_figure=True,
     ),
 )
 
@@ -35,6 +37,8 @@ class CheckView(QWidget):
         table.setModel(self._model)
         dress(table, "Layers")
         header = table.horizontalHeader()
+        # What is left of the width is the names'.
+        header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         for column in (1, 2, 3):
             header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)

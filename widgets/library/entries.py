@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 from backend.records.library import Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.text import plain_tip
 from widgets.common.theme import ROW_H, S1, S2, S3
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -95,6 +96,8 @@ class EntryModel(QAbstractListModel):
             return entry
         if role == Qt.ItemDataRole.DisplayRole:
             return entry.name
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return plain_tip("\n".join(filter(None, (entry.name, entry.warning))))
         if role == Qt.ItemDataRole.AccessibleTextRole:
             size = formats.disk(entry.newest.bytes)
             return f"{entry.name}, {entry.warning or entry.summary}, {size}"

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.library import Kind
 from backend.records.values import name_fault
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import ProgressLine
 from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
@@ -33,7 +34,7 @@ class ImportWish:
     name: str
 
 
-class ImportDialog(QDialog):
+class ImportDialog(FittedDialog):
     """One dialog for the three kinds.
 
     Signals:
@@ -58,10 +59,7 @@ class ImportDialog(QDialog):
         Args:
             taken: Names that exist, with the number of their newest version.
         """
-        super().__init__(parent)
-        self.setWindowTitle("Import")
-        self.setObjectName("dialog")
-        self.setMinimumWidth(_WIDTH)
+        super().__init__("Import", _WIDTH, parent)
         self._taken = taken or {}
         self._under_way = False
         kinds = [(k.value, k.value.capitalize()) for k in Kind]
@@ -85,8 +83,8 @@ class ImportDialog(QDialog):
         self._import = Button("Import", kind="primary")
         self._import.setDefault(True)
         self._import.clicked.connect(self._wish)
-        close = Button("Cancel")
-        close.clicked.connect(self.reject)
+        self._close = Button("Cancel")
+        self._close.clicked.connect(self.reject)
         self.setLayout(
             col(
                 Label("Import", "title"),
@@ -97,7 +95,7 @@ class ImportDialog(QDialog):
                 self._error,
                 self._progress,
                 S2,
-                row(STRETCH, close, self._import, gap=S2),
+                row(STRETCH, self._close, self._import, gap=S2),
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
@@ -145,6 +143,8 @@ class ImportDialog(QDialog):
         self._name_field.set_note(note)
         ready = bool(name and not fault and self._source.text()) and not self._under_way
         self._import.setEnabled(ready)
+        # While something is under way, its own line has the way out.
+        self._close.setVisible(not self._under_way)
 
     @Slot()
     def _choose_folder(self) -> None:

@@ -43,6 +43,14 @@ _TABS = {
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
 _NARROW_BELOW_W = 680
+_NOT_LOOKED = (
+    "Not looked at yet",
+    "A loader reads the files and shows samples, classes and what looks wrong.",
+)
+_NOT_CHECKED = (
+    "Not checked yet",
+    "The check imports the model and runs one step forward and backward.",
+)
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -155,9 +163,13 @@ class LibraryDetail(QWidget):
             return
         self._end_trial()
         self._samples.show_preview(preview)
-        self._samples_pages.setCurrentWidget(self._samples)
         self._statistics.show_preview(preview)
-        self._statistics_pages.setCurrentWidget(self._statistics)
+        for pages, view, empty in (
+            (self._samples_pages, self._samples, self._no_samples),
+            (self._statistics_pages, self._statistics, self._no_statistics),
+        ):
+            pages.setCurrentWidget(view if preview.samples else empty)
+            empty.say("database", *_without_samples(preview))
         self._banner.show_preview(preview)
         facts = [
             Fact("Samples", formats.count(preview.count)),
@@ -166,8 +178,10 @@ class LibraryDetail(QWidget):
                 for sample in preview.samples[:1]
                 for part in sample.parts[:2]
             ),
-            Fact("Load time", f"{formats.milliseconds(preview.item_time_ms)} a sample"),
         ]
+        if preview.item_time_ms > 0:
+            time = formats.milliseconds(preview.item_time_ms)
+            facts.append(Fact("Load time", f"{time} a sample"))
         self._show_facts(facts)
 
     def show_check(self, trial: Trial, check: ModelCheck) -> None:
@@ -191,6 +205,9 @@ class LibraryDetail(QWidget):
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
         """A preview or check could not be made."""
         self._end_trial()
+        for empty, title in ((self._no_samples, "No samples"), (self._no_statistics, "No numbers")):
+            empty.say("database", title, "Mend what is said above, then look again.")
+        self._no_check.say("cube", "No result", "Mend what is said above, then check again.")
         self._banner.show_sentence("bad", sentence, remedy)
 
     # -- how it is made
@@ -238,26 +255,13 @@ class LibraryDetail(QWidget):
         self._source.text_requested.connect(self._wish_text)
         self._versions = VersionsView()
         self._statistics = StatisticsView()
-        self._samples_pages, self._statistics_pages = (
-            _with_empty(
-                view,
-                EmptyState(
-                    "database",
-                    "Not looked at yet",
-                    "A loader reads the files and shows samples, classes and what looks wrong.",
-                ),
-            )
-            for view in (self._samples, self._statistics)
-        )
+        self._no_samples, self._no_statistics = (EmptyState("database", "") for _ in range(2))
+        self._samples_pages = _with_empty(self._samples, self._no_samples)
+        self._statistics_pages = _with_empty(self._statistics, self._no_statistics)
         self._check = CheckView()
-        self._check_pages = _with_empty(
-            self._check,
-            EmptyState(
-                "cube",
-                "Not checked yet",
-                "The check imports the model and runs one step forward and backward.",
-            ),
-        )
+        self._no_check = EmptyState("cube", "")
+        self._check_pages = _with_empty(self._check, self._no_check)
+        self._say_not_yet()
         self._pages = QStackedWidget()
         self._by_key: dict[str, QWidget] = {
             "samples": self._samples_pages,
@@ -306,6 +310,7 @@ class LibraryDetail(QWidget):
         self._shown_for.clear()
         self._banner.hide()
         self._progress.hide()
+        self._say_not_yet()
         self._samples.clear()
         self._samples_pages.setCurrentIndex(1)
         self._statistics_pages.setCurrentIndex(1)
@@ -365,6 +370,17 @@ class LibraryDetail(QWidget):
     def _end_trial(self) -> None:
         self._progress.hide()
         self._go.setEnabled(True)
+        self._say_not_yet()
+
+    def _say_not_yet(self) -> None:
+        for empty in (self._no_samples, self._no_statistics):
+            empty.say("database", *_NOT_LOOKED)
+        self._no_check.say("cube", *_NOT_CHECKED)
+
+    def _say_under_way(self) -> None:
+        for empty in (self._no_samples, self._no_statistics):
+            empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
+        self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
 
     def _reference(self) -> str:
         return self._version.reference if self._version else ""
@@ -390,6 +406,7 @@ class LibraryDetail(QWidget):
             return
         self._banner.hide()
         self._go.setEnabled(False)
+        self._say_under_way()
         self.show_trial_progress(None, "Starting")
         if self._kind is Kind.DATASET:
             self.preview_requested.emit(Trial(reference, self._loader_box.key()))
@@ -424,6 +441,13 @@ class LibraryDetail(QWidget):
     def _wish_remove(self) -> None:
         if self._reference():
             self.remove_requested.emit(self._reference())
+
+
+def _without_samples(preview: Preview) -> tuple[str, str]:
+    if not preview.count:
+        return "No samples", "The loader finds none in these files."
+    items = formats.plural(preview.count, "item")
+    return "No sample could be read", f"Of {items} none came. Mend the loader, then look again."
 
 
 def _with_empty(page: QWidget, empty: EmptyState) -> QStackedWidget:

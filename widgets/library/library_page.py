@@ -29,8 +29,18 @@ from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.list_split import ListSplit
-from widgets.common.text import Label
-from widgets.common.theme import LIBRARY_LIST_W, ONE_PANE_BELOW_W, RAIL_W, S1, S2, S3, S4
+from widgets.common.text import IconLabel, Label
+from widgets.common.theme import (
+    CONTROL_H,
+    ICON_NAV,
+    LIBRARY_LIST_W,
+    ONE_PANE_BELOW_W,
+    RAIL_W,
+    S1,
+    S2,
+    S3,
+    S4,
+)
 from widgets.common.views import dress
 from widgets.library.entries import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
@@ -107,10 +117,18 @@ class LibraryPage(QWidget):
         self._list.selectionModel().currentChanged.connect(self._chosen)
         drop = Frame(
             "drop",
-            row(STRETCH, Label("Drop a folder or zip here", "small", "text2"), STRETCH),
+            row(
+                STRETCH,
+                IconLabel("tray", "text3", ICON_NAV),
+                Label("Drop a folder or zip here", "small", "text2"),
+                STRETCH,
+            ),
         )
         drop.setFixedHeight(48)
-        head = row(Label(words.title, "title"), STRETCH, self._add)
+        title = Label(words.title, "title")
+        # As high as the button, which an empty list has on its right side instead.
+        title.setMinimumHeight(CONTROL_H)
+        head = row(title, STRETCH, self._add)
         self._list_pane = QWidget()
         self._list_pane.setMinimumWidth(240)
         self._list_pane.setLayout(

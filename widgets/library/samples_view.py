@@ -152,9 +152,15 @@ class SamplesView(QWidget):
         facts += [(f"{path_title(part.path)}, first values", v) for part, v in _values(shown)]
         facts.append(("Load time", formats.milliseconds(sample.time_ms)))
         for caption, value in facts:
-            self._sample_facts.addLayout(
-                col(Label(caption, "tiny", "text3"), Label(value, "strong", elide="right"), gap=2)
-            )
+            # Beside a picture there is no room for a kind and a shape in one line.
+            told = Label(value, "strong", elide="right")
+            if " × " in value and not large.isNull():
+                told = Label(
+                    value.replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"),
+                    "strong",
+                    wrap=True,
+                )
+            self._sample_facts.addLayout(col(Label(caption, "tiny", "text3"), told, gap=2))
         self._sample_facts.addStretch(1)
 
 

@@ -94,6 +94,8 @@ class StatisticsView(QWidget):
             self._shapes.addWidget(Label(f"and {formats.count(more)} more", "small", "text3"))
         narrow = self.width() < _NARROW_BELOW_W
         self._shapes_card.setVisible(not narrow and bool(preview.shapes))
+        # Where there is nothing beside it, the sentence about that stands in the middle.
+        self._side.setVisible(bool(rows or preview.shapes))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the table has the whole width, and the plot lies below it."""

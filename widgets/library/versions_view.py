@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from backend.records.library import LibraryItem
@@ -12,6 +13,9 @@ from widgets.common.cards import Card
 from widgets.common.layout import col
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.views import dress
+
+_FROM, _HASH = 5, 6
+_NARROW_BELOW_W = 680
 
 
 class VersionsView(QWidget):
@@ -23,7 +27,9 @@ class VersionsView(QWidget):
         self._model = RowTableModel(
             (
                 Column[LibraryItem](
-                    "Version", lambda item: formats.version(item.name, item.version)
+                    "Version",
+                    lambda item: formats.version(item.name, item.version),
+                    lambda item: f"SHA-256 {item.sha256}",
                 ),
                 Column[LibraryItem](
                     "Imported",
@@ -32,8 +38,10 @@ class VersionsView(QWidget):
                     ),
                     lambda item: formats.exact(formats.instant(item.created)),
                 ),
-                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes)),
-                Column[LibraryItem]("Files", lambda item: formats.count(item.files)),
+                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes), is_figure=True),
+                Column[LibraryItem](
+                    "Files", lambda item: formats.count(item.files), is_figure=True
+                ),
                 Column[LibraryItem]("Used by", self._used_by),
                 Column[LibraryItem]("From", lambda item: item.source or "–"),
                 Column[LibraryItem](
@@ -41,12 +49,18 @@ class VersionsView(QWidget):
                 ),
             )
         )
-        table = QTableView()
+        self._table = table = QTableView()
         table.setModel(self._model)
         dress(table, "Versions")
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        table.horizontalHeader().setSectionResizeMode(5, QHeaderView.ResizeMode.Stretch)
+        table.horizontalHeader().setSectionResizeMode(_FROM, QHeaderView.ResizeMode.Stretch)
+        table.horizontalHeader().setStretchLastSection(False)
         self.setLayout(col((Card((table, 1)), 1)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where all columns would not fit, the hash is in the tool tip alone."""
+        super().resizeEvent(event)
+        self._table.setColumnHidden(_HASH, self.width() < _NARROW_BELOW_W)
 
     def show_versions(
         self, items: tuple[LibraryItem, ...], jobs_by_reference: dict[str, int]

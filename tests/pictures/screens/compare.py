@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backend.records.comparison import ComparedLook, RunFigures
 from backend.records.job_line import JobQuery
 from backend.records.series import HistoryUpdate
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
-from tests.widgets.compare.compare_samples import draft, eight, three
+from tests.widgets.compare.compare_samples import MAP, draft, eight, three
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
 from widgets.compare.compare_page import ComparePage
@@ -18,8 +20,16 @@ def put_looks(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
     page = stage.compare
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
-        page.show_look(each)
+        page.show_look(_judged(each))
     return page
+
+
+def _judged(look: ComparedLook) -> ComparedLook:
+    """With its best, as a job that has checkpoints."""
+    figures = look.figures.metrics.get(MAP)
+    if figures is None:
+        return look
+    return replace(look, view=replace(look.view, best_metric=(MAP, figures.highest)))
 
 
 @screen("compare", EVERY, ("light",))
@@ -66,6 +76,7 @@ def compare_picker(stage: Stage) -> None:
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     page.open_picker()
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
+    stage.over = page._picker
 
 
 def _parallel(stage: Stage, count: int) -> ComparePage:

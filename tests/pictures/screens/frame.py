@@ -95,6 +95,7 @@ def help_page(stage: Stage) -> None:
 def help_no_match(stage: Stage) -> None:
     stage.help.show_topics(read_topics())
     stage.help._search.setText("zeppelin")
+    stage.help._search._say()
 
 
 def _palette(stage: Stage, text: str, targets: list[Target]) -> None:

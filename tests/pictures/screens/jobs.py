@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.records.node import Finding
-from backend.records.queue import Queue
+from backend.records.queue import Cause, Queue, Waiting
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
 from tests.pictures.stage import Stage
@@ -98,7 +98,9 @@ def queue(stage: Stage) -> None:
 def queue_paused(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
-    page.show_queue(Queue(waiting.places, "Paused by mai: no job starts by itself."), at_once=True)
+    why = Waiting(Cause.PAUSED, "The queue is paused by mai.")
+    places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.places)
+    page.show_queue(Queue(tuple(places), why.sentence), at_once=True)
 
 
 @screen("jobs-table", EVERY, ("light",))

@@ -282,6 +282,7 @@ def datasets_huge(stage: Stage) -> None:
 @screen("dataset-versions")
 def dataset_versions(stage: Stage) -> None:
     page = _datasets(stage)
+    page.detail.end_trial()
     page.detail._tabs.choose("versions")
     page.detail._tab_chosen("versions")
 

@@ -160,6 +160,18 @@ def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
     assert card._title.text().startswith("Since ")
 
 
+def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    low, high = card.plot.y_range()
+    assert low <= 0
+    assert high >= card.plot._marks.thresholds[0].y
+    card._picker.choose("use")
+    card._build()
+    assert not card.plot._marks.thresholds
+
+
 def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)

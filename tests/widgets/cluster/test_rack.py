@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 from tests.widgets.cluster import samples
 from widgets.cluster.node_row import node_row
 from widgets.cluster.rack import DIMMED_ROLE, Density, Rack, RackDelegate, density_of
+from widgets.cluster.rack_paint import use_figure
 
 pytestmark = pytest.mark.usefixtures("look")
 MOST_PAINT_MS = 20.0
@@ -195,3 +196,8 @@ def test_other_nodes_are_other_rows(rack):
     rack.show_rows(rows(3))
     assert rack.density is Density.TALL
     assert rack.rows_model.rowCount() == 3
+
+
+def test_a_figure_is_whole_in_a_narrow_cell_too():
+    assert use_figure(92, 60) == "92%"
+    assert use_figure(100, 26) == "100"

@@ -108,6 +108,29 @@ def test_the_dialog_grows_for_what_failed(dialog, qtbot):
     qtbot.waitUntil(lambda: dialog.height() > low)
 
 
+def test_what_fits_does_not_scroll(dialog, qtbot):
+    dialog.show_set_up(BROKEN)
+    bar = dialog._scroll.verticalScrollBar()
+    qtbot.waitUntil(lambda: dialog._view.height() > 0 and bar.maximum() == 0)
+
+
+def test_a_question_about_a_key_is_no_higher_than_it_is_long(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    high = dialog.height()
+    dialog.show_set_up(replace(set_up(at=0, state=FAILED, sentence="Unknown."), key=KEY))
+    assert dialog.height() < high
+    dialog.show_set_up(LIVE)
+    assert dialog.height() >= high
+
+
+def test_nodes_of_one_domain_are_written_without_it(dialog):
+    for name in ("gpu13.lab.example.org", "gpu14.lab.example.org"):
+        dialog.show_set_up(replace(LIVE, node=name))
+    assert [tab._title for tab in dialog._tabs.values()] == ["gpu13", "gpu14"]
+    dialog.show_set_up(replace(LIVE, node="gpu13.other.example.org"))
+    assert [tab._title for tab in dialog._tabs.values()] == list(dialog._tabs)
+
+
 def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
     dialog.show_set_up(READY)
     assert dialog._sentence.text() == "Ready."

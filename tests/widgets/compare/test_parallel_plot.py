@@ -15,6 +15,7 @@ from backend.records.comparison import ComparedLook, RunFigures
 from backend.records.parallel import parallel
 from backend.records.series import HistoryUpdate
 from tests.widgets.compare.sweep_samples import sweep
+from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.compare.parallel_plot import ParallelPlot
 
@@ -195,6 +196,36 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
     assert not page.parallel.isVisible()
+
+
+def test_jobs_that_nothing_tells_apart_are_not_drawn_on_one_lonely_axis(page):
+    (first, *_) = sweep()
+    alike = replace(first, id="twin", tags=(), best_metric=("validation/accuracy", 0.5))
+    compare(page, replace(first, tags=()), alike)
+    assert not page.parallel.isVisible()
+
+
+def test_the_name_of_a_job_gets_what_its_values_leave(page):
+    jobs = sweep(60)
+    page.show_siblings(jobs)
+    compare(page, jobs[0])
+    page.resize(1400, 900)
+    header = page.parallel.table.horizontalHeader()
+    rest = [header.sectionSize(column) for column in range(1, header.count())]
+    assert header.sectionSize(0) > max(rest)
+    assert rest == page.parallel._wanted_w[1:]
+    page.resize(700, 600)
+    widths = [header.sectionSize(column) for column in range(header.count())]
+    assert max(widths) - min(widths) <= 1, "where all have little room, all have the same"
+
+
+def test_a_value_is_written_as_the_sentence_below_writes_it(page):
+    jobs = sweep()
+    page.show_siblings(jobs)
+    compare(page, jobs[0])
+    (best,) = page.parallel.shown.best
+    assert best.texts[-1] == formats.metric(best.value)
+    assert best.texts[-1] in page.parallel.sentence.text()
 
 
 def test_brushes_leave_the_chosen_rows_in_the_table(page, qtbot):

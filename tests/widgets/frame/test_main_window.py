@@ -7,11 +7,13 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 
+from backend.records.job import Placement
 from backend.records.node import Cpu, NodeReading, NodeState, Presence
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.frame.places import PLACES
+from widgets.frame.side_bar import segments
 from widgets.main_window import MainWindow
 
 READING = NodeReading(
@@ -79,11 +81,41 @@ def test_an_unwell_node_is_one_sentence(window):
     assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
 
 
-def test_a_data_root_that_does_not_answer_is_a_red_line(window):
-    window.side_bar.show_trouble("/lab/ring does not answer.")
-    assert window.side_bar._trouble.isVisible()
-    window.side_bar.show_trouble("")
-    assert not window.side_bar._trouble.isVisible()
+def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(window):
+    bar = window.side_bar
+    bar.show_live((LIVE,))
+    bar.show_trouble("/lab/ring does not answer.")
+    assert bar._trouble.isVisible()
+    assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
+    bar.show_live((LIVE,))
+    assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
+    bar.show_trouble("")
+    assert not bar._trouble.isVisible()
+    assert bar._jobs[0]._percent.tone() == "text"
+
+
+def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(window):
+    bar = window.side_bar
+    bar.show_live((LIVE,))
+    bar.show_trouble("/lab/ring does not answer.")
+    window.resize(1100, 700)
+    assert bar._jobs[0]._ring._with_figure
+    assert not bar._trouble.isVisible()
+    assert bar._trouble_mark.isVisible()
+    assert "does not answer" in bar._trouble_mark.toolTip()
+    window.resize(1400, 700)
+    assert not bar._jobs[0]._ring._with_figure
+    assert bar._trouble.isVisible()
+    assert not bar._trouble_mark.isVisible()
+
+
+def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
+    for nodes, count in ((4, 32), (32, 32)):
+        placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
+        times = (*(100.0,) * (8 * nodes - 1), 300.0)
+        config = replace(LIVE.config, placement=placement)
+        marks = segments(replace(LIVE, config=config, rank_step_ms=times))
+        assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
 
 
 def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):

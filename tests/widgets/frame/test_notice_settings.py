@@ -99,7 +99,7 @@ def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
     with qtbot.waitSignal(settings.test_requested) as wished:
         qtbot.mouseClick(settings._mail_test, Qt.MouseButton.LeftButton)
     assert wished.args == ["mail", Channels(mail=MAIL), "typed"]
-    assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Sending …", False)
+    assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Sending…", False)
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert settings._mail_said.isVisible()
     assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Send a test", True)

@@ -97,7 +97,7 @@ def is_red(page, plot, x, beside):
     for _ in range(3):
         QApplication.processEvents()
     image = page.grab().toImage()
-    origin = plot.mapTo(page, QPoint(0, plot.height() // 4))
+    origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
     left, right = plot.stretch_px()
     x0, x1 = plot.x_range()
 

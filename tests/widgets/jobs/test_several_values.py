@@ -260,6 +260,16 @@ def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
     assert not form._take_back.isVisible()
 
 
+def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    form._wish_check()
+    assert not form._foot.refusal.isHidden()
+    assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
+    assert form._foot.figures.isHidden()
+    form.show_error("")
+    assert form._foot.refusal.isHidden()
+
+
 @pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])
 @pytest.mark.parametrize("path", ["optimizer.lr", "optimizer.name", "epochs"])
 def test_the_popover_stays_in_the_window(form, size, path):

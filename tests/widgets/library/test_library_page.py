@@ -188,3 +188,46 @@ def test_closing_during_an_import_cancels_it(qtbot):
 )
 def test_what_a_dropped_folder_is_is_guessed_from_its_files(names, kind):
     assert guessed_kind(names) is kind
+
+
+def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page):
+    page.detail.show_companions((), ("any",))
+    page.show_items((item("a"),))
+    page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
+    for pages in (page.detail._samples_pages, page.detail._statistics_pages):
+        assert "none came" in pages.currentWidget().accessibleName()
+    assert "Load time" not in {fact.caption for fact in page.detail._facts._facts}
+
+
+def test_the_empty_place_says_what_is_going_on(page):
+    page.detail.show_companions((), ("any",))
+    page.show_items((item("a"),))
+    empty = page.detail._no_samples
+    assert "Reading the samples" in empty.accessibleName()
+    page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
+    assert "Mend what is said above" in empty.accessibleName()
+    page.show_items((item("a"), item("a", 2)))
+    page.detail.open_version("2")
+    assert "Mend" not in empty.accessibleName()
+
+
+def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
+    model = EntryModel()
+    model.put(entries((item("a name that goes on and on", warning="1 class has 3 images"),)))
+    tip = model.index(0).data(Qt.ItemDataRole.ToolTipRole)
+    assert "a name that goes on and on" in tip
+    assert "1 class has 3 images" in tip
+
+
+def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
+    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    high = dialog.height()
+    dialog.show_progress(0.4, "Copying train/0412.png")
+    assert not dialog._close.isVisible()
+    assert dialog._progress.isVisible()
+    dialog.show_error("“plankton.zip” holds a path that leads out of it.")
+    assert dialog._close.isVisible()
+    dialog._error.hide()
+    qtbot.waitUntil(lambda: dialog.height() == high)
