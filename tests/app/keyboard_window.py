@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from tests.app.lived_in import move_in, move_out
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 LONG_MS = 240_000
@@ -32,10 +32,8 @@ def ids_and_program(qapp, request, tmp_path_factory):
         bot.waitUntil(lambda: is_in_front(program.window), timeout=LONG_MS)
         yield ids, program
         program.window.close()
-        program.close()
+        end(program)
         move_out(*places)
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture

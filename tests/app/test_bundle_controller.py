@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu
 
 from app.bootstrap import Program
 from app.bundle_controller import BundleController
@@ -15,6 +15,7 @@ from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import open_services
 from tests.backend.services.test_bundle_service import finished_job
+from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.look import ThemeChoice
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
@@ -207,5 +208,4 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: controller.dialog is not None)
         controller.dialog.reject()
     finally:
-        program.close()
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        end(program)

@@ -1,9 +1,7 @@
 """The window on a data root that is reached over SSH: it asks for what only a person can say."""
 
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication
-
 from app.bootstrap import Program
+from tests.programs import end
 from widgets.frame.side_bar import SideBar
 
 pytest_plugins = [
@@ -31,6 +29,4 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
         qtbot.waitUntil(lambda: program._services is not None, timeout=LONG_MS)
         assert program.window.place == "jobs"
     finally:
-        program.close()
-        # A `Look` that lives on would dress the windows of other tests.
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        end(program)

@@ -5,9 +5,9 @@ import re
 from datetime import datetime
 
 import pytest
-from PySide6.QtCore import QEvent, Qt, QUrl
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QApplication, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
@@ -17,6 +17,7 @@ from app.notice_book import NoticeBook
 from app.notices import Notice
 from app.paths import notices_file
 from app.settings import Settings
+from tests.programs import end
 from widgets.common import theme
 from widgets.common.look import ThemeChoice
 from widgets.common.text import Label
@@ -36,9 +37,7 @@ def program(qapp, request, tmp_path_factory):
         QtBot(request).waitUntil(lambda: program._node_names != (), timeout=60_000)
         yield program
         program.window.close()
-        program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        end(program)
 
 
 def type_into_palette(qtbot, program, text):

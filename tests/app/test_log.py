@@ -38,6 +38,7 @@ RAW = {
 }
 SIZE_BYTES = 200_000_000
 STALL_S = 0.05
+# Its pace is what the tab is tried with; nothing waits for a clock.
 WRITER = """
 import sys, time
 path, count = sys.argv[1], int(sys.argv[2])

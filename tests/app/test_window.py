@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt
 
 from app.bootstrap import Program
 from backend.node import sweep
@@ -17,6 +16,7 @@ from backend.records.layout import run_tag
 from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +67,7 @@ def open_program(qtbot, qapp, places):
         return program
 
     yield open_it
-    for program in opened:
-        program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    end(*opened)
     services = open_services(*places)
     for view in services.jobs.list():
         sweep.end_tagged(run_tag(view.id, view.run), 0.0)

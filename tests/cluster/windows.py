@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.records.cluster import HostKey
 from backend.services.workplace import Services
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 _BUILT_MS = 240_000
@@ -45,9 +45,7 @@ def window_on(
     for key in trusted:
         services(program).cluster.trust(key)
     yield program
-    program.close()
-    # A `Look` that lives on would dress the windows of other tests.
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    end(program)
 
 
 def services(program: Program) -> Services:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
 from app.bootstrap import Program
 from backend.records.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
+from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 OF_PROGRAM = (
@@ -40,8 +40,7 @@ def take_program(app: QApplication, folder: Path) -> None:
             _train(program, folder)
         finally:
             program.window.close()
-            program.close()
-            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+            end(program)
             if kept is None:
                 del os.environ["XDG_CONFIG_HOME"]
             else:

@@ -140,6 +140,7 @@ class Training:
                 if when is not None and when():
                     self.folder.lock.write_text(json.dumps({"run": self.run}))
                     when = None
+                # Ranks tell the world by files alone: nothing can be waited for, only looked at.
                 time.sleep(0.01)
         finally:
             if process.poll() is None:
