@@ -21,7 +21,7 @@ from backend.training.data import ValidationOrder
 from backend.training.strategies.base import Strategy
 
 if TYPE_CHECKING:
-    from backend.training.loop import Batch
+    from backend.training.course import Batch
 
 
 def precision(mixed: bool) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from backend.errors import BackendError
 from backend.training import user_code
 
 if TYPE_CHECKING:
-    from backend.training.loop import Batch
+    from backend.training.course import Batch
 
 
 def is_echo(error: BaseException) -> bool:

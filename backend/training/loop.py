@@ -7,31 +7,26 @@ with the gradients, or sums over all ranks. No rank acts on what it alone knows.
 
 from __future__ import annotations
 
-import math
-import platform
-import sys
 import time
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from backend.errors import BackendError
-from backend.records.alarm import NOT_A_NUMBER, Alarm
 from backend.records.beat import Beat, Phase
 from backend.records.job import JobConfig
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder
 from backend.records.schedule import learning_rate
 from backend.records.state import JobState
-from backend.training import random_state, user_code
+from backend.training import early_stop, random_state, user_code
 from backend.training.ballot import Ballot, Verdict
-from backend.training.checkpoint import FORMAT, Checkpointer, fit_weights, load_checkpoint
+from backend.training.checkpoint import fit_weights, load_checkpoint
 from backend.training.checkpoint import load_weights as read_weights
+from backend.training.checkpoint_content import content, own_buffers
+from backend.training.course import Batch, Course, Outcome, Workers
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
@@ -40,87 +35,10 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision
-from backend.training.interrupt import StopWatcher
 from backend.training.last_save import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
-from backend.training.reporter import Reporter, Step
+from backend.training.step_book import Facts, StepBook
 from backend.training.strategies.base import Strategy
-from backend.training.watchdog import DivergenceWatch
-
-_OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
-_BUFFER_BYTES = 16 * 2**20
-"""Above this, each rank's buffers are not kept: statistics are small, tables alike on all."""
-
-
-class Outcome(Enum):
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-
-
-class NotANumber(BackendError):
-    """The loss of ``rank`` is not finite; every rank raises it after the same step."""
-
-    def __init__(self, sentence: str, remedy: str, rank: int) -> None:
-        super().__init__(sentence, remedy)
-        self.rank = rank
-
-
-class Diverged(BackendError):
-    """The loss rose and did not come back; every rank raises it after the same step."""
-
-    rank = 0
-
-
-@dataclass
-class Course:
-    """Where the job is; all of it goes into each checkpoint.
-
-    ``epoch`` is the one under way, from 1; ``position`` the samples of it that were taken by all
-    ranks together. ``held`` is the last step of an epoch, kept back until the validation is over
-    so that its values stand at that step.
-    """
-
-    epoch: int = 1
-    epoch_step: int = 0
-    position: int = 0
-    step: int = 0
-    best: float | None = None
-    epochs_without_gain: int = 0
-    ended_early: bool = False
-    held: dict[str, float] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-
-@dataclass
-class Facts:
-    """What rank 0 remembers of a step until its verdict is in."""
-
-    step: int
-    epoch: int
-    epoch_step: int
-    learning_rate: float
-    seconds: float
-    clipped: bool
-
-
-@dataclass
-class Batch:
-    """What was being worked on, for the sentence when it goes wrong."""
-
-    data: Any = None
-    target: Any = None
-    where: str = "setup"
-
-
-@dataclass
-class Workers:
-    """What rank 0 has and the others have not."""
-
-    reporter: Reporter
-    checkpointer: Checkpointer
-    watcher: StopWatcher
 
 
 @dataclass
@@ -185,10 +103,6 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
-        self._facts: deque[Facts] = deque()
-        self._divergence = DivergenceWatch()
-        self._no_number: Alarm | None = None
-        self._left_out = 0
         self._own_ms = 0.0
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
@@ -198,6 +112,7 @@ class Trainer:
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
             fit_weights(self._model, read_weights(source), source.name)
+        self._book = StepBook(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self.beat.beat(Phase.SETUP)
@@ -272,6 +187,7 @@ class Trainer:
         # The schedule's step by the position, which holds for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
+        settle = self._book.settle
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
         for number in range(steps):
@@ -291,13 +207,13 @@ class Trainer:
             for verdict in verdicts:
                 stop |= verdict.stop
                 save |= verdict.save
-                self._settle(verdict, hold=is_last and verdict is verdicts[-1])
+                settle(verdict, hold=is_last and verdict is verdicts[-1])
             every = config.checkpoint.every_steps
             if every is not None and course.step % every == 0:
                 save = True
             if stop or (save and not is_last):
                 for verdict in self._count(True):
-                    self._settle(verdict, hold=False)
+                    settle(verdict, hold=False)
             if stop:
                 return True
             if save and not is_last:
@@ -351,7 +267,7 @@ class Trainer:
         ended = time.perf_counter()
         self._own_ms = (own + ended - reduced) * 1e3
         course = self.course
-        self._facts.append(
+        self._book.facts.append(
             Facts(
                 course.step + 1,
                 course.epoch,
@@ -394,107 +310,6 @@ class Trainer:
     def _count(self, everything: bool) -> list[Verdict]:
         return self._ballot.count(everything) if self._adopted else []
 
-    def _settle(self, verdict: Verdict, hold: bool) -> None:
-        """A step's values are known: report them, and end the job when they are no numbers."""
-        facts = self._facts.popleft()
-        culprit = verdict.not_a_number
-        if self.workers is not None:
-            metrics = {"loss": verdict.loss, "learning_rate": facts.learning_rate}
-            if facts.clipped:
-                metrics["gradient_norm"] = verdict.norm
-            metrics["samples_per_second"] = self._order.global_batch / facts.seconds
-            for name, value in verdict.metrics.items():
-                metrics[f"user/{name}" if name in _OWN_NAMES else name] = value
-            if hold:
-                self.course.held = metrics
-                self._held_times = facts.seconds, verdict.rank_step_ms
-            else:
-                self._report(facts, metrics, verdict)
-        if culprit is not None:
-            self._tell_no_number(facts, verdict.losses[culprit], culprit)
-        else:
-            self._watch_divergence(facts, verdict.loss)
-
-    def _tell_no_number(self, facts: Facts, loss: float, culprit: int) -> None:
-        what = "not a number" if math.isnan(loss) else "infinite"
-        sentence = f"The loss of rank {culprit} is {what} at step {facts.step}"
-        if self.workers is not None:
-            first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
-            self._no_number = first
-            left_out = ""
-            if not self.config.stop_on_nan:
-                self._left_out += 1
-                many = "step was" if self._left_out == 1 else "steps were"
-                left_out = f"; {self._left_out} {many} left out"
-            self.workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
-        if self.config.stop_on_nan:
-            self._release({})
-            self._give_up(f"{sentence} (epoch {facts.epoch}).", culprit)
-
-    def _watch_divergence(self, facts: Facts, loss: float) -> None:
-        alarm = self._divergence.see(facts.step, loss)
-        if self.workers is not None:
-            self.workers.checkpointer.sound_step = self._divergence.sound_step
-            if alarm is not None:
-                self.workers.reporter.alarm(alarm)
-        if alarm is None or not self.config.stop_on_divergence:
-            return
-        self._release({})
-        kept = " No checkpoint is from before."
-        if self.workers is not None:
-            self.workers.checkpointer.wait()
-            sound = self.workers.checkpointer.newest_sound()
-            kept = f" The checkpoint {sound.name} is from before." if sound else kept
-        raise Diverged(
-            f"{alarm.sentence}{kept}",
-            "Resume from there with a lower learning rate, or a limit for the gradient norm.",
-        )
-
-    _held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
-
-    def _report(self, facts: Facts, metrics: dict[str, float], verdict: Verdict) -> None:
-        assert self.workers is not None
-        self.workers.reporter.step(
-            Step(
-                facts.step,
-                facts.epoch,
-                facts.epoch_step,
-                metrics,
-                facts.seconds,
-                verdict.rank_step_ms,
-            )
-        )
-
-    def _release(self, validation: dict[str, float]) -> None:
-        """Hand on the step that was kept back, with the values of the validation."""
-        held, self.course.held = self.course.held, None
-        if self.workers is None or held is None:
-            return
-        seconds, rank_step_ms = self._held_times
-        course = self.course
-        self.workers.reporter.step(
-            Step(
-                course.step,
-                course.epoch,
-                course.epoch_step,
-                {**held, **validation},
-                seconds,
-                rank_step_ms,
-            )
-        )
-
-    def _give_up(self, sentence: str, culprit: int) -> None:
-        saved = None
-        if self.workers is not None:
-            self.workers.checkpointer.wait()
-            saved = self.workers.checkpointer.saved
-        kept = f" The checkpoint {saved.name} is from before." if saved else ""
-        raise NotANumber(
-            f"{sentence}{kept}",
-            "Try a lower learning rate, a warm-up, or a limit for the gradient norm.",
-            culprit,
-        )
-
     # --- the end of an epoch -------------------------------------------------------------------
 
     def _end_epoch(self) -> bool:
@@ -517,7 +332,7 @@ class Trainer:
             if self.workers is not None:
                 self.workers.reporter.evaluated(time.perf_counter() - began)
         measured = self._measured(values)
-        self._release(values)
+        self._book.release(values)
         self._judge(measured)
         is_over = course.epoch >= config.epochs or course.ended_early
         every = config.checkpoint.every_epochs
@@ -537,25 +352,9 @@ class Trainer:
     def _judge(self, measured: dict[str, float]) -> None:
         """Early stop. Decided by rank 0, who has all values, and told to the others."""
         rule = self.config.early_stop
-        if rule is None:
-            return
-        value = self.strategy.gather(measured.get(rule.metric))[0]
-        if value is None:
-            raise BackendError(
-                f"The early stop watches “{rule.metric}”, which this job does not measure.",
-                f"It measures {', '.join(sorted(measured))}.",
-            )
-        course = self.course
-        best = course.best
-        gain = math.inf if best is None else best - value
-        if rule.mode == "max" and best is not None:
-            gain = value - best
-        if math.isfinite(value) and gain > rule.min_delta:
-            course.best = value
-            course.epochs_without_gain = 0
-        else:
-            course.epochs_without_gain += 1
-        course.ended_early = course.epochs_without_gain >= rule.patience_epochs
+        if rule is not None:
+            value = self.strategy.gather(measured.get(rule.metric))[0]
+            early_stop.judge(rule, value, measured, self.course)
 
     # --- stopping and saving -------------------------------------------------------------------
 
@@ -576,33 +375,23 @@ class Trainer:
         self.beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
-        ranks = self.strategy.gather({"random": random, "buffers": self._own_buffers()})
+        buffers = own_buffers(self._model, self.strategy.rank)
+        ranks = self.strategy.gather({"random": random, "buffers": buffers})
         if self.workers is None:
             return
         self._tell(JobState.SAVING)
         course = self.course
         between = course.epoch_step == 0
         self.workers.checkpointer.save(
-            {
-                "format": FORMAT,
-                "model": self._model.state_dict(),
-                "optimizer": self._optimizer.state_dict(),
-                "scaler": self._scaler.state_dict(),
-                "course": course.to_dict(),
-                "ranks": ranks,
-                "metrics": dict(measured or {}),
-                "job": {
-                    "id": self.launch.job_id,
-                    "run": self.launch.run,
-                    "config_sha256": self.config.sha256(),
-                    "hashes": dict(self.launch.hashes),
-                },
-                "versions": {
-                    "python": platform.python_version(),
-                    "torch": str(torch.__version__),
-                    "horovod": _version("horovod"),
-                },
-            },
+            content(
+                self._model,
+                self._optimizer,
+                self._scaler,
+                course,
+                ranks,
+                measured or {},
+                self.launch,
+            ),
             epoch=course.epoch - 1 if between else course.epoch,
             step=course.step,
             epoch_step=course.epoch_step,
@@ -610,12 +399,6 @@ class Trainer:
             reason=reason,
         )
         self.workers.reporter.saved(time.monotonic() - began)
-
-    def _own_buffers(self) -> list[torch.Tensor]:
-        """What this rank's buffers hold, where they may differ from rank 0's (running means)."""
-        buffers = list(self._model.buffers()) if self.strategy.rank else []
-        large = sum(b.numel() * b.element_size() for b in buffers) > _BUFFER_BYTES
-        return [] if large else [buffer.detach().cpu() for buffer in buffers]
 
     def _write_out(self) -> None:
         """The last checkpoint is on the disk before any rank says that it is done."""
@@ -626,7 +409,7 @@ class Trainer:
             saved = self.workers.checkpointer.saved
             if self.launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
-            self._release({})
+            self._book.release({})
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble = self.strategy.gather(trouble)[0]
         if trouble:
@@ -639,8 +422,3 @@ class Trainer:
 
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
-
-
-def _version(module: str) -> str:
-    found = sys.modules.get(module)
-    return str(getattr(found, "__version__", "")) if found else ""

@@ -33,7 +33,8 @@ from backend.training import late_compiler
 if TYPE_CHECKING:
     import torch
 
-    from backend.training.loop import Trainer, Workers
+    from backend.training.course import Workers
+    from backend.training.loop import Trainer
     from backend.training.strategies.base import Strategy
 
 
@@ -85,8 +86,9 @@ class Rank:
         set_environment(launch, plan)
         strategy, device = self._join(launch)
 
+        from backend.training.course import Outcome
         from backend.training.environment import write_environment
-        from backend.training.loop import Outcome, Trainer
+        from backend.training.loop import Trainer
 
         workers: Workers | None = None
         if strategy.rank == 0:
@@ -148,8 +150,8 @@ class Rank:
 
     def _workers(self, launch: Launch) -> Workers:
         from backend.training.checkpoint import Checkpointer
+        from backend.training.course import Workers
         from backend.training.interrupt import StopWatcher
-        from backend.training.loop import Workers
         from backend.training.reporter import Reporter
 
         config = launch.config

@@ -23,8 +23,9 @@ from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder
 from backend.training.checkpoint import Checkpointer
+from backend.training.course import Outcome, Workers
 from backend.training.interrupt import StopWatcher
-from backend.training.loop import Outcome, Trainer, Workers
+from backend.training.loop import Trainer
 from backend.training.reporter import Reporter
 from backend.training.strategies.allreduce import AllReduce
 
