@@ -7,9 +7,6 @@ appears whole in two.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -17,29 +14,23 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
-from PySide6.QtWidgets import (
-    QApplication,
-    QMessageBox,
-)
+from PySide6.QtWidgets import QApplication
 
 from app.background import Background
-from app.excepthook import ExceptHook, log_to
-from app.frame_controller import SCALE_VARIABLE, FrameController, scale_for
+from app.frame_controller import FrameController
 from app.garbage import Garbage
 from app.left_off import first_place, take_up
 from app.offers import Things, offer_acts, offer_things
 from app.opening import Opening
-from app.paths import log_file, settings_file
+from app.paths import settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
 from app.turns import Turns
 from app.window_place import WindowPlace
-from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind, is_weights
 from backend.records.node import Finding, NodeState
-from backend.records.program import COMMAND
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.throttle import Throttle
@@ -59,41 +50,6 @@ LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 LIVE_INTERVAL_MS = 250
 """Between two looks of side bar and tray; of twenty jobs there are news forty times a second."""
-_HEARTBEAT_MS = 200
-_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
-
-
-def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
-    """Open the window and stay until it is closed; returns the exit code.
-
-    Raises:
-        BackendError: There is no display to open it on.
-    """
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
-        # Qt itself would abort the process, with words for programmers.
-        raise BackendError(
-            "There is no display here to open the window on.",
-            f"Use a subcommand ({COMMAND} --help), or start it where a screen is.",
-        )
-    # Qt reads it when the application is made, and never again.
-    os.environ.setdefault(
-        SCALE_VARIABLE, scale_for(Settings(settings_file()).preferences.scale_percent)
-    )
-    app = QApplication(sys.argv[:1])
-    app.setApplicationName("Ringmaster")
-    app.setDesktopFileName("ringmaster")
-    log_to(log_file())
-    program = Program(app, data_root, catalogue, demo_workers)
-    ExceptHook(program.tell_bug, log_file()).install()
-    # Python sees Ctrl+C only between two of its own instructions: give it some.
-    signal.signal(signal.SIGINT, lambda *_: program.frame.end())
-    heartbeat = QTimer()
-    heartbeat.timeout.connect(_nothing)
-    heartbeat.start(_HEARTBEAT_MS)
-    program.show()
-    code = app.exec()
-    program.close()
-    return code
 
 
 class Program(QObject):
@@ -481,20 +437,6 @@ class Program(QObject):
         self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
         self._node_controller.watch(self.jobs.detail.job_nodes)
 
-    # Bugs.
-
-    def tell_bug(self, text: str, log_path: Path) -> None:
-        """The one dialog for what is our fault."""
-        box = QMessageBox(self.window)
-        box.setWindowTitle("A fault in Ringmaster")
-        box.setText("Something in Ringmaster itself went wrong. Your jobs go on.")
-        box.setInformativeText(f"The details are in {log_path}.")
-        box.setDetailedText(text)
-        copy = box.addButton("Copy", QMessageBox.ButtonRole.ActionRole)
-        copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
-        box.addButton(QMessageBox.StandardButton.Close)
-        box.exec()
-
 
 def _import_pages() -> Pages:
     """On a worker: the plots alone take longer to import than the frame to appear."""
@@ -527,7 +469,3 @@ def _mark() -> QIcon:
     paint_logo(painter, QRectF(8, 8, 112, 112))
     painter.end()
     return QIcon(pixmap)
-
-
-def _nothing() -> None:
-    """Python's turn."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from backend.catalogue.store import Catalogue
 from backend.cluster.shell import Unreachable
@@ -25,7 +25,6 @@ from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
-from backend.records.files import read_json, replace_json
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.library import (
@@ -41,14 +40,8 @@ from backend.records.preview import ModelCheck, Preview
 from backend.records.state import JobState
 from backend.records.values import nearest, printable
 from backend.services import tool_process
+from backend.services.kept_results import KeptResults
 
-
-class _Found(Protocol):
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-T = TypeVar("T", bound=_Found)
-_KEPT_BYTES = 64_000_000
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
     Kind.LOADER: ("loader", "validation_loader"),
@@ -74,7 +67,7 @@ class LibraryService:
         self._share = share
         self._root = root
         self._catalogue = catalogue
-        self._cache = cache
+        self._kept = KeptResults(cache)
         self._jobs = JobFolderReader(root)
         self.see_job = see_job or self._jobs.read
 
@@ -223,7 +216,7 @@ class LibraryService:
         """Look at a dataset through a loader, in a process of its own; known results are kept."""
         data = self.show(Kind.DATASET, dataset)
         code = self.show(Kind.LOADER, loader)
-        found = self._kept(
+        found = self._kept.get(
             ("preview", data.sha256, code.sha256, split),
             Preview.from_dict,
             lambda: tool_process.preview(
@@ -252,7 +245,7 @@ class LibraryService:
         item = self.show(Kind.MODEL, model)
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
-        found = self._kept(
+        found = self._kept.get(
             (
                 "check",
                 item.sha256,
@@ -409,23 +402,6 @@ class LibraryService:
             used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
             if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
                 yield self.see_job(job_id)
-
-    def _kept(
-        self,
-        key: tuple[str, ...],
-        read: Callable[[dict[str, Any]], T],
-        find: Callable[[], T],
-    ) -> T:
-        """A result of a tool, kept by the hashes of all that went into it."""
-        place = self._cache / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
-        with contextlib.suppress(OSError, ValueError):
-            return read(read_json(place, _KEPT_BYTES))
-        found = find()
-        # A full disk here costs only that it is found out again.
-        with contextlib.suppress(OSError):
-            self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(place, found.to_dict(), mode=0o600)
-        return found
 
     def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
         merged = {**item.facts, **facts, "warning": warning}
