@@ -147,8 +147,6 @@ class JobDetail(JobWishes):
         if ended and view.state.has_failed:
             self.log.open_job(view)
             self._choose_tab("failure")
-        elif self._tabs.key() == "failure" and not view.state.has_failed:
-            self._choose_tab("curves")
         if view.epoch != before.epoch or view.state is not before.state:
             self.checkpoints_requested.emit(view.id)
 

@@ -60,11 +60,13 @@ class JobTabs(QStackedWidget):
 
     def show_failed(self, has_failed: bool) -> None:
         """Whether there is a tab of what happened."""
-        if has_failed != self._shows_failure:
-            self._shows_failure = has_failed
-            tabs = (_FAILURE, *_TABS) if has_failed else _TABS
-            kept = self.key()
-            self.bar.set_tabs(tabs, kept if has_failed or kept != "failure" else "curves")
+        if has_failed == self._shows_failure:
+            return
+        self._shows_failure = has_failed
+        kept = self.key()
+        self.bar.set_tabs((_FAILURE, *_TABS) if has_failed else _TABS, kept)
+        if self.key() != kept:
+            self._turn(self.key())
 
     def show_counts(self, ranks: int, checkpoints: int) -> None:
         """How many there are, beside the names of their tabs."""

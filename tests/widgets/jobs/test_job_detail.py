@@ -154,6 +154,22 @@ def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
     assert detail._tabs.key() == "curves"
 
 
+def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
+    detail.open_job(FAILED)
+    detail.show_view(replace(LIVE, run=2))
+    assert detail.curves.isVisible()
+    assert not detail.failure.isVisible()
+
+
+def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(detail):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10), checkpoint(20)))
+    tab = detail._tabs.bar._group.button(2)
+    assert tab.accessibleName() == "Checkpoints 2"
+    detail.open_job(replace(LIVE, id="b"))
+    assert tab.accessibleName() == "Checkpoints"
+
+
 def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
