@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 from backend.records.comparison import ComparedLook, RunFigures
 from backend.records.parallel import parallel
 from backend.records.series import HistoryUpdate
+from tests.gui_stalls import slowness
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
@@ -159,17 +160,17 @@ def test_500_lines_are_painted_in_a_frame_and_the_pointer_costs_less(plot):
     took = []
     for number in range(7):
         plot.brush(1, 0.1, 0.5 + number / 20)
-        begin = time.perf_counter()
+        begin = time.thread_time()
         plot.repaint()
-        took.append(time.perf_counter() - begin)
+        took.append((time.thread_time() - begin) / slowness())
     # The best of several: other work on the machine is no fault of the plot.
     assert min(took) < 0.016, took
     plot.clear_brushes()
     plot.repaint()
     plot.point(plot._shown.lines[3].job_id)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     plot.repaint()
-    assert time.perf_counter() - begin < min(took), "the pointer paints no line anew"
+    assert time.thread_time() - begin < min(took), "the pointer paints no line anew"
 
 
 def test_a_job_of_a_sweep_brings_its_sweep_and_the_best_row_is_first_and_says_so(page):
