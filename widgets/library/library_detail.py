@@ -358,7 +358,10 @@ class LibraryDetail(QWidget):
         self._banner.setVisible(bool(sentences))
         if sentences:
             more = formats.plural(len(sentences) - 1, "more finding") if sentences[1:] else ""
-            self._banner.set_finding("bad" if bad else "warn", sentences[0], more)
+            # What it is stands out; what follows from it may take several lines.
+            cause, full_stop, effect = sentences[0].partition(". ")
+            cause, text = cause + full_stop.strip(), " ".join(filter(None, (effect, more)))
+            self._banner.set_finding("bad" if bad else "warn", cause, text)
             self._banner.setToolTip("")
 
     def _end_trial(self) -> None:
