@@ -73,8 +73,6 @@ def _dress_block(block: QTextBlock) -> None:
     if _is_code(block):
         form.setLeftMargin(S4)
         form.setBottomMargin(0 if _is_code(block.next()) else S3)
-        # Else one long command makes the whole page scroll sideways.
-        form.setNonBreakableLines(False)
     form.setLineHeight(
         _LINE_HEIGHT_PERCENT, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
     )

@@ -24,7 +24,7 @@ class JobName(QStackedWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = Label("", "title", elide="middle")
+        self._label = Label("", "title", elide="right")
         self._edit = LineEdit(name="Name of the job")
         self._edit.editingFinished.connect(self._done)
         self.addWidget(self._label)

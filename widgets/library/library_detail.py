@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
@@ -49,8 +49,6 @@ _NOT_CHECKED = (
     "Not checked yet",
     "The check imports the model and runs one step forward and backward.",
 )
-_SHORT_BELOW_W = 640
-"""Where the name has no room beside whole words on the buttons."""
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -131,10 +129,6 @@ class LibraryDetail(QWidget):
 
     def open_version(self, version: str) -> None:
         self._version_box.choose(version)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._job.setText("New job" if self.width() < _SHORT_BELOW_W else "New job with it")
 
     def set_alone(self, alone: bool) -> None:
         """There is no room for the list beside it."""
@@ -222,14 +216,14 @@ class LibraryDetail(QWidget):
 
     def _make(self) -> None:
         words = WORDS[self._kind]
-        self._name = Label("", "title", elide="middle")
+        self._name = Label("", "title", elide="right")
         self._chip = Chip("", "idle")
         self._version_box = ComboBox(name="Version")
         self._version_box.currentIndexChanged.connect(self._version_chosen)
         back = IconButton("arrow-left", f"All {words.title.lower()}")
         back.clicked.connect(self.back_pressed)
         self._back_button = back
-        self._job = job = Button("New job with it", icon="play", tip="New job with it")
+        job = Button("New job with it", icon="play")
         job.clicked.connect(self._wish_job)
         again = Button("New version", icon="upload-simple")
         again.clicked.connect(self.again_requested)
@@ -241,8 +235,7 @@ class LibraryDetail(QWidget):
         self._facts = Facts()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
-        # A loader says in its own words what it stumbled over, at any length.
-        self._banner = Banner(stacked=True)
+        self._banner = Banner()
         self._banner.hide()
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
@@ -364,10 +357,7 @@ class LibraryDetail(QWidget):
         self._banner.setVisible(bool(sentences))
         if sentences:
             more = formats.plural(len(sentences) - 1, "more finding") if sentences[1:] else ""
-            # What it is stands out; what follows from it may take several lines.
-            cause, full_stop, effect = sentences[0].partition(". ")
-            cause, text = cause + full_stop.strip(), " ".join(filter(None, (effect, more)))
-            self._banner.set_finding("bad" if bad else "warn", cause, text)
+            self._banner.set_finding("bad" if bad else "warn", sentences[0], more)
             self._banner.setToolTip("")
 
     def _end_trial(self) -> None:
