@@ -48,7 +48,7 @@ class Label(QLabel):
     """Plain text in a role and a tone.
 
     With `elide` it gives way when room is short, ends in "…" and has its whole in the tool tip;
-    ``"middle"`` is for paths. `text()` is always the whole.
+    ``"middle"`` is for paths, and for names that differ at their ends. `text()` gives the whole.
     """
 
     def __init__(

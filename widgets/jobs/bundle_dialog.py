@@ -17,6 +17,7 @@ from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.jobs.export_dialog import file_stem
 
 _WIDTH = 540
 _WHAT = (
@@ -92,8 +93,7 @@ class BundleDialog(_Dialog):
         self._checkpoint = ComboBox([*options, (NO_CHECKPOINT, "None")], chosen, name="Checkpoint")
         self._with_data = Switch("The files of the dataset too")
         hint = Label("Without them the dataset is named by its hash.", "small", "text2", wrap=True)
-        stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name).strip() or "job"
-        self._path = LineEdit(str(PurePath(folder) / f"{stem}{SUFFIX}"), name="To")
+        self._path = LineEdit(str(PurePath(folder) / f"{file_stem(job_name)}{SUFFIX}"), name="To")
         self._path.textChanged.connect(self._fit)
         self._confirmed = ""
         choose = Button("Choose…", icon="folder-open")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
@@ -37,8 +38,13 @@ def format_title(key: str) -> str:
 
 def export_name(job_name: str, key: str) -> str:
     """The name of the file that an export makes unless somebody says another."""
-    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name).strip() or "job"
-    return f"{stem}.{key}"
+    return f"{file_stem(job_name)}.{key}"
+
+
+def file_stem(job_name: str) -> str:
+    """Its name as that of a file: ``a, b/1`` is ``a b-1``."""
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name)
+    return re.sub(r"(?<=\w)-+(?= )", "", stem).strip() or "job"
 
 
 class ExportDialog(FittedDialog):

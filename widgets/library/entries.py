@@ -140,7 +140,7 @@ class EntryDelegate(QStyledItemDelegate):
         size = formats.disk(entry.newest.bytes)
         room = text_width(size) + S2
         first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
-        paint_text(painter, first, entry.name, "strong")
+        paint_text(painter, first, entry.name, "strong", middle=True)
         corner = QRectF(inner.right() - room, inner.top(), room, half)
         paint_text(painter, corner, size, "body", "text2", right=True)
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)

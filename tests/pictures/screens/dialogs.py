@@ -118,7 +118,7 @@ def export_under_way(stage: Stage) -> None:
 
 @screen("export-done")
 def export_done(stage: Stage) -> None:
-    _export(stage).show_done("/home/mai/digits- two workers.zip")
+    _export(stage).show_done("/home/mai/digits two workers.zip")
 
 
 @screen("export-refused")

@@ -15,7 +15,7 @@ from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RankError
 from widgets.common.buttons import Button
-from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.export_dialog import ExportDialog, file_stem
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
 from widgets.jobs.rank_strip import slow_ranks
@@ -230,7 +230,7 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     dialog._format_chosen("onnx")
     with qtbot.waitSignal(dialog.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args == ["epoch-0002-step-000020", "onnx", "digits- 2-workers.onnx"]
+    assert wished.args == ["epoch-0002-step-000020", "onnx", "digits 2-workers.onnx"]
 
 
 def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
@@ -297,3 +297,11 @@ def test_each_button_that_copies_says_what(detail):
     detail.open_job(LIVE)
     names = [one.accessibleName() for one in detail.settings.findChildren(Button)]
     assert sorted(name for name in names if "Copy" in name) == ["Copy command", "Copy job file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [("digits, two workers", "digits two workers"), ("Täglich/1", "Täglich-1"), ("x · y", "x - y")],
+)
+def test_a_file_is_named_after_its_job(name, stem):
+    assert file_stem(name) == stem
