@@ -26,6 +26,7 @@ WINDOW_THAT_STARTS_A_JOB = """
 import sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 
 app = QApplication(sys.argv[:1])
