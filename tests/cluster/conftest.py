@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
+from app.bootstrap import Program
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
+from tests.cluster.far_desktop import known_keys
 from tests.cluster.ready import ReadyCluster, made_ready
+from tests.cluster.windows import window_on
 
 _IMAGE_LIMIT_S = 1200.0
 
@@ -53,6 +58,20 @@ def ready_cluster(
         made_ready(standing, tmp_path_factory.mktemp("desktop")) as ready,
     ):
         yield ready
+
+
+@pytest.fixture
+def program(
+    ready_cluster: ReadyCluster,
+    qapp: QApplication,
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Program]:
+    """The window of a desktop that knows the ready nodes and their keys."""
+    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
+    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
+        yield program
 
 
 @contextmanager

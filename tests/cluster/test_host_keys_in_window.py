@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.records.cluster import SetUp
 from backend.records.program import to_forget
-from tests.cluster.far_desktop import known_keys
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import services, window_on
+from tests.cluster.windows import services
 from widgets.cluster.set_up_dialog import SetUpDialog
 
 LONG_MS = 120_000
 LEFT = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def program(
-    ready_cluster: ReadyCluster,
-    qapp: QApplication,
-    qtbot: QtBot,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Program]:
-    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
-    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
-        yield program
 
 
 @pytest.fixture

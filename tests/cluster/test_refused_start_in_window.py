@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
-from tests.cluster.far_desktop import known_keys
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import services, window_on
+from tests.cluster.windows import services
 from tests.integration.tiny import raw_job, write_sources
 from widgets.jobs.preflight_dialog import PreflightDialog
 
 LONG_MS = 240_000
 LEFT = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def program(
-    ready_cluster: ReadyCluster,
-    qapp: QApplication,
-    qtbot: QtBot,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Program]:
-    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
-    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
-        yield program
 
 
 @pytest.fixture

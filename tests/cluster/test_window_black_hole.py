@@ -8,21 +8,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
-import pytest
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import NODE_INTERVAL_MS, Program
 from backend.records.node import NodeState, Presence
-from tests.cluster.far_desktop import known_keys
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import window_on
 
 TICK_MS = 10
 BLOCKED_S = 0.1
@@ -106,19 +100,6 @@ class News:
                 since = now
             self._last[state.name] = state.reading.heartbeat, since
             self.longest_s[state.name] = max(self.longest_s.get(state.name, 0.0), now - since)
-
-
-@pytest.fixture
-def program(
-    ready_cluster: ReadyCluster,
-    qapp: QApplication,
-    qtbot: QtBot,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Program]:
-    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
-    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
-        yield program
 
 
 def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_other_nodes(
