@@ -76,11 +76,11 @@ def blame(raised: Raised) -> Blame:
             raised.kind == "ImportError" and last.source.startswith("from .")
         ):
             return Blame.CODE
-        if is_own_check(last):
+        if is_own_check(last) and not _is_slip(raised, last):
             return Blame.CHECK
         if _OF_CODE.search(raised.kind):
             return Blame.CODE
-    elif raised.of_user is None or not _COMPUTING.search(last.file):
+    elif raised.of_user is None or is_foreign(raised) or not _COMPUTING.search(last.file):
         return Blame.NOBODY
     if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
         return Blame.CODE
@@ -94,8 +94,15 @@ def is_of_programs(raised: Raised) -> bool:
 
 def is_foreign(raised: Raised) -> bool:
     """Whether a library raised it that does more than compute with what it is given."""
-    last = raised.frames[-1] if raised.frames else None
-    return last is not None and last.is_of_library and not _TENSORS.search(last.file)
+    outside = [
+        one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
+    ]
+    return bool(outside) and outside[-1].is_of_library
+
+
+def _is_slip(raised: Raised, frame: Frame) -> bool:
+    """Whether the line that checks stumbled itself, before there was a result."""
+    return frame.source.startswith("assert") and raised.kind != "AssertionError"
 
 
 def is_own_check(frame: Frame) -> bool:

@@ -15,9 +15,11 @@ from backend.node.explain import (
     rules_codes,
     rules_gpu,
     rules_help,
+    rules_nccl,
     rules_network,
     rules_node,
     rules_program,
+    rules_python,
     rules_shell,
     rules_ssh,
     rules_start,
@@ -37,10 +39,13 @@ RULES = (
     *rules_gpu.RULES,
     *rules_start.RULES,
     *rules_help.RULES,
+    *rules_nccl.RULES[:-1],
     *rules_torch.RULES,
     *rules_program.RULES,
     *rules_ssh.RULES,
     *rules_network.RULES,
+    *rules_nccl.RULES[-1:],
+    *rules_python.RULES,
     *rules_shell.RULES,
     *rules_node.RULES[1:],
     *rules_codes.RULES,
@@ -64,6 +69,11 @@ _REMEDIES = {
     Blame.NOBODY: "The traceback tells the way there, and the lines before it in the log may tell "
     "why.",
 }
+_OF_NAMES = re.compile(r"(?:Attribute|Import|Name|Type)Error$")
+_OTHER_VERSION = (
+    "When what it names belongs to a library, the code was written for another version of that: "
+    "adapt the code, or have the other version installed. Else the traceback tells the way there."
+)
 _SENTENCES = {
     Blame.CODE: "The program's code raised {what}{place}",
     Blame.CHECK: "The program stopped itself by a check of its own: {what}{place}",
@@ -124,7 +134,9 @@ def explain(
         return Explanation(UNKNOWN, evidence=_both(in_lines))
     known = [(found, chain) for chain in ends if (found := _in_chain(chain)) is not None]
     best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
-    if in_lines and (best is None or _is_before(in_lines[0], best)):
+    if in_lines and (
+        best is None or _is_before(in_lines[0], best) or _says_more(in_lines[0], best)
+    ):
         best, chain = in_lines[0], ()
     nameless = _primary(ends) or _last_word(ends, parts)
     if nameless and (best is None or best.rule.weight is Weight.ECHO):
@@ -158,15 +170,23 @@ def _hint(chain: Sequence[Raised]) -> str:
 def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
     """An exception that no rule knows, in its own words, with its place in the program."""
     first = " ".join(chain[-1].text.split("\n")[0].split())
+    if whose is Blame.CHECK and first == chain[-1].kind:
+        first += f" ({chain[-1].frames[-1].source})"
     what = first[:300] + ("…" if len(first) > 300 else "")
     sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
     return Explanation(
         _CAUSES.get(whose, USER_CODE),
         sentence,
-        _hint(chain) or _REMEDIES[whose],
+        _hint(chain) or _remedy(whose, chain[-1]),
         _lines_of(chain, parts),
         is_quoted=True,
     )
+
+
+def _remedy(whose: Blame, raised: Raised) -> str:
+    if whose is Blame.NOBODY and _OF_NAMES.search(raised.kind):
+        return _OTHER_VERSION
+    return _REMEDIES[whose]
 
 
 def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
@@ -194,6 +214,16 @@ def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:
         if sure and (not best or _is_before(sure[0], best[0])):
             best = sure
     return best
+
+
+def _says_more(one: Found, other: Found) -> bool:
+    """Whether both mean the same, and only ``one`` names what it is about."""
+    return (
+        one.cause == other.cause
+        and one.rule.weight is other.rule.weight
+        and other.rule.said(other.match) == other.rule.otherwise
+        and one.rule.said(one.match) != one.rule.otherwise
+    )
 
 
 def _is_before(one: Found, other: Found) -> bool:

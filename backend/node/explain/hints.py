@@ -77,6 +77,8 @@ HINTS = (
             r"|module must have its parameters and buffers"
             r"|expected to be on device|on different (?:devices|GPUs)"
             r"|can't convert (?:cuda|CUDA)\S* (?:device type )?tensor to numpy"
+            r"|all tensors must be on devices\[0\]|device_ids and output_device arguments only work"
+            r"|No backend type associated with device type"
             r"|Input, output and indices must be on the current device|arguments are located on "
         ),
         "Two tensors lie on different devices, or of different types: make new tensors with "
@@ -146,6 +148,11 @@ HINTS = (
         ),
         "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
         + _ALONE,
+    ),
+    Hint(
+        message(r"'\w*DataParallel' object has no attribute|object has no attribute 'module'$"),
+        "Some wrappers for several GPUs keep the model in .module, and a job does not wrap it: ask "
+        "the model itself, through .module only where a wrapper is." + _ALONE,
     ),
     Hint(
         message(r"'; '[^'\n]+' is not a package|attempted relative import"),

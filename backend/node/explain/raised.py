@@ -14,7 +14,7 @@ _BOXED = re.compile(r"^[│|] +(?P<file>\S.*?):(?P<line>\d+) in (?P<name>\S+) *[
 _BOXED_PATH = re.compile(r"^[│|] (?P<file>(?:[\\/]|[A-Za-z]:)\S*) *[│|]?$")
 _BOXED_SOURCE = re.compile(r"^[│|] +❱ *\d+ [│|](?P<source>.*?)[│|]? *$")
 _RAISED = re.compile(
-    r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
+    r"^ ?(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
     r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
     r"(?: \(see above for traceback\))?(?P<rest>:.*)?$"
 )
@@ -26,8 +26,9 @@ _JOINT = re.compile(
 _IGNORED = re.compile(r"^.*Exception ignored in\b")
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
-    r"|\.pyx$|^<|^$|backend[/\\](?:training|node|records|errors)"
+    r"|\.pyx$|^<(?!ipython|path)|^$|backend[/\\](?:training|node|records|errors)"
 )
+_WRAPPER = re.compile(r"\S+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
 _CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
 _LAST_LINES = 12
 """So much may a program still say after the exception that ends it; more, and it was caught."""
@@ -71,6 +72,11 @@ class Raised:
         return any(_CLEANING.search(frame.file) for frame in self.frames)
 
     @property
+    def is_wrapper(self) -> bool:
+        """Only hands on what another process raised, whose own traceback follows."""
+        return bool(_WRAPPER.match(self.text))
+
+    @property
     def of_user(self) -> Frame | None:
         """The innermost frame that is in no library."""
         return next((one for one in reversed(self.frames) if not one.is_of_library), None)
@@ -112,7 +118,7 @@ def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Rais
         chain = _chain(lines, end, slack)
         if not chain:
             break
-        if not chain[-1].is_of_cleaning:
+        if not chain[-1].is_of_cleaning and not (found and chain[-1].is_wrapper):
             found.insert(0, chain)
         if not must_be_last:
             break
@@ -174,7 +180,7 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
     end = index + 1
     while end <= last and end - index < _MESSAGE_LINES and _goes_on(lines[end]):
         end += 1
-    text = "\n".join(lines[index:end])
+    text = "\n".join(lines[index:end]).lstrip()
     return Raised(match["kind"].rpartition(".")[2], text, index, end, frames)
 
 

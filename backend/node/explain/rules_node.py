@@ -16,6 +16,7 @@ RULES = (
             r"|check that /dev/shm [^\n]*has more available memory"
             r"|(?:NCCL WARN|Last error:\s)[^\n]*(?:posix_fallocate failed|extend /dev/shm"
             r"|shared memory segment)"
+            r"|^(?:RuntimeError: |`)?Error while creating shared memory segment(?![^\n]*denied)"
             r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
             r"(?![^\n]*Cannot allocate)"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
@@ -68,7 +69,7 @@ RULES = (
     Rule(
         "disk_fault",
         message(
-            r"errno = (?:5|121), error message"
+            r"errno = (?:5|121), error message|: (?P<file3>/[^\s;]+); Input/output error$"
             r"|\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error): '(?P<file>[^'\n]+)'"
             r"|\[Errno (?:103|110|112)\] [^\n:']*: '(?P<file2>[^'\n]+)'"
         ),
@@ -171,6 +172,7 @@ RULES = (
             r"|cannot open shared object file|version `(?P<version>[^']+)' not found)"
             r"|ImportError: [^\n]*(?:\.so[\w.]*: [a-z]|Error loading shared library|dlopen\()"
             r"|error while loading shared libraries: (?P<library>[^\s:]+)"
+            r"|^(?:ImportError: )?\S*\.so[\w.]*: undefined symbol: \S+"
             r"|HorovodVersionMismatchError|symbol lookup error: [^\n]*undefined symbol"
             r"|module compiled against (?:API version|ABI version)"
             r"|A module that was compiled using NumPy 1\.x cannot be run in"
@@ -229,7 +231,8 @@ RULES = (
             r"|unrecognized data stream contents|corrupt file\b|storage has wrong size: expected"
             r"|No module named '__torch__'|UnpicklingError: (?!Weights)"
             r"|pandas\.errors\.(?:EmptyData|Parser)Error|invalid hash value"
-            r"|DataLossError"
+            r"|DataLossError|Unable to load weights from pytorch checkpoint file for '(?P<file3>[^'"
+            r"\n]+)"
         ),
         "A file is damaged or of another kind than expected: {file}.",
         "Verify the dataset and the checkpoint; import the dataset again when files are damaged.",
@@ -258,8 +261,9 @@ RULES = (
         message(
             r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"
             r"|A worker process managed by the executor was unexpectedly terminated"
+            r"|A process in the process pool was terminated abruptly"
         ),
-        "A worker process of the loader was killed from outside; the log does not say by whom.",
+        "A worker process of the loader was killed from outside: mostly the node's memory ran out.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Use fewer loader "
         "workers or a smaller batch size.",
         _ISSUES + "Abe404/root_painter/issues/174",
@@ -274,9 +278,39 @@ RULES = (
             r"|Pin memory thread exited unexpectedly"
         ),
         "A worker process of the loader died; the log does not say of what.",
-        "Use no loader workers once: then the fault shows itself in the rank.",
+        "Use fewer loader workers; with none at all, once, the fault shows itself in the rank.",
         "https://docs.pytorch.org/docs/stable/data.html",
         where=RANK,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "crash",
+        message(
+            r"Signal: (?P<signal>Segmentation fault|Bus error|Floating point exception|Aborted)"
+            r"(?:.|\n){0,1500}?\[ *\d+\] (?:[^\s(]*/)?"
+            r"(?P<library>(?!libc[.-]|ld-|libpthread|libstdc|libgcc"
+            r"|libpython)[\w.+-]{1,99}\.so[\w.]*)"
+        ),
+        "Compiled code crashed ({signal}) in {library}; the log does not say why.",
+        "When the library is a part of the model or the loader, mend it there; else set the node "
+        "up again, or bring another version of it.",
+        _ISSUES + "horovod/horovod/issues/585",
+        where=LINES,
+        weight=Weight.VAGUE,
+    ),
+    Rule(
+        "crash",
+        message(
+            r"Fatal Python error: (?P<signal>Segmentation fault|Bus error|Aborted"
+            r"|Floating point exception)(?:.|\n){0,400}?\(most recent call first\):\s+"
+            r"File \"(?:[^\"\n]*/)?(?P<file>[^\"\n/]+)\", line (?P<line>\d+)"
+        ),
+        "Compiled code crashed ({signal}), called by {file}, line {line}; the log does not say "
+        "why.",
+        "Look at what that line gives to the library it calls; when it is right, set the node up "
+        "again, or bring another version of the library.",
+        "https://docs.python.org/3/library/faulthandler.html",
+        where=LINES,
         weight=Weight.VAGUE,
     ),
     Rule(
@@ -294,6 +328,9 @@ RULES = (
             r"|Caught signal \d+ \((?P<signal3>Segmentation fault|Bus error|Illegal instruction)"
             r"|(?:malloc_consolidate|malloc|free|realloc|munmap_chunk)\(\): (?P<signal7>[^\n:]+)"
             r"|double free or corruption|corrupted (?:size vs|double-linked)"
+            r"|terminate called (?:without an active exception|recursively)"
+            r"|pure virtual method called|invalid fastbin entry|free\(\): |munmap_chunk\(\)"
+            r"|KILLED BY SIGNAL: (?:4|6|7|8|11) \(|EXIT STRING: (?:Segm|Abort|Bus|Illegal|Floating)"
             r"|stack smashing detected|LLVM ERROR|\b(?P<signal8>[Ss]egmentation fault|Bus error"
             r"|Floating point exception)\b"
         ),
@@ -325,15 +362,16 @@ RULES = (
             r"|Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b"
             r"|^(?:zsh: )?(?:[Kk]illed|已杀死)\b(?! by| process|:)|[\]\s]Killed$"
             r"|: line \d+: +\d+ Killed\b"
-            r"|^\s*Exit code: +137$"
+            r"|KILLED BY SIGNAL: 9 \(|EXIT STRING: Killed|^\s*Exit code: +137$"
             r"|\b(?:[Ee]xit(?:ed)?|returned?|status|code)\b[\w :=-]{0,20}\b137\b"
         ),
-        "Rank {rank} on {node} was killed from outside (signal 9); its log does not say by whom.",
+        "Rank {rank} on {node} was killed from outside (signal 9): mostly the node's memory ran "
+        "out.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "
         "ended it.",
         _ISSUES + "open-mpi/ompi/issues/2661",
         where=LINES,
         weight=Weight.VAGUE,
-        otherwise="A process was killed from outside (signal 9); its log does not say by whom.",
+        otherwise="A process was killed from outside (signal 9): mostly the node's memory ran out.",
     ),
 )

@@ -19,6 +19,9 @@ RULES = (
             r"|^FileNotFoundError: [^\n\[]*?(?P<file5>/[^\s':]+)|^FileNotFoundError: (?!\[Errno)"
             r"|No such file or no access: '(?P<file4>[^'\n]+)'"
             r"|Parent directory (?P<file6>\S+) does not exist"
+            r"|Incorrect path_or_model_id: '(?P<file8>/[^'\n]+)'"
+            r"|Error no file named [^\n]* found in directory (?P<file9>[^\n]+?)\.?$"
+            r"|HFValidationError: Repo id must be[^\n]*: '(?P<file10>[./~][^'\n]*)'"
             r"|^lmdb\.Error: (?P<file7>[^\n:]+): No such file"
         ),
         "The program wanted {file}, which is not there.",
@@ -80,7 +83,8 @@ RULES = (
             r"|ConnectionError: Couldn't reach (?P<host3>\S+)|GatedRepoError: "
             r"|is not a local folder and is not a valid model identifier|access a gated repo"
             r"|Can't load (?:tokenizer for|the (?:configuration|model) (?:of|for)) '"
-            r"|does not appear to have a file named"
+            r"|does not appear to have a file named|(?:Repository|Revision|Entry)NotFoundError"
+            r"|HfHubHTTPError: "
         ),
         "The program wanted something from the network, and {host} did not give it.",
         "Bring the file along with the model or in a dataset: nodes often have no way to the "
@@ -92,7 +96,8 @@ RULES = (
     Rule(
         "library_version",
         message(
-            r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' "
+            r"cannot import name '(?P<name>\w+)' from "
+            r"'(?!(?:typing|collections|importlib|asyncio|inspect)\b)(?P<module>[\w.]+)' "
             r"\([^\n)]*(?:(?:site|dist)-packages|lib[/\\]python\d)[^\n)]*\)"
             r"|Descriptors cannot (?:not )?be created directly"
             r"|Unable to avoid copy while creating an array"
@@ -138,6 +143,15 @@ RULES = (
     ),
     Rule(
         "text_encoding",
+        message(r"UnicodeEncodeError: '(?P<codec>[\w-]+)' codec can't encode"),
+        "The program wrote characters that {codec} does not have.",
+        "Name the encoding where the file is opened (encoding=…). When the codec is ascii or "
+        "latin-1, set LC_ALL=C.UTF-8 in the job's environment.",
+        _EXCEPTIONS + "#UnicodeEncodeError",
+        where=_RAISED,
+    ),
+    Rule(
+        "text_encoding",
         message(r"UnicodeDecodeError: '(?P<codec>[\w-]+)' codec can't decode"),
         "The program read a text as {codec}, which it is not.",
         "Name the encoding where the file is opened (encoding=…). When the codec is ascii, set "
@@ -170,8 +184,25 @@ RULES = (
     Rule(
         "options",
         message(
+            r"(?:error: unrecognized arguments|Could not consume arg): [^\n]*--local[-_]rank\b"
+        ),
+        "The launcher of PyTorch gives the program an option that it does not take: newer versions "
+        "write --local-rank, older ones --local_rank.",
+        "Read the rank from the environment (LOCAL_RANK), or start the program without that "
+        "launcher: the job starts its ranks itself.",
+        "https://docs.pytorch.org/docs/stable/distributed.html#launch-utility",
+        where=LINES,
+    ),
+    Rule(
+        "options",
+        message(
             r"error: unrecognized arguments: (?P<what>[^\n]+)"
             r"|error: the following arguments are required: (?P<what2>[^\n]+)"
+            r"|^Error: (?:No such option|Missing (?:option|argument)"
+            r"|Got unexpected extra argument)s?:? "
+            r"(?P<what4>[^\n]+)"
+            r"|^[Uu]sage: (?:.|\n){0,4000}?^[\w.-]+(?: \w+)?: error: (?P<what5>(?!argument"
+            r"|unrec)[^\n]+)"
             r"|error: argument (?P<what3>\S+): (?:invalid|expected|not allowed)"
         ),
         "The program was started with options that it does not take: {what}.",
@@ -180,10 +211,22 @@ RULES = (
         where=LINES,
     ),
     Rule(
+        "options",
+        message(
+            r"^(?:Assertion|Value)Error: (?P<what>[^\n]*(?:multiple of|divisible by|not equal to"
+            r"|is used for)[^\n]*(?:\bGPUs?\b|\bgpus\b|world.?size|num_(?:gpus|processes|devices)"
+            r"|number of (?:ranks|processes|devices))[^\n]*?)\.?$"
+        ),
+        "The program's settings do not fit the number of ranks it was started with: {what}.",
+        "Choose another number of ranks, or a batch size that they share evenly.",
+        "https://github.com/WongKinYiu/ScaledYOLOv4/issues/76",
+        where=_RAISED,
+    ),
+    Rule(
         "display",
         message(
             r"no display name and no \$DISPLAY|[Cc]ould not connect to display|cannot open display"
-            r"|[Cc]annot connect to X server"
+            r"|[Cc]annot connect to X server|no Qt platform plugin could be initialized"
         ),
         "The program wants to open a window, and the node has no screen.",
         "Write pictures to files: for Matplotlib set MPLBACKEND=Agg in the job's environment, for "
@@ -196,9 +239,9 @@ RULES = (
         message(
             r"api_key not configured|wandb\.errors\.(?:errors\.)?(?:UsageError|AuthenticationError)"
             r"|CommError: [^\n]*(?:401|403|permission denied|not logged)"
-            r"|wandb: ERROR (?:api_key|Abn)"
+            r"|wandb: ERROR (?:api_key|Abn)|CommError: Run initialization has timed out"
         ),
-        "A service that the program reports to did not let it in.",
+        "A service that the program reports to did not let it in, or did not answer.",
         "Give its key in the job's environment (WANDB_API_KEY), or switch it off "
         "(WANDB_MODE=offline).",
         "https://docs.wandb.ai/guides/track/environment-variables",

@@ -43,7 +43,8 @@ RULES = (
         "file_missing",
         message(
             r"can't open file '(?P<file>[^'\n]+)': \[Errno 2\]"
-            r"|^(?:\S*sh: )?(?:line \d+: |\d+: )?(?P<file2>[\w.~+-]*/[\w.~/+-]+): "
+            r"|^(?:\S*sh: )?(?:line \d+: |\d+: )?(?P<file2>(?!\S*(?:hydra_\w+|orted"
+            r"|prted):)[\w.~+-]*/[\w.~/+-]+): "
             r"No such file or directory$"
         ),
         "The program wanted {file}, which is not there.",
@@ -90,7 +91,8 @@ RULES = (
     Rule(
         "library_mismatch",
         message(
-            r"cannot allocate memory in static TLS block|failed to map segment from shared object"
+            r"relocation error: \S+: symbol|Inconsistency detected by ld\.so"
+            r"|cannot allocate memory in static TLS block|failed to map segment from shared object"
             r"|cannot enable executable stack as shared object requires"
         ),
         "A compiled library could not be loaded beside the others.",
@@ -110,7 +112,8 @@ RULES = (
     Rule(
         "batch_refused",
         message(
-            r"(?:srun|salloc|sbatch): error: (?:Unable to (?:create step|allocate resources"
+            r"(?:srun|salloc|sbatch): error: (?:Task launch for \S+ failed on node"
+            r"|Unable to (?:create step|allocate resources"
             r"|confirm)"
             r"|Batch job submission failed|Unable to create job step)[^\n:]*:? ?(?P<why>[^\n]*)"
         ),

@@ -40,6 +40,7 @@ RULES = (
             r"|^[^\n]*Permission denied, please try again"
             r"|[Yy]our (?:password|account) has expired|This account is currently not available"
             r"|Access denied[ :][^\n]*(?:pam_slurm|no active jobs|user \S+ \(uid=)"
+            r"|[Pp]assword change required but no TTY|a (?:password|terminal) is required"
             r"|pam_nologin|Agent admitted failure to sign|Received disconnect from \S+ [^\n]*\bauth"
         ),
         "{host} does not let the cluster's key in.",
@@ -56,6 +57,8 @@ RULES = (
             r"|packet_write_wait: Connection to|client_loop: send disconnect"
             r"|Timeout, server \S+ not responding|Connection to \S+ closed by remote host"
             r"|Connection (?:reset|closed) by \S+ port \d+|ssh_dispatch_run_fatal: "
+            r"|session request failed: Session open refused by peer"
+            r"|[Nn]o (?:more )?sessions|administratively prohibited"
         ),
         "{host} did not answer SSH ({why}).",
         "Check that the node is on, and that its SSH server runs and is not overrun.",
@@ -67,6 +70,7 @@ RULES = (
         "ssh_key_file",
         message(
             r"Bad owner or permissions on (?P<file>\S+)|UNPROTECTED PRIVATE KEY FILE"
+            r"|Permissions \d+ for '(?P<file3>[^'\n]+)' are too open"
             r"|Load key [^\n]*: (?:invalid format|error in libcrypto)"
             r"|Too many authentication failures|Bad configuration option: (?P<file2>\S+)"
             r"|terminating, \d+ bad configuration options"
@@ -94,7 +98,8 @@ RULES = (
     Rule(
         "ssh_missing",
         message(
-            r"plm_rsh_agent[^\n]*(?:was set to a path that could not be found|not found)"
+            r"plm_(?:rsh|ssh)_agent\"?\s+(?:was\s+set\s+to\s+a\s+path\s+that\s+could\s+not\s+be\s+f"
+            r"ound|not found)"
             r"|agent\(s\) could not be found|\bssh: (?:command )?not found"
             r"|agents? specified[^\n]*(?:could not be found|not found)"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.node.explain.rule import ANYWHERE, LINES, Rule, Weight, Where, message
+from backend.node.explain.rule import ANYWHERE, LINES, Rule, Weight, Where, message, prose
 
 _ISSUES = "https://github.com/"
 _HELP = "https://github.com/open-mpi/ompi/tree/v4.1.x/orte"
@@ -11,7 +11,7 @@ _LAUNCH = (Where.MPIRUN,)
 RULES = (
     Rule(
         "memory_locked",
-        message(
+        prose(
             r"trying to allocate some locked memory|memlock limit"
             r"|ibv_(?:reg_mr|create_\w+)\w*[^\n]*Cannot allocate memory"
         ),
@@ -22,7 +22,7 @@ RULES = (
     ),
     Rule(
         "mpi_hosts",
-        message(
+        prose(
             r"(?:unable to open the|contains at least one node not present in the|parsing the)"
             r"\s+(?:hostfile|allocation)|requested hosts? (?:are|were|is) not (?:included )?in the"
             r"|no allocated resources\s+for the application"
@@ -36,7 +36,7 @@ RULES = (
     ),
     Rule(
         "mpi_workdir",
-        message(
+        prose(
             r"could not change to the\s+(?:specified\s+)?working directory"
             r"|unable to change to the working directory"
         ),
@@ -47,7 +47,7 @@ RULES = (
     ),
     Rule(
         "mpi_option",
-        message(
+        prose(
             r"(?:mpirun|prterun): (?:Error: )?(?:unrecognized|unknown) (?:option|argument)"
             r"|option that was not recognized"
         ),
@@ -58,7 +58,7 @@ RULES = (
     ),
     Rule(
         "mpi_bind_refused",
-        message(r"tried to bind a process,? but failed|tried to bind a new process, but"),
+        prose(r"tried to bind a process,? but failed|tried to bind a new process, but"),
         "mpirun could not tie a process to its cores: the node does not let it use them.",
         "Check which cores the node, its container or its batch system lets the user have.",
         _HELP + "/mca/rtc/hwloc/help-orte-rtc-hwloc.txt",
@@ -70,10 +70,14 @@ RULES = (
             r"client socket has (?:failed to connect to any network address of|timed out after)"
             r"[^\n(]*(?:\((?P<host>[\w.:-]+), \d+\))?"
             r"|Connect timeout \[[^\]]*\]|Gloo connectFullMesh failed"
+            r"|gloo/transport/\S+\] connect\s+\[(?P<host2>[\w.:-]+)\]:\d+: "
+            r"(?:Connection refused|Connection timed out|No route to host)"
             r"|TCPStore[^\n]*(?:timed out|Timeout|Connection refused)"
             r"|Timed out (?:waiting for [^\n]*(?:to start|to connect|registering)"
             r"|after \d+ seconds waiting for clients)"
-            r"|Rendezvous(?:Connection|Timeout|Closed)Error|^RuntimeError: Socket Timeout"
+            r"|Rendezvous(?:Connection|Timeout|Closed)Error"
+            r"|^RuntimeError: (?:Socket Timeout|connect\(\) timed out|[Ww]ait timeout\.?$"
+            r"|Connection timed out|[Tt]imed out$)|http_store\.cc[^\n]*Wait timeout"
         ),
         "The ranks did not find each other: {host} did not answer.",
         "Check that a firewall lets the nodes of the job talk to each other on all ports, and "
@@ -84,7 +88,7 @@ RULES = (
     ),
     Rule(
         "mpi_cards",
-        message(r"selected pml (?P<one>\w+), but peer [^\n]*selected pml (?P<two>\w+)"),
+        prose(r"selected pml (?P<one>\w+), but peer [^\n]*selected pml (?P<two>\w+)"),
         "The nodes chose different networks for MPI: one {one}, another one {two}.",
         "Choose nodes with the same network cards and the same Open MPI.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mca/pml/base",
@@ -155,7 +159,7 @@ RULES = (
     ),
     Rule(
         "mpi_session",
-        message(
+        prose(
             r"PMIx server's listener thread failed to start|orte_session_dir failed"
             r"|session_dir: [^\n]*(?:failed|denied)|shmem_base_select failed"
             r"|A system call failed during shared memory initialization"
@@ -169,7 +173,7 @@ RULES = (
     ),
     Rule(
         "mpi_abort",
-        message(
+        prose(
             r"MPI_ABORT was invoked on rank (?P<rank>\d+)|invoking MPI_ABORT causes Open MPI to"
             r"|application called MPI_Abort\([^)]*\) - process (?P<rank2>\d+)"
         ),
@@ -182,7 +186,7 @@ RULES = (
     ),
     Rule(
         "mpi_left",
-        message(
+        prose(
             r"process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<node>\S+) exiting\s+improperly"
             r"|exiting without calling \"?finalize"
         ),

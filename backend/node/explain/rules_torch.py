@@ -30,7 +30,8 @@ RULES = (
             r"|(?:Torch|PyTorch) (?:is )?not (?:compiled|built) with CUDA|No GPUs? (?:found"
             r"|available)"
             r"|CUDA is not available|torch\.cuda\.is_available\(\) (?:is|should be|returned) F"
-            r"|no NVIDIA GPU|CUDA GPUs? (?:is|are) not available|GPU is required"
+            r"|No HIP GPUs? (?:is|are) available|no NVIDIA GPU|CUDA GPUs? (?:is|are) not available"
+            r"|GPU is required"
             r"|requires a (?:CUDA )?GPU|No supported gpu backend|No available GPUs?"
         ),
         "There is no GPU that this program can use.",
@@ -113,9 +114,32 @@ RULES = (
         where=RANK,
     ),
     Rule(
+        "rendezvous_card",
+        message(
+            r"(?:ifa|rp) != nullptr\. Unable to find (?:interface|address) for: (?P<address>\S+)"
+            r"|makeUVDevice\(\): interface or hostname can't be empty"
+        ),
+        "PyTorch found no network card of this node for {address}.",
+        "Mostly the node's own name leads to another address than its own: mend /etc/hosts there. "
+        "GLOO_SOCKET_IFNAME in the job's environment names the card to use.",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc",
+        where=RANK,
+        otherwise="PyTorch found no network card of this node to use.",
+    ),
+    Rule(
+        "host_name",
+        message(r"network addresses of \((?P<host>[\w.-]+), \d+\) cannot be retrieved \(gai error"),
+        "The name {host} leads to no address.",
+        "Add the node by its address, or mend the name on the nodes.",
+        _TORCH + "/csrc/distributed/c10d/socket.cpp",
+        where=RANK,
+    ),
+    Rule(
         "nccl_timeout",
         message(
-            r"Timed out waiting [^\n]*(?:recv|send|barrier|operation)|wait timeout after \d+ ?ms"
+            r"store->get\('[^']*'\) got error: (?:[Ss]ocket [Tt]imeout|[Ww]ait timeout"
+            r"|[Tt]imed? ?out)"
+            r"|Timed out waiting [^\n]*(?:recv|send|barrier|operation)|wait timeout after \d+ ?ms"
             r"|Rank \d+ failed to pass|NCCL operation [^\n]*tim(?:ed out|eout)"
             r"|\[gloo\][^\n]*Timed out|Application timeout caused pair closure"
             r"|DistStoreError: "
@@ -130,6 +154,7 @@ RULES = (
         "peer_gone",
         message(
             r"\[\S*gloo/transport/\S+\] Connection (?:closed|reset) by peer"
+            r"|store->get\('[^']*'\) got error: (?:Connection (?:reset|closed)|Broken pipe)"
             r"|recvValue failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
         ),
         "Another rank had gone already, and its partners ended for it.",
@@ -155,7 +180,7 @@ RULES = (
     Rule(
         "killed",
         message(r"process \d+ terminated with signal SIGKILL"),
-        "A process was killed from outside (signal 9); its log does not say by whom.",
+        "A process was killed from outside (signal 9): mostly the node's memory ran out.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "
         "ended it.",
         _TORCH + "/multiprocessing/spawn.py",
@@ -176,6 +201,7 @@ RULES = (
         "extension_build",
         message(
             r"Could(?: not|n't) find (?:any )?(?:working |a )?(?:C\+\+|C|cuda|nvcc) compiler"
+            r"|Command '\['which', '(?:c\+\+|g\+\+|gcc|nvcc)'"
             r"|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|c\+\+|cc|x86_64\S*)'"
             r"|Cannot find a working triton installation|Failed to find C compiler"
             r"|ninja: build stopped|\b(?:gcc|g\+\+|nvcc|ninja)\b[^\n]*(?:failed with exit"
@@ -270,7 +296,9 @@ RULES = (
     Rule(
         "ssh_unreachable",
         message(
-            r"could not connect to some hosts via ssh|ssh not successful for host (?P<host>\S+?):?$"
+            r"host=(?P<host2>\S+) was not reachable via ssh"
+            r"|could not connect to some hosts via ssh"
+            r"|ssh not successful for host (?P<host>\S+?):?$"
         ),
         "{host} did not answer SSH as horovodrun asked it to.",
         "Check that the node is on, that its SSH server runs, and that it lets the cluster's key "

@@ -76,6 +76,32 @@ def told(*texts: str) -> Explanation:
             "model.py, line 12.",
         ),
         ("", "ValueError: 7", RAISED, "The program ended with ValueError: 7."),
+        (
+            USER.format("assert batch % ranks == 0"),
+            "AssertionError",
+            USER_CODE,
+            "The program stopped itself by a check of its own: AssertionError (assert batch % "
+            "ranks == 0), at model.py, line 12.",
+        ),
+        (
+            USER.format("assert shapes[3] == 8"),
+            "IndexError: list index out of range",
+            USER_CODE,
+            "The program's code raised IndexError: list index out of range, at model.py, line 12.",
+        ),
+        (
+            USER.format("timm.load(x)") + OTHER + TORCH,
+            "RuntimeError: expected scalar type Half but found Float",
+            RAISED,
+            "The program ended with RuntimeError: expected scalar type Half but found Float, at "
+            "model.py, line 12.",
+        ),
+        (
+            '  File "<ipython-input-7-d>", line 3, in <module>\n    return self.table[name]\n',
+            "KeyError: 'tp_map'",
+            USER_CODE,
+            "The program's code raised KeyError: 'tp_map', at <ipython-input-7-d>, line 3.",
+        ),
     ],
 )
 def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle_it(
@@ -156,3 +182,26 @@ def test_a_crowd_of_lines_that_belong_to_the_failure_itself_does_not_hide_its_ca
     assert told(text).cause == "gpu_lost"
     went_on = "".join(f"epoch 3, step {n}, loss 0.4\n" for n in range(80))
     assert told(text, went_on).cause == UNKNOWN
+
+
+def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_wrappers() -> None:
+    loader = '  File "/opt/lib/python3.11/site-packages/torch/_utils.py", line 705, in reraise\n'
+    found = told(
+        HEAD,
+        USER.format("for batch in loader:"),
+        loader,
+        "FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.\n",
+        "Original " + HEAD,
+        USER.format("return open(path)").replace("12", "40"),
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.png'\n",
+    )
+    assert found.sentence == (
+        "The program wanted /data/a.png, which is not there, at model.py, line 40."
+    )
+
+
+def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
+    # Both are of one cause, and only the first says which address it was.
+    line = "[c10d] client socket has timed out after 60s while trying to connect to (gpu7, 29500)\n"
+    found = told(line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n")
+    assert found.sentence == "The ranks did not find each other: gpu7 did not answer."

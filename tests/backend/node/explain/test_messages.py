@@ -278,3 +278,97 @@ def test_what_is_the_programs_own_is_told_from_what_the_node_lacks(raised: str, 
     library = '  File "/opt/lib/python3.11/site-packages/yacs/config.py", line 5, in merge\n'
     own = cause == USER_CODE
     assert of_rank(TRACE, "" if own else library, raised, "\n").cause == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/x to 9 bytes", "shm_full"),
+        (
+            "misc/shmutils.cc:72 NCCL WARN Call to shm_open failed : Permission denied\n"
+            "misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/x",
+            "shm_denied",
+        ),
+    ],
+)
+def test_a_shared_memory_that_is_full_is_told_from_one_that_may_not_be_used(
+    text: str, cause: str
+) -> None:
+    failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
+    assert of_rank(text + "\n", failed).cause == cause
+
+
+def test_a_warning_of_nccl_that_nobody_knows_counts_only_where_a_failure_follows() -> None:
+    warning = "gpu1:7:7 [0] misc/argcheck.cc:9 NCCL WARN Broadcast : sizes differ, 3 and 4\n"
+    failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
+    assert of_rank(warning, "epoch 1\n").cause == UNKNOWN
+    assert "sizes differ, 3 and 4" in of_rank(warning, failed).sentence
+
+
+@pytest.mark.parametrize("end", [" ", "\n", "\n  "])
+def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> None:
+    words = "The hostfile or host list contains multiple definitions of the slot count"
+    assert of_mpirun(words.replace(" ", end) + "\n").cause == "mpi_hosts"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "names"),
+    [
+        ("train.py: error: unrecognized arguments: --local-rank=0", "options", "--local-rank"),
+        ("ERROR: Could not consume arg: --local_rank=0", "options", "--local-rank"),
+        (
+            f"{TRACE}AssertionError: batch-size 64 not multiple of GPU count 3",
+            "options",
+            "batch-size 64 not multiple of GPU count 3",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call "
+            "first):\n"
+            '  File "/opt/lib/python3.11/site-packages/cv2/data.py", line 9 in load\n',
+            "crash",
+            "line 9",
+        ),
+        (
+            f"{TRACE}RuntimeError: x INTERNAL ASSERT FAILED at "
+            '"../c10/cuda/CUDACachingAllocator.cpp":1, please report a bug to PyTorch.',
+            "library_fault",
+            "CUDACachingAllocator.cpp",
+        ),
+        (
+            "terminate called after throwing an instance of 'gloo::IoException'\n"
+            "  what():  [/w/gloo/transport/tcp/pair.cc:724] connect [10.0.0.9]:3210: Connection "
+            "refused\nAborted (core dumped)",
+            "rendezvous",
+            "10.0.0.9 did not answer",
+        ),
+        (
+            "gpu1:7:7 [0] misc/ibvwrap.cc:9 NCCL WARN Call to ibv_modify_qp failed with error 22",
+            "nccl_infiniband",
+            "connection between two GPUs",
+        ),
+        (
+            "gpu1:7:7 [0] misc/ibvwrap.cc:9 NCCL WARN Call to ibv_create_qp failed with error 22",
+            "nccl_infiniband",
+            "card of a node",
+        ),
+        (
+            "ERROR: a/ckpt: /data/a/ckpt.tmp7; Input/output error",
+            "disk_fault",
+            "/data/a/ckpt.tmp7",
+        ),
+        (
+            "[1746.1] [n1:1:0] address.c:944 UCX  ERROR failed to unpack address, bandwidth 0.00\n"
+            "Fatal error in internal_Init_thread: Other MPI error, error stack:",
+            "mpi_fabric",
+            "fast network",
+        ),
+    ],
+)
+def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None:
+    found = of_rank(lines, "\n")
+    assert (found.cause, names in found.sentence) == (cause, True), found.sentence
+
+
+def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
+    lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
+    assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE
