@@ -9,14 +9,17 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json
+from backend.records.files import FileState, read_json, state_of
 from backend.records.job import CheckpointPolicy
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
+
+_REMEMBERED = 4096
 
 
 def list_checkpoints(
@@ -33,8 +36,7 @@ def list_checkpoints(
             path = entry.with_suffix(CHECKPOINT_SUFFIX)
             # One that is being made or pruned just now has no sidecar, or a moment later no file.
             with contextlib.suppress(OSError, ValueError):
-                record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
-                found.append(replace(record, name=path.stem, path=str(path)))
+                found.append(_checkpoint_at(path, state_of(path.with_suffix(SIDECAR_SUFFIX))))
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
@@ -42,6 +44,13 @@ def list_checkpoints(
         replace(record, is_latest=record.name == latest, is_best=record.name == best)
         for record in found
     )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _checkpoint_at(path: Path, sidecar: FileState) -> Checkpoint:
+    """A live job is looked at each second, and a sidecar is written once."""
+    record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
+    return replace(record, name=path.stem, path=str(path))
 
 
 def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:

@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ import tomli_w
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
-from backend.records.files import read_json
-from backend.records.job import JobConfig, parse_job, parse_placement
+from backend.records.files import FileState, read_json, state_of
+from backend.records.job import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.job_view import JobView
 from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
 from backend.records.library import Pin
@@ -33,6 +34,7 @@ from backend.records.status import RunStatus
 from backend.records.stop import wish_to_stop
 
 _SCHEMA = 1
+_CONFIGS_REMEMBERED = 256
 # No letter or digit that can be taken for another when it is read out or typed.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
@@ -182,7 +184,7 @@ def read_job(folder: JobFolder) -> JobFile:
                 f"The job {folder.job_id} was made by a newer Ringmaster.",
                 "Update Ringmaster on this computer.",
             )
-        raw = tomllib.loads(folder.config.read_text(encoding="utf-8"))
+        parsed = _config_in(folder.config, state_of(folder.config))
         pins = {
             str(kind): Pin(str(pin["name"]), int(pin["version"]), str(pin["sha256"]))
             for kind, pin in meta["pins"].items()
@@ -194,11 +196,11 @@ def read_job(folder: JobFolder) -> JobFile:
         raise BackendError(f"The folder of the job {folder.job_id} cannot be read: {error}") from (
             error
         )
-    config = parse_job(raw).config
+    config = parsed.config
     if config is None:
         raise BackendError(
             f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
-            f"{parse_job(raw).faults[0].sentence}"
+            f"{parsed.faults[0].sentence}"
         )
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
         placement, faults = parse_placement(read_json(folder.placement)["placement"])
@@ -209,6 +211,12 @@ def read_job(folder: JobFolder) -> JobFile:
         name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
         tags = tuple(str(tag) for tag in edited.get("tags", tags))
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
+
+
+@lru_cache(maxsize=_CONFIGS_REMEMBERED)
+def _config_in(path: Path, state: FileState) -> ParsedJob:
+    """A live job is looked at each second, and its settings are written once."""
+    return parse_job(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:

@@ -10,16 +10,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 
 from backend.datastore import stranger
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry
-from backend.records.files import read_json
+from backend.records.files import FileState, read_json, state_of
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading
 from backend.records.values import printable
 
+_ENTRIES_REMEMBERED = 1024
 _STATUS_LIMIT_BYTES = 1_000_000
 """A node with 16 GPUs and 256 cores writes some 20 kB."""
 
@@ -100,9 +103,16 @@ def _readable(root: DataRoot) -> Iterator[NodeEntry]:
             "Check that the data root is mounted.",
         ) from error
     for name in names:
+        path = root.node(name).entry
         try:
-            found = NodeEntry.from_dict(read_json(root.node(name).entry))
+            found = _entry_at(path, state_of(path))
         except (OSError, ValueError):
             continue
         if found.name == name:
             yield found
+
+
+@lru_cache(maxsize=_ENTRIES_REMEMBERED)
+def _entry_at(path: Path, state: FileState) -> NodeEntry:
+    """All nodes are looked at every two seconds, and their entries are written once."""
+    return NodeEntry.from_dict(read_json(path))

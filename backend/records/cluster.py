@@ -237,6 +237,8 @@ class SetUp:
     """What an sshd on the way showed and nobody accepted: without a person it goes no further."""
     accepted: str = ""
     """Fingerprint of the key that was accepted before; then nobody can accept this one here."""
+    trusted: str = ""
+    """Fingerprint of the node's own key, which a person accepted; "" before anybody did."""
 
     @property
     def is_over(self) -> bool:

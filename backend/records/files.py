@@ -14,7 +14,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+FileState = tuple[int, int, int]
 FILE_MODE = 0o644
+_PIECE_BYTES = 2**16
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -44,6 +46,18 @@ def replace_json(path: Path, value: Any, mode: int = FILE_MODE) -> None:
     replace_bytes(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode(), mode)
 
 
+def state_of(path: Path) -> FileState:
+    """Differs as soon as `replace_bytes` has put another file at ``path``.
+
+    For remembering what was read there.
+
+    Raises:
+        OSError: There is no file.
+    """
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def open_at_once(path: Path) -> int:
     """A descriptor to read from.
 
@@ -66,8 +80,15 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
         OSError: The file cannot be read.
         ValueError: It is no plain file, no JSON object, or larger than ``limit_bytes``.
     """
-    with os.fdopen(open_at_once(path), "rb") as file:
-        content = file.read(limit_bytes + 1)
+    content = b""
+    descriptor = open_at_once(path)
+    try:
+        # In pieces: a buffer of the limit's size for each small file, on every thread, is memory
+        # that the allocator keeps.
+        while len(content) <= limit_bytes and (piece := os.read(descriptor, _PIECE_BYTES)):
+            content += piece
+    finally:
+        os.close(descriptor)
     if len(content) > limit_bytes:
         raise ValueError(f"{path.name} is larger than {limit_bytes} bytes")
     try:

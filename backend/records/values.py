@@ -155,7 +155,9 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
 
 def printable(text: str, limit: int = 60) -> str:
     """``text`` safe to print in a terminal: control characters shown as ``?``, cut at ``limit``."""
-    shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
+    shown = text
+    if not text.isprintable():
+        shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

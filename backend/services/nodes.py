@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from backend import pace
 from backend.cluster.shell import Unreachable
 from backend.datastore.node_past import PastReader
 from backend.datastore.node_watch import NodeNews, StatusWatch
@@ -91,7 +92,10 @@ class NodeService:
                 # Who cannot be asked falls silent by itself: what is here grows old.
                 with contextlib.suppress(Unreachable):
                     self._share.look_at_nodes()
-                news = {entry.name: self._watch.look(entry.name) for entry in entries}
+                news = {}
+                for entry in entries:
+                    news[entry.name] = self._watch.look(entry.name)
+                    pace.pause()
                 if all(
                     news[entry.name].presence is not None or not entry.is_ready for entry in entries
                 ):

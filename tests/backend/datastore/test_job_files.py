@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend.datastore import job_files
+from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import JobFile
 from backend.errors import BackendError
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import replace_bytes, replace_json
 from backend.records.job import JobConfig, parse_job
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Pin
@@ -56,6 +60,27 @@ def test_what_was_made_is_read_back(tmp_path: Path) -> None:
     file, folder = make(tmp_path, tags=["x"], notes="n", environment={"A": "b c"})
     assert job_files.read_job(folder) == file
     assert [entry.name for entry in (tmp_path / "jobs").iterdir()] == [file.id]
+
+
+def test_a_job_file_that_somebody_replaced_is_read_anew(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    assert job_files.read_job(folder).config.epochs == 2
+    text = folder.config.read_bytes()
+    replace_bytes(folder.config, text.replace(b"epochs = 2", b"epochs = 7"))
+    assert job_files.read_job(folder).config.epochs == 7
+
+
+def test_a_checkpoint_whose_record_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    file, folder = make(tmp_path)
+    record = Checkpoint("one", 1, 1, 5, 0, 3, "a" * 64, "b" * 64, "2026-11-22T07:00:00Z")
+    path = folder.checkpoints / "one.pt"
+    path.write_bytes(b"abc")
+    for loss in (0.5, 0.25):
+        replace_json(
+            path.with_suffix(".json"), replace(record, metrics={"loss": loss}).to_sidecar()
+        )
+        (found,) = list_checkpoints(folder, file.config.checkpoint)
+        assert found.metrics == {"loss": loss}
 
 
 @pytest.mark.parametrize("name", HARD_NAMES)
