@@ -36,6 +36,12 @@ def fingerprint(blob: bytes) -> str:
     return "SHA256:" + digest.rstrip("=")
 
 
+def fingerprint_of(text: str) -> str:
+    """The fingerprint of what a known-hosts line holds after the name, "" of nothing."""
+    fields = text.split()
+    return fingerprint(base64.b64decode(fields[1])) if len(fields) > 1 else ""
+
+
 def host_key(host: str, port: int, kind: str, blob: bytes) -> HostKey:
     """The record of the public key ``blob`` that the sshd at ``host`` showed."""
     text = f"{kind} {base64.b64encode(blob).decode('ascii')}"

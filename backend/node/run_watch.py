@@ -10,12 +10,11 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
-from backend.node import identity
+from backend.node import identity, run_signs
 from backend.records.files import read_json
 from backend.records.layout import DataRoot, JobFolder
-from backend.records.status import ProcessIdentity, RunStatus
+from backend.records.status import ProcessIdentity
 
 _OLD_JOBS_PER_ROUND = 200
 _AGAIN_AFTER_S = 60.0
@@ -78,7 +77,7 @@ class RunWatch:
             self._settled[job] = changed
             return False
         why = closing.ENDED_UNRECORDED[closing.supervision_of(supervisor)]
-        _, problem = closing.close_run(folder, run, why, _last_status(folder))
+        _, problem = closing.close_run(folder, run, why, run_signs.last_status(folder))
         if problem:
             self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S
             return False
@@ -105,9 +104,3 @@ class RunWatch:
         if identity.is_alive(supervisor) or attempt.exit.exists():
             return None
         return supervisor
-
-
-def _last_status(folder: JobFolder) -> RunStatus | None:
-    with suppress(OSError, ValueError):
-        return RunStatus.from_dict(read_json(folder.status))
-    return None

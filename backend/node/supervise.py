@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from backend.node import far_sweep, identity, linux, mpi, sweep, traces, words
+from backend.node import far_sweep, identity, linux, mpi, run_signs, sweep, traces, words
 from backend.node.explain.log_text import read_logs, read_parts
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
@@ -29,7 +29,6 @@ from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.spare import Spare
-from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from backend.records.stop import wish_to_stop
 
@@ -113,17 +112,17 @@ class Supervisor:
             )
         Spare(self._attempt.exit).take()
         self._folder.logs.mkdir(exist_ok=True)
-        log_begin = _size(self._folder.mpirun_log)
+        log_begin = run_signs.size(self._folder.mpirun_log)
         self._silent = list(launch.ranks)
         self._logs_before = {
-            plan.rank: _size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
+            plan.rank: run_signs.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
         refusal = self._start(launch)
         if not refusal:
             self._watch(launch)
         leftovers = self._clear_up(launch)
-        newest = _newest_checkpoint(self._folder)
-        status = _last_status(self._folder)
+        newest = run_signs.newest_checkpoint(self._folder)
+        status = run_signs.last_status(self._folder)
         return self._close(
             Found(
                 run=self._run,
@@ -132,7 +131,7 @@ class Supervisor:
                 launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
-                launcher_log=_text_from(self._folder.mpirun_log, log_begin),
+                launcher_log=run_signs.text_from(self._folder.mpirun_log, log_begin),
                 stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
@@ -236,7 +235,7 @@ class Supervisor:
         self._silent = [
             plan
             for plan in self._silent
-            if _size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
+            if run_signs.size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
         ]
         if not self._silent or now < self._begin + _START_LIMIT_S:
             return False
@@ -253,10 +252,10 @@ class Supervisor:
             if not self._stop_is_wished():
                 return False
             self._stop_seen = self._progress_at = now
-        if not _has_begun(_last_status(self._folder)):
+        if not run_signs.has_begun(run_signs.last_status(self._folder)):
             self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
-        current = (_progress(self._folder, launch), len(self._exits))
+        current = (run_signs.signs_of_work(self._folder, launch), len(self._exits))
         if current != self._progress:
             self._progress, self._progress_at = current, now
         # The guards end a rank that hangs by their own, finer measure; this is for the case
@@ -375,53 +374,10 @@ def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
     return environment
 
 
-def _last_status(folder: JobFolder) -> RunStatus | None:
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
-        return None
-
-
 def _launcher_name(launch: Launch) -> str:
     if launch.config.strategy.name == "alone":
         return "The guard of the rank"
     return Path(launch.argv[0]).name
-
-
-def _has_begun(status: RunStatus | None) -> bool:
-    """Whether the ranks make steps, and so heed a wish to stop by themselves.
-
-    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
-    """
-    if status is None or status.state in (JobState.STARTING, JobState.SETUP):
-        return False
-    return status.state is not JobState.STOPPING or status.total_steps > 0
-
-
-def _progress(folder: JobFolder, launch: Launch) -> object:
-    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
-    marks: list[tuple[str, int, int]] = []
-    with suppress(OSError), os.scandir(folder.checkpoints) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                found = entry.stat()
-                marks.append((entry.name, found.st_size, found.st_mtime_ns))
-    for plan in launch.ranks:
-        with suppress(OSError):
-            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
-    return sorted(marks)
-
-
-def _newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
-    """Name and run of the newest verified checkpoint, ("", 0) when there is none."""
-    try:
-        name = str(read_json(folder.latest).get("name", ""))
-    except (OSError, ValueError):
-        return "", 0
-    try:
-        return name, int(read_json(folder.checkpoints / f"{name}.json").get("run", 0))
-    except (OSError, ValueError, TypeError):
-        return name, 0
 
 
 def _code(status: int | None) -> int | None:
@@ -429,23 +385,6 @@ def _code(status: int | None) -> int | None:
     if status is None:
         return None
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
-    """mpirun's words of this run; its help texts may hold bytes that are no text."""
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(limit_bytes).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _now() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.catalogue.store import Catalogue
-from backend.cluster.shell import Unreachable
-from backend.datastore import content, library_files, model_weights, staging
+from backend.datastore import content, library_files, model_weights
 from backend.datastore.imports import import_version
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
@@ -41,6 +40,7 @@ from backend.records.state import JobState
 from backend.records.values import nearest, printable
 from backend.services import tool_process
 from backend.services.kept_results import KeptResults
+from backend.services.rescan import Rescan
 
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
@@ -69,6 +69,7 @@ class LibraryService:
         self._catalogue = catalogue
         self._kept = KeptResults(cache)
         self._jobs = JobFolderReader(root)
+        self._rescan = Rescan(root, catalogue, self._jobs, share)
         self.see_job = see_job or self._jobs.read
 
     def import_item(
@@ -95,7 +96,7 @@ class LibraryService:
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Every version, by name, newest first."""
-        self._notice(kind)
+        self._rescan.notice(kind)
         return self._catalogue.items(kind)
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
@@ -270,46 +271,7 @@ class LibraryService:
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, whatever the catalogue held before."""
-        progress = progress or Progress()
-        counts: dict[str, int] = {}
-        forgotten: list[str] = []
-        swept: list[str] = []
-        problems: list[str] = []
-        for kind in Kind:
-            items = []
-            for folder in self._versions(kind):
-                progress.step(0, 0, f"Reading {kind.folder}")
-                try:
-                    items.append(library_files.read_item(folder))
-                except BackendError as error:
-                    problems.append(error.sentence)
-            for left in staging.stagings(library_files.kind_folder(self._root, kind)):
-                if left.is_left_over:
-                    staging.sweep(left)
-                    swept.append(f"{kind.value} {left.name}")
-            gone = {(i.name, i.version) for i in self._catalogue.items(kind)}
-            gone -= {(item.name, item.version) for item in items}
-            forgotten += [f"{kind.value} {name}@{version}" for name, version in sorted(gone)]
-            self._catalogue.sync_items(kind, items, gone)
-            counts[kind.folder] = len(items)
-        views = []
-        ids = self._job_ids()
-        for number, job_id in enumerate(ids):
-            progress.step(number, len(ids), "Reading jobs")
-            try:
-                views.append(self._jobs.read(job_id))
-            except BackendError as error:
-                problems.append(error.sentence)
-        lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
-        self._catalogue.put_jobs(views)
-        self._catalogue.forget_jobs(lost)
-        return RescanReport(
-            **counts,
-            jobs=len(views),
-            forgotten=(*forgotten, *(f"job {job_id}" for job_id in lost)),
-            swept=tuple(swept),
-            problems=tuple(problems),
-        )
+        return self._rescan.everything(progress or Progress())
 
     def _folder(self, kind: Kind, reference: str) -> VersionFolder:
         """The folder that a reference means; of a name alone, the newest version's."""
@@ -347,42 +309,6 @@ class LibraryService:
             self._share.look_at_file(folder.manifest)
         return library_files.read_hashes(folder)
 
-    def _notice(self, kind: Kind) -> None:
-        """Take into the catalogue what another desktop imported or removed meanwhile."""
-        try:
-            folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
-        except Unreachable:
-            # The list is there while the data root is away.
-            return
-        if not folders and not library_files.kind_folder(self._root, kind).is_dir():
-            # Nothing was imported yet, or the data root is not mounted just now.
-            return
-        known = {(item.name, item.version) for item in self._catalogue.items(kind)}
-        fresh = []
-        for key in folders.keys() - known:
-            # A folder that cannot be read is told by a rescan; a list shows what can be used.
-            with contextlib.suppress(BackendError):
-                fresh.append(library_files.read_item(folders[key]))
-        gone = known - folders.keys()
-        if fresh or gone:
-            self._catalogue.sync_items(kind, fresh, gone)
-
-    def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
-        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._share.look_at_library(kind)
-            try:
-                return tuple(library_files.found(self._root, kind))
-            except FileNotFoundError:
-                return ()
-
-    def _job_ids(self) -> Sequence[str]:
-        with in_words(f"The jobs in {self._root.name} cannot be listed"):
-            try:
-                self._share.look_at_jobs()
-                return self._jobs.ids()
-            except FileNotFoundError:
-                return ()
-
     def _with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
         for version in library_files.versions(self._root, kind, name):
             with contextlib.suppress(BackendError):
@@ -393,7 +319,7 @@ class LibraryService:
 
     def _pinned_by(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
         """Every job that uses a version, as it is now."""
-        for job_id in self._job_ids():
+        for job_id in self._rescan.job_ids():
             try:
                 pins = self._jobs.read(job_id).pins
             except BackendError:

@@ -17,14 +17,12 @@ from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, one_site, rank_plans
-from backend.node import queue_start, words
-from backend.records.files import read_json
+from backend.node import queue_start, run_signs, words
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
 from backend.records.program import COMMAND
-from backend.records.status import RunStatus
 from backend.services.training_python import lack_here
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ class RunStarter:
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        status = queue_start.first_status(launch, _last_status(folder), job_files.now())
+        status = queue_start.first_status(launch, run_signs.last_status(folder), job_files.now())
         with self._nodes.head(plan.ranks) as head:
             share = self._share
             if not job_files.claim_run(folder, run, share):
@@ -205,10 +203,3 @@ class RunStarter:
             python=plan.site.python,
             ssh_config=plan.site.ssh_config if several else "",
         )
-
-
-def _last_status(folder: JobFolder) -> RunStatus | None:
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
-        return None

@@ -22,6 +22,7 @@ from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
 from backend.cluster.horovod import HorovodWheel
 from backend.cluster.keys import ClusterKey, Peer
+from backend.cluster.known_hosts import fingerprint_of
 from backend.cluster.relay import LEAST_NODES, Relay
 from backend.cluster.set_up import SetUpPlan, set_up
 from backend.cluster.shell import Shell
@@ -151,10 +152,13 @@ class SetUpService:
                 alone=alone,
                 relay=relay,
             )
+            trusted = self._trusted(entry)
+
+            def tell(news: SetUp) -> None:
+                on_change(replace(news, trusted=trusted))
+
             try:
-                done = set_up(
-                    entry, self._open_shell, plan, on_change, lambda: cancelled(entry.name)
-                )
+                done = set_up(entry, self._open_shell, plan, tell, lambda: cancelled(entry.name))
                 node_files.write_entry(self._root, done, self._share)
             except BackendError as error:
                 return error
@@ -275,6 +279,12 @@ class SetUpService:
         freed = self._with_shell(entry, lambda shell: remove.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None), self._share)
         return freed
+
+    def _trusted(self, entry: NodeEntry) -> str:
+        """The fingerprint of a node's accepted key; the step that connects says what is wrong."""
+        with suppress(BackendError):
+            return fingerprint_of(self._host_key(entry))
+        return ""
 
     def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
         """The cluster's key: this desktop's, else the one that a node has, else a new one."""

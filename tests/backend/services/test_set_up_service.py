@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -60,6 +61,14 @@ def test_the_nodes_share_one_key_and_know_each_other(cluster: Cluster) -> None:
     for number, name in enumerate(NAMES, start=2):
         assert f"Host 10.77.0.{number}\n" in config
         assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
+
+
+def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:
+    line = cluster.folder / "key.pub"
+    line.write_text(HOST_KEY)
+    shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
+    cluster.set_up("gpu1")
+    assert {told.trusted for told in cluster.told} == {shown.split()[1]}
 
 
 def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> None:

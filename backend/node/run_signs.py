@@ -1,0 +1,73 @@
+"""What the files of a run tell who watches over it; what cannot be read tells nothing."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from backend.records.files import read_json
+from backend.records.launch import Launch
+from backend.records.layout import JobFolder
+from backend.records.state import JobState
+from backend.records.status import RunStatus
+
+
+def last_status(folder: JobFolder) -> RunStatus | None:
+    try:
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return None
+
+
+def has_begun(status: RunStatus | None) -> bool:
+    """Whether the ranks make steps, and so heed a wish to stop by themselves.
+
+    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
+    """
+    if status is None or status.state in (JobState.STARTING, JobState.SETUP):
+        return False
+    return status.state is not JobState.STOPPING or status.total_steps > 0
+
+
+def signs_of_work(folder: JobFolder, launch: Launch) -> object:
+    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
+    marks: list[tuple[str, int, int]] = []
+    with suppress(OSError), os.scandir(folder.checkpoints) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                found = entry.stat()
+                marks.append((entry.name, found.st_size, found.st_mtime_ns))
+    for plan in launch.ranks:
+        with suppress(OSError):
+            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(marks)
+
+
+def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
+    """Name and run of the newest verified checkpoint, ("", 0) when there is none."""
+    try:
+        name = str(read_json(folder.latest).get("name", ""))
+    except (OSError, ValueError):
+        return "", 0
+    try:
+        return name, int(read_json(folder.checkpoints / f"{name}.json").get("run", 0))
+    except (OSError, ValueError, TypeError):
+        return name, 0
+
+
+def size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
+    """mpirun's words of this run; its help texts may hold bytes that are no text."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(limit_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""
