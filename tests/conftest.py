@@ -44,32 +44,30 @@ def pytest_runtest_teardown(
     """No file has the windows of those before it: each new look would dress them all anew."""
     yield
     is_last_of_file = nextitem is None or nextitem.path != item.path
-    if is_last_of_file and isinstance(QCoreApplication.instance(), QApplication):
+    # One that has stalled is tried again, with the windows of its file.
+    is_over = is_last_of_file and not item.stash.get(_HAS_STALLED, False)
+    if is_over and isinstance(QCoreApplication.instance(), QApplication):
         for widget in QApplication.topLevelWidgets():
             # Those of a plot are pyqtgraph's own, which ends them in an order of its own.
             is_ours = type(widget).__module__.startswith(("widgets.", "app."))
             if is_ours and widget.parent() is None:
                 widget.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.unfreeze()
         gc.collect()
+        # As the window does with what stays: it is not looked through again in every test.
+        gc.freeze()
 
 
 _watch: StallWatch | None = None
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--stalls",
-        action="store_true",
-        help="fail tests with a window that hold the GUI thread up for more than 50 ms; "
-        "on a machine that does nothing else",
-    )
+_HAS_STALLED = pytest.StashKey[bool]()
 
 
 def _watched(item: pytest.Item) -> Generator[None, object, object]:
-    """With ``--stalls`` a test fails that holds the GUI thread up (see `tests.gui_stalls`)."""
+    """A test fails that holds the GUI thread up (see `tests.gui_stalls`)."""
     global _watch
-    if not item.config.getoption("--stalls") or "qapp" not in getattr(item, "fixturenames", ()):
+    has_window = "qapp" in getattr(item, "fixturenames", ())
+    if not has_window or item.get_closest_marker("unwatched") is not None:
         return (yield)
     if _watch is None:
         _watch = StallWatch()
@@ -78,6 +76,7 @@ def _watched(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     finally:
         stalls = _watch.end()
+    item.stash[_HAS_STALLED] = bool(stalls)
     if stalls:
         pytest.fail("\n".join(str(stall) for stall in stalls), pytrace=False)
     return result

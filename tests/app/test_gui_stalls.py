@@ -4,6 +4,7 @@ doing does not."""
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -18,6 +19,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.gui_stalls import StallWatch, elsewhere
 
+pytestmark = pytest.mark.unwatched
+
+ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 0.2
 SHORT_S = 0.02
 PRODUCT = """
@@ -170,3 +174,43 @@ def test_to_stand_ready_without_a_processor_is_no_stall(watch, product):
         one.join()
     assert lasted > 0.05, "nobody was in its way"
     assert watch.end() == []
+
+
+TRIED = """
+import pytest
+
+tries = []
+
+@pytest.fixture(scope="module")
+def window():
+    tries.append("window")
+    yield
+    tries.append("closed")
+
+def test_always_stalls(window):
+    pytest.fail("a call held the GUI thread up for 80 ms", pytrace=False)
+
+def test_stalls_once(window):
+    tries.append("once")
+    if tries.count("once") == 1:
+        pytest.fail("a call held the GUI thread up for 80 ms", pytrace=False)
+
+def test_fails(window):
+    tries.append("wrong")
+    assert tries == []
+
+def test_what_was_tried(window):
+    assert tries == ["window", "once", "once", "wrong"]
+"""
+
+
+def test_a_stall_counts_when_it_is_there_three_times_and_nothing_else_is_tried_again(tmp_path):
+    (tmp_path / "test_tried.py").write_text(TRIED)
+    settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    without = ["-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *settings, *without, str(tmp_path)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    # Tried again, tried again, failed; tried again, passed; failed; passed.
+    assert done.stdout.startswith("RRFR.F."), done.stdout + done.stderr
