@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
+from backend import pace
 from backend.errors import BackendError
 from backend.progress import Progress
 
@@ -69,7 +70,7 @@ class Background(QObject):
         # A worker that computes keeps Python's lock for that long while the GUI thread waits for
         # it, which is at each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="background")
+        self._pool = ThreadPoolExecutor(workers, "background", pace.let_others_go_first)
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
         self._under_way: set[Progress] = set()

@@ -20,12 +20,12 @@ from app.background import Background
 from app.frame_controller import FrameController
 from app.garbage import Garbage
 from app.left_off import first_place, take_up
+from app.memory import FreedMemory
 from app.offers import Things, offer_acts, offer_things
 from app.opening import Opening
 from app.paths import settings_file
 from app.settings import Settings
 from app.status_poller import StatusPoller
-from app.turns import Turns
 from app.window_place import WindowPlace
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
@@ -34,6 +34,7 @@ from backend.records.node import Finding, NodeState
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.throttle import Throttle
+from widgets.common.turns import Turns
 from widgets.frame.drop_words import words_for
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
@@ -74,6 +75,7 @@ class Program(QObject):
         preferences = self._settings.preferences
         self._background = Background(parent=self)
         self._garbage = Garbage(self)
+        FreedMemory(self._background, self)
         self._turns = Turns(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._node_names: tuple[str, ...] = ()
@@ -336,6 +338,7 @@ class Program(QObject):
             )
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
+        self._garbage.settle()
 
     def _wire_compare(self) -> None:
         controller, detail = self._compare_controller, self.jobs.detail
@@ -345,8 +348,8 @@ class Program(QObject):
         self._poller.all_listed.connect(controller.see)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.drop)
-        self.jobs.compare_requested.connect(controller.compare)
-        self.jobs.table.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
+        self.jobs.many.compare_requested.connect(controller.compare)
+        self.jobs.many.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
         detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
         detail.save_requested.connect(self._take_away.save)

@@ -141,7 +141,11 @@ class JobController(QObject):
         """All that would keep the job from starting, or from going on."""
         view = self._page.open_view
         if view is not None and view.id == job_id and not view.state.is_live:
-            act = self._jobs.resume if view.run else self._jobs.start
+            act: Callable[..., JobView] = self._jobs.start
+            if view.run and self._page.detail.has_checkpoints is False:
+                act = partial(self._jobs.start, start_over=True)
+            elif view.run:
+                act = self._jobs.resume
             self._starts.look(self._wish(job_id, act), view.config)
 
     def _wish(

@@ -18,9 +18,11 @@ from backend.records.job_line import JobLine, JobListing, JobQuery, line_of
 from backend.records.job_view import JobView
 from backend.records.sweep_line import Folds
 from backend.services.job_index import Found, JobIndex
+from widgets.common.throttle import Throttle
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_page import JobsPage
 
+LEARN_INTERVAL_MS = 100
 _LANE = "index"
 Uses = Mapping[tuple[str, str], int]
 
@@ -42,19 +44,21 @@ class JobFinder(QObject):
         self._page = page
         self._index = JobIndex()
         self._asked: dict[str, int] = {}
+        self._seen: dict[str, JobView] = {}
+        self._learning = Throttle(LEARN_INTERVAL_MS, self._learn_seen, self)
         self._is_warm = False
         page.rows_wished.connect(self.find)
         page.queue_moved.connect(lambda at_once: self._find(page.queries, at_once=at_once))
         page.sweeps.folded.connect(lambda: self._find(page.queries, at_once=True))
         page.known.connect(self._learn)
-        page.forgotten.connect(lambda job_id: self._tell((), (job_id,)))
+        page.seen.connect(self._learn_soon)
+        page.forgotten.connect(self._forget)
         page.table.choices_wished.connect(self._choose)
 
     def take(self, listing: JobListing) -> None:
         """All jobs were looked at."""
         self._page.show_views(listing.views)
-        lines = (*listing.lines, *map(line_of, listing.views))
-        self._tell(lines, listing.gone, is_listing=True)
+        self._tell(listing.views, listing.lines, listing.gone, is_listing=True)
 
     @Slot(str, JobQuery)
     def find(self, which: str, query: JobQuery) -> None:
@@ -75,13 +79,34 @@ class JobFinder(QObject):
 
     @Slot(JobView)
     def _learn(self, view: JobView) -> None:
-        self._tell((line_of(view),), ())
+        self._seen.pop(view.id, None)
+        self._tell((view,))
+
+    @Slot(JobView)
+    def _learn_soon(self, view: JobView) -> None:
+        self._seen[view.id] = view
+        self._learning.ask()
+
+    def _learn_seen(self) -> None:
+        views, self._seen = tuple(self._seen.values()), {}
+        self._tell(views)
+
+    @Slot(str)
+    def _forget(self, job_id: str) -> None:
+        self._seen.pop(job_id, None)
+        self._tell((), gone=(job_id,))
 
     def _tell(
-        self, lines: Iterable[JobLine], gone: Iterable[str], *, is_listing: bool = False
+        self,
+        views: Iterable[JobView],
+        lines: Iterable[JobLine] = (),
+        gone: Iterable[str] = (),
+        *,
+        is_listing: bool = False,
     ) -> None:
+        # Lines are made on the lane, too: of many jobs that are new at once they are 0.1 s.
         def take() -> tuple[tuple[int, ...], bool, Uses | None]:
-            news = self._index.take(lines, gone)
+            news = self._index.take((*lines, *map(line_of, views)), gone)
             return news.changed, news.moved, self._index.uses() if news.came_or_went else None
 
         self._runner.run(_LANE, take, partial(self._told, is_listing), _never)

@@ -53,13 +53,13 @@ class ManyJobs(QObject):
         self._window = window
         self._controller = jobs
         self._dialog: KeptDialog[QDialog] = KeptDialog()
-        table = page.table
-        table.model.edited.connect(self._edit)
-        table.tag_requested.connect(self._ask_tags)
-        table.stop_requested.connect(self._stop)
-        table.export_requested.connect(self._ask_folder)
-        table.trash_requested.connect(self._ask_trash)
-        table.clone_requested.connect(jobs.clone)
+        many = page.many
+        page.table.model.edited.connect(self._edit)
+        many.tag_requested.connect(self._ask_tags)
+        many.stop_requested.connect(self._stop)
+        many.export_requested.connect(self._ask_folder)
+        many.trash_requested.connect(self._ask_trash)
+        many.clone_requested.connect(jobs.clone)
 
     @Slot(str, str, object, object)
     def _edit(self, job_id: str, what: str, was: object, value: object) -> None:

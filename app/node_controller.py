@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
 from app.set_up_controller import SetUpController
+from backend import pace
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.errors import BackendError
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry
 from backend.records.health import Health
 from backend.records.job import THIS_COMPUTER
 from backend.records.job_view import JobView
-from backend.records.node import NodeReading, NodeState, Presence
+from backend.records.node import NodeState, Presence
 from backend.records.set_up_choices import usual_options
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
@@ -38,7 +38,24 @@ _PAST_EVERY_S = 120.0
 _WATCHED_EVERY_S = 600.0
 """What this window saw itself is kept for twenty minutes."""
 
-T = TypeVar("T")
+
+def _judged(
+    look: Callable[[], Iterable[NodeState]], known: Mapping[str, Health]
+) -> tuple[tuple[NodeState, Health], ...]:
+    """The nodes with what their readings so far say about their health."""
+    now = time.monotonic()
+    found = []
+    for state in look():
+        found.append(_state_judged(state, known.get(state.name, Health()), now))
+        pace.pause()
+    return tuple(found)
+
+
+def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeState, Health]:
+    if state.reading is None:
+        return state, before
+    health = before.after(state.reading, now_s)
+    return replace(state, health=health.findings), health
 
 
 class NodeController(QObject):
@@ -66,7 +83,7 @@ class NodeController(QObject):
         self._runner = runner
         self._page = page
         self._window = window
-        self._here: NodeReading | None = None
+        self._here: tuple[NodeState, ...] = ()
         self._far: tuple[NodeState, ...] = ()
         self._since: dict[str, float] = {}
         self._looking: dict[str, float] = {}
@@ -109,25 +126,34 @@ class NodeController(QObject):
     @Slot()
     def look(self) -> None:
         """One look; a look that has not ended is not repeated, and delays no other."""
-        self._look_in("node this-computer", self._services.nodes.reading, self._take_here)
+        self._look_in("node this-computer", self._state_here, self._take_here)
         self._look_in("nodes", self._services.nodes.far, self._take_far)
 
-    def _look_in(self, lane: str, work: Callable[[], T], take: Callable[[T], None]) -> None:
+    def _look_in(
+        self,
+        lane: str,
+        look: Callable[[], tuple[NodeState, ...]],
+        take: Callable[[tuple[NodeState, ...]], None],
+    ) -> None:
         if lane in self._looking:
             return
         self._looking[lane] = time.monotonic()
 
-        def taken(outcome: T) -> None:
+        def taken(found: Sequence[tuple[NodeState, Health]]) -> None:
             self._looking.pop(lane, None)
-            take(outcome)
+            self._health.update((state.name, health) for state, health in found)
+            take(tuple(state for state, _ in found))
 
         def missed(_error: BackendError) -> None:
             self._looking.pop(lane, None)
 
-        self._runner.run(lane, work, taken, missed)
+        self._runner.run(lane, partial(_judged, look, dict(self._health)), taken, missed)
 
-    def _take_here(self, reading: NodeReading) -> None:
-        self._here = reading
+    def _state_here(self) -> tuple[NodeState, ...]:
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self._services.nodes.reading()),)
+
+    def _take_here(self, states: tuple[NodeState, ...]) -> None:
+        self._here = states
         # The others come in a moment, and to show 64 nodes is work; but nobody waits for a share
         # that hangs.
         far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
@@ -158,10 +184,9 @@ class NodeController(QObject):
         )
 
     def _show(self) -> None:
-        if self._here is None:
+        if not self._here:
             return
-        here = NodeState(THIS_COMPUTER, Presence.ONLINE, self._here)
-        states = tuple(self._judged(state) for state in (here, *self._far))
+        states = (*self._here, *self._far)
         self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # What the window saw itself is kept for some minutes only.
@@ -188,14 +213,6 @@ class NodeController(QObject):
             partial(self._page.show_past, name),
             lambda _error: None,
         )
-
-    def _judged(self, state: NodeState) -> NodeState:
-        """With what its readings so far say about its health."""
-        if state.reading is None:
-            return state
-        health = self._health.get(state.name, Health()).after(state.reading, time.monotonic())
-        self._health[state.name] = health
-        return replace(state, health=health.findings)
 
     @Slot(str)
     def _check(self, name: str) -> None:

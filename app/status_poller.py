@@ -4,8 +4,8 @@ Nobody sends the window a message. Rank 0 of a run replaces ``status.json`` and 
 ``history.toml``; this module looks past the point at which it stopped. So a laptop that slept for
 a night loses nothing, and two windows can watch one run.
 
-Live jobs are looked at each time. The others come by in the list, which is read every few looks,
-because another desktop may have started one.
+The open job is looked at each time, other live ones each second time. The rest come by in the list,
+which is read every few looks, because another desktop may have started one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from backend.errors import BackendError
 from backend.records.job_line import JobListing
 from backend.records.job_view import JobView, RunUpdate
 
+_LOOKS_AT_REST = 2
+"""Jobs that are live but not open are looked at once in so many looks."""
 _LOOKS_A_LIST = 8
 """The list is read once in so many looks."""
 _MOST_AT_ONCE = 2
@@ -67,6 +69,7 @@ class StatusPoller(QObject):
         self._waiting: dict[str, None] = {}
         self._listing = False
         self._looks = 0
+        self._open_id = ""
         self._timer = QTimer(self)
         self._timer.timeout.connect(self.look)
         self._timer.setInterval(interval_ms)
@@ -81,6 +84,7 @@ class StatusPoller(QObject):
 
     def open(self, job_id: str) -> None:
         """From now on the history of this job is wanted too, from its beginning."""
+        self._open_id = job_id
         self._cursors.pop(job_id, None)
         self._look_at(job_id)
 
@@ -95,10 +99,12 @@ class StatusPoller(QObject):
 
     @Slot()
     def look(self) -> None:
-        """Look once at every live job, and at the list when it is its turn."""
+        """Look at the live jobs whose turn it is, and at the list when it is its."""
+        is_turn_of_all = self._looks % _LOOKS_AT_REST == 0
         self._looks += 1
         for job_id in list(self._live):
-            self._look_at(job_id)
+            if is_turn_of_all or job_id == self._open_id:
+                self._look_at(job_id)
         self._begin_some()
         if self._looks % _LOOKS_A_LIST == 0:
             self.look_at_list()

@@ -20,11 +20,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
 
 from backend.records.library import is_weights
-from widgets.common.cards import Toast
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
+from widgets.common.toast import Toast
 from widgets.frame.drop_words import words_for
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar

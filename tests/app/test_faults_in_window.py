@@ -18,6 +18,7 @@ from app.status_poller import StatusPoller
 from backend.datastore import node_files
 from backend.errors import BackendError
 from backend.node import identity, sweep
+from backend.progress import Progress
 from backend.records.cluster import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.files import replace_json
 from backend.records.layout import run_tag
@@ -27,6 +28,7 @@ from backend.records.status import RunStatus
 from backend.services.job_list import JobList
 from backend.services.workplace import open_services
 from tests.conftest import Immediately
+from tests.gui_stalls import elsewhere
 from tests.integration.tiny import raw_job, write_sources
 from widgets.cluster.nodes_page import NodesPage
 from widgets.jobs.job_form import JobForm
@@ -247,6 +249,35 @@ def test_f23_start_in_two_windows_is_one_run_that_both_show(services, opened, op
         assert window.page.detail._error == ("", "")
     attempts = services.data_root.job(view.id).attempt(1).path.parent
     assert [path.name for path in attempts.iterdir()] == ["1"]
+
+
+def test_a_run_that_failed_before_a_checkpoint_is_started_over_from_its_page(
+    services, training, open_window, qtbot
+):
+    replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
+    window = open_window(services)
+    window.look()
+    qtbot.waitUntil(lambda: window.page.open_view is not None, timeout=LONG_MS)
+    act = window.page.detail.header.act
+    qtbot.waitUntil(lambda: act.text() == "Start over", timeout=LONG_MS)
+    act.click()
+    qtbot.waitUntil(lambda: window.page.open_view.run == 2, timeout=LONG_MS)
+    assert window.page.detail._error == ("", "")
+    assert (training.path / "runs" / "1" / "status.json").exists(), "the earlier run is kept"
+
+
+def test_a_look_before_the_start_asks_for_what_the_page_would_do(
+    services, training, open_window, monkeypatch
+):
+    replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
+    window = open_window(services, Immediately())
+    window.look()
+    window.page.open_job(training.job_id)
+    wishes = []
+    starts = window.controller._starts
+    monkeypatch.setattr(starts, "look", lambda wish, config: wishes.append(wish))
+    window.page.detail.preflight_requested.emit(training.job_id)
+    assert elsewhere(lambda: wishes[0].act((), Progress())).run == 2
 
 
 INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")

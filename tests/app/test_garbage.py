@@ -71,3 +71,16 @@ def test_the_collector_is_python_s_own_again_afterwards() -> None:
     assert not gc.isenabled()
     garbage.close()
     assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("qapp")
+def test_what_stays_is_not_looked_through_again_and_what_comes_is(qtbot: QtBot) -> None:
+    garbage = Garbage()
+    garbage.settle()
+    assert gc.get_freeze_count() > 10_000
+    destroyed_in: list[threading.Thread] = []
+    dropped_panel(destroyed_in)
+    gc.collect()
+    assert destroyed_in == [threading.main_thread()]
+    garbage.close()
+    assert gc.get_freeze_count() == 0

@@ -69,7 +69,7 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
 def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.list())
-    page.table.tag_requested.emit(ids[:2])
+    page.many.tag_requested.emit(ids[:2])
     dialog = acts._dialog.now
     assert not dialog._save.isEnabled()
     dialog._add.setText("a, b")
@@ -86,7 +86,7 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
 
 def test_the_trash_asks_with_bytes_and_what_cannot_go_is_said(acts, page, services, ids):
     (services.data_root.job(ids[0]).logs / "rank-0.log").write_bytes(b"x" * 5_000_000)
-    page.table.trash_requested.emit(ids[:2])
+    page.many.trash_requested.emit(ids[:2])
     dialog = acts._dialog.now
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     # Somebody else was faster with one of them.
@@ -99,7 +99,7 @@ def test_the_trash_asks_with_bytes_and_what_cannot_go_is_said(acts, page, servic
 
 
 def test_nobody_who_says_no_loses_anything(acts, page, services, ids):
-    page.table.trash_requested.emit(ids)
+    page.many.trash_requested.emit(ids)
     acts._dialog.now.reject()
     assert len(services.jobs.list()) == 3
     assert acts._dialog.now is None
@@ -109,7 +109,7 @@ def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
     lines = page.table.model._rows.lines
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
-    page.table.stop_requested.emit(ids)
+    page.many.stop_requested.emit(ids)
     assert acts.stopped == [ids[1]]
     assert acts.sentences == ["Stopping 1 job; each saves first"]
 

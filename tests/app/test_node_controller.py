@@ -191,13 +191,15 @@ def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, wok
 
 
 def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
-    told = []
+    told, hot = [], []
     controller.listed.connect(told.append)
     for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
         here = reading("this-computer", count=1)
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
-        controller._take_here(replace(here, heartbeat=beat, gpus=gpus))
-    hot = [any("hot" in one.sentence for one in states[0].health) for states in told]
+        now = replace(here, heartbeat=beat, gpus=gpus)
+        controller._services.nodes.reading = lambda now=now: now
+        controller.look()
+        hot.append(any("hot" in one.sentence for one in told[-1][0].health))
     assert hot == [False, True, True, True, False]
 
 

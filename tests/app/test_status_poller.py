@@ -1,6 +1,7 @@
 """The poller tells what is new, forgets nothing, and never asks twice at once."""
 
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -62,9 +63,15 @@ def poller(qapp, jobs, immediately):
     return StatusPoller(jobs.look, jobs.list, immediately, NEVER)
 
 
+def look_at_all(poller):
+    """Jobs that are not open are looked at each second time."""
+    poller.look()
+    poller.look()
+
+
 def steps_of_one_look(qtbot, poller):
     with qtbot.waitSignal(poller.updated) as blocker:
-        poller.look()
+        look_at_all(poller)
     return list(blocker.args[0].history.steps)
 
 
@@ -118,14 +125,14 @@ def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
     jobs.view = replace(LIVE, state=JobState.FINISHED)
     steps_of_one_look(qtbot, poller)
     with qtbot.assertNotEmitted(poller.updated):
-        poller.look()
+        look_at_all(poller)
 
 
 def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
     poller.look_at_list()
     jobs.broken = "The data root does not answer."
     with qtbot.waitSignal(poller.unreadable) as blocker:
-        poller.look()
+        look_at_all(poller)
     assert blocker.args == ["a", "The data root does not answer."]
     jobs.broken = ""
     assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
@@ -181,6 +188,23 @@ def slow(qapp):
     runner.end(0)
     runner.begun.clear()
     return poller, runner
+
+
+def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, jobs, immediately):
+    others = JobListing(views(3), total=3)
+    looked_at = []
+
+    def look(job_id, _cursor):
+        looked_at.append(job_id)
+        return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
+
+    poller = StatusPoller(look, lambda: others, immediately, NEVER)
+    poller.look_at_list()
+    poller.open("job01")
+    looked_at.clear()
+    for _ in range(4):
+        poller.look()
+    assert Counter(looked_at) == {"job00": 2, "job01": 4, "job02": 2}
 
 
 def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):

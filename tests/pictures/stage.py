@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import shiboken6
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect, QTimer
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -105,6 +105,12 @@ class Stage:
         A height that hangs on a width climbs one layout a pass: the form of a new job was still
         squeezed after four.
         """
+        # What is made a few at a time has a timer without an interval until it is whole.
+        for _ in range(100):
+            timers = self.window.findChildren(QTimer)
+            if not any(one.isActive() and one.interval() == 0 for one in timers):
+                break
+            QApplication.processEvents()
         for _ in range(10):
             QApplication.processEvents()
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.gui_stalls import elsewhere
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.end_names import Ending, name_rects, name_span
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import (
-    Boundary,
-    Ending,
-    Overlay,
-    Post,
-    Span,
-    Threshold,
-    curve_pen,
-    name_span,
-    spread_labels,
-)
+from widgets.curves.marks import Boundary, Overlay, Post, Span, Threshold, curve_pen
+from widgets.curves.plot_marks import EndsOf
 from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
 
@@ -175,6 +166,31 @@ def test_on_a_logarithmic_axis_a_value_is_where_its_tick_is(panel: CurvePanel) -
     assert pixels(panel, BLUE) == pytest.approx(flat, rel=0.1)
 
 
+def test_a_smooth_curve_of_many_points_is_as_thick_as_one_of_few(panel: CurvePanel) -> None:
+    """A learning rate of a million steps is a line; what trembles is a band of hairlines."""
+    inks = []
+    for count in (200, 20_000):
+        points = curve(np.linspace(1, 0, count))
+        panel.set_curve("rate", "rate", points, smooth=False, fill=True)
+        settle()
+        middle = panel.grab(QRect(300, 20, 1, 240)).toImage()
+        ground = middle.pixelColor(0, 0).lightness()
+        shades = [middle.pixelColor(0, y).lightness() for y in range(middle.height())]
+        inks.append(sum(abs(shade - ground) > 40 for shade in shades))
+    assert inks[1] >= inks[0] >= 2
+
+
+def test_the_highest_figure_of_the_axis_is_written(panel: CurvePanel) -> None:
+    """Its line is in view, by two pixels; its figure reaches above the plot."""
+    panel.resize(300, 130)
+    panel.set_curve("mAP", "mAP", curve(np.linspace(0.03, 0.374, 30)))
+    settle()
+    assert 0.4 < panel.y_range()[1] < 0.42
+    corner = panel.grab(QRect(8, 3, 18, 12)).toImage()
+    seen = {corner.pixel(x, y) for x in range(corner.width()) for y in range(corner.height())}
+    assert len(seen) > 4
+
+
 def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     panel.set_curve("train", "train", curve(values), named=False)
@@ -257,11 +273,43 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     assert panel._marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
 
 
+def named_rect(panel: CurvePanel) -> QRectF:
+    """Where the name of the only curve is written."""
+    frame = panel._frame()
+    ends = EndsOf(panel.axis, panel.log_y, True, "", panel._end_text, panel._marks)
+    [ending] = ends.endings(frame, panel._curves.items(), panel._y)
+    [rect] = name_rects(frame, [ending])
+    return rect
+
+
+def test_beyond_a_stretch_that_is_asked_for_there_is_room_for_the_names(panel: CurvePanel) -> None:
+    panel.set_curve("gpu", "GPU 3, rank 11", curve(np.full(1000, 1.0)), 0)
+    panel.set_fixed_x(0, 1001)
+    settle()
+    assert panel.x_range()[0] == 0
+    assert named_rect(panel).left() > panel._frame().px(1000)
+
+
+@pytest.mark.parametrize("zoomed", [False, True])
+@pytest.mark.parametrize("limit", [0.95, 0.98, 1.0, 1.02])
+def test_a_name_stands_clear_of_the_line_of_a_threshold(
+    panel: CurvePanel, limit: float, zoomed: bool
+) -> None:
+    panel.set_curve("gpu", "GPU 3, rank 11", curve(np.linspace(0.0, 1.0, 1000)), 0, smooth=False)
+    panel.set_marks(thresholds=[Threshold(limit, "hot")])
+    if zoomed:
+        panel.set_x_range(0, 1000)
+    settle()
+    across = panel._frame().py(limit)
+    rect = named_rect(panel)
+    assert not rect.top() + 1 < across < rect.bottom() - 1
+
+
 def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     panel: CurvePanel,
 ) -> None:
     panel.set_curve("gpu", "GPU 3, rank 11", curve(np.full(1000, 1.0)), 0)
-    panel.set_fixed_x(0, 1000)
+    panel.set_x_range(0, 1000)
     settle()
     image = panel.grab().toImage()
     frame = panel._frame()
@@ -362,26 +410,6 @@ def test_the_read_out_tells_every_curve_at_the_pointer(panel: CurvePanel, link: 
     assert place.startswith("step 1 · epoch 0.01 · ")
 
 
-# Names at the ends
-
-
-@given(st.lists(st.floats(-50, 350), max_size=12))
-def test_names_never_cover_each_other_and_keep_their_order(wanted: list[float]) -> None:
-    height, low, high = 16.0, 0.0, 300.0
-    places = spread_labels(wanted, height, low, high)
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    stacked = [places[i] for i in order]
-    assert all(b - a >= height - 1e-6 for a, b in itertools.pairwise(stacked))
-    if len(wanted) * height <= high - low:
-        assert all(low <= place - height / 2 + 1e-6 for place in places)
-        assert all(place + height / 2 - 1e-6 <= high for place in places)
-
-
-@given(st.floats(10, 290))
-def test_a_name_alone_stands_at_its_point(wanted: float) -> None:
-    assert spread_labels([wanted], 16, 0, 300) == [min(max(wanted, 8), 292)]
-
-
 def test_from_the_fifth_on_curves_are_dashed_for_grey_prints() -> None:
     solid = [curve_pen(i, 2).style() is Qt.PenStyle.SolidLine for i in range(9)]
     assert solid == [True] * 4 + [False] * 4 + [True]  # the ninth is grey
@@ -415,10 +443,12 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
     rng = np.random.default_rng(0)
     steps = np.arange(1_000_000)
     panel.resize(1000, 400)
+    panel.set_smoothing(0.9)
     for i in range(4):
         values = 0.4 + 0.1 * i + np.exp(-steps / 2e5) + rng.normal(0, 0.1, len(steps))
-        panel.set_curve(str(i), f"run {i}", curve(values), i)
-    panel.set_smoothing(0.9)
+        data = elsewhere(partial(curve, values))
+        elsewhere(partial(data.set_smoothing, 0.9))
+        panel.set_curve(str(i), f"run {i}", data, i)
     settle()
     took = []
     for i in range(40):

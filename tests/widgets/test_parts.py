@@ -11,10 +11,7 @@ from PySide6.QtGui import QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
     QLineEdit,
-    QListView,
     QPushButton,
-    QTableView,
-    QTreeView,
     QVBoxLayout,
     QWidget,
 )
@@ -31,18 +28,8 @@ from widgets.common.buttons import (
     Switch,
     UnderlinedTabs,
 )
-from widgets.common.cards import (
-    Card,
-    Chip,
-    EmptyState,
-    Fact,
-    Facts,
-    PageHeader,
-    ProgressLine,
-    Rule,
-    Scroll,
-    Toast,
-)
+from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, Rule, Scroll
+from widgets.common.facts import Fact, Facts
 from widgets.common.fields import (
     ComboBox,
     Field,
@@ -57,7 +44,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.text import IconLabel, Label, Note, plain_tip
 from widgets.common.theme import PAGE_MARGIN
-from widgets.common.views import dress
+from widgets.common.toast import Toast
 
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
 
@@ -422,14 +409,6 @@ def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
         qtbot.mouseClick(toast.findChildren(Button)[0], Qt.MouseButton.LeftButton)
     assert told.args == ["job-7"]
     assert not toast.isVisible()
-
-
-@pytest.mark.parametrize("make", [QTableView, QTreeView, QListView])
-def test_views_are_dressed_alike(qtbot: QtBot, make: type[QTableView]) -> None:
-    view = make()
-    qtbot.addWidget(view)
-    dress(view, "Jobs")
-    assert view.accessibleName() == "Jobs"
 
 
 def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:

@@ -33,3 +33,21 @@ def test_a_long_command_goes_on_below_itself_and_is_copied_as_one_line(qtbot: Qt
     assert block.layout().lineCount() > 1
     assert block.text() == command
     assert page.horizontalScrollBar().maximum() == 0
+
+
+@pytest.mark.parametrize("width", [500, 800, 1600])
+def test_no_line_of_prose_is_longer_than_one_can_follow(qtbot: QtBot, width: int) -> None:
+    page = RichText()
+    qtbot.addWidget(page)
+    page.resize(width, 500)
+    page.show()
+    page.show_markdown("The rate falls by half when the loss has not fallen for ten epochs. " * 9)
+    lines = page.document().firstBlock().layout()
+    longest = max(lines.lineAt(n).textLength() for n in range(lines.lineCount()))
+    assert longest <= 110
+    assert longest > 80 or width == 500
+    bar = page.verticalScrollBar()
+    page.resize(width, 40)
+    assert bar.mapTo(page, bar.rect().topRight()).x() >= width - 3, "the bar stays at the edge"
+    page.show_markdown("    " + "x" * 85)
+    assert page.document().firstBlock().layout().lineCount() == 1 or width == 500

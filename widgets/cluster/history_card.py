@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QSize, Slot
 from PySide6.QtWidgets import QLayout
 
-from backend.records.health import Limits
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
 from widgets.cluster.job_lane import JobLane, bars_of
-from widgets.cluster.node_history import BY_KEY, NODE, QUANTITIES, NodeHistory, Quantity
+from widgets.cluster.node_history import BY_KEY, HOT_C, NODE, QUANTITIES, NodeHistory, Quantity
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
@@ -205,8 +204,7 @@ class HistoryCard(Card):
             quantity.title,
             axis=XAxis.CLOCK,
             value_text=quantity.text,
-            # What wavers by two degrees is calm, and looks so only beside all the others.
-            from_zero=True,
+            scale=quantity.scale,
         )
         plot.set_empty_text("No reading yet")
         plot.setMinimumHeight(_PLOT_MIN_H)
@@ -283,8 +281,7 @@ class HistoryCard(Card):
         key = self._picker.key()
         self._words.setText(self._peers(BY_KEY[key]))
         self._words.setVisible(bool(self._words.text()))
-        hot = Limits().hot_c.enter
-        thresholds = [Threshold(hot, f"hot from {formats.celsius(hot)}")]
+        thresholds = [Threshold(HOT_C, f"hot from {formats.celsius(HOT_C)}")]
         is_heat = key == "temperature"
         spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
         self._plot.set_marks(thresholds=thresholds if is_heat else [], spans=spans)

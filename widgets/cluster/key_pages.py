@@ -19,6 +19,31 @@ from widgets.common.theme import ICON_NAV, S2, S3
 DEFAULT_PORT = 22
 
 
+class TrustedKey(Frame):
+    """The line that says which key of a node a person has accepted; away where none is."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._fingerprint = Label("", "mono", "text2", elide="middle")
+        super().__init__(
+            "sunken",
+            row(
+                IconLabel("shield-check", "good", ICON_NAV),
+                Label("Host key", "small_strong"),
+                (self._fingerprint, 1),
+                Label("trusted on this computer", "small", "text2"),
+                gap=S2,
+                margins=(S3, S2, S3, S2),
+            ),
+            parent,
+        )
+        self.hide()
+
+    def show_key(self, fingerprint: str) -> None:
+        """Its fingerprint, "" for none."""
+        self._fingerprint.setText(fingerprint)
+        self.setVisible(bool(fingerprint))
+
+
 class TrustPage(QWidget):
     """The fingerprint of a key that this computer has not seen. Enter does not trust it.
 

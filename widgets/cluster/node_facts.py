@@ -6,7 +6,7 @@ from collections import Counter
 
 from backend.records.node import NodeReading, NodeState, Presence
 from widgets.common import formats
-from widgets.common.cards import Fact
+from widgets.common.facts import Fact
 
 
 def facts_of(state: NodeState, beat: str) -> list[Fact]:

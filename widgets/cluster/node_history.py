@@ -12,9 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from backend.records.health import Limits
 from backend.records.node import Gpu, NodeReading
 from backend.records.node_past import PastGpu, PastReading
 from widgets.common import formats
+from widgets.curves.plot_range import Scale
 from widgets.curves.pyramid import Floats
 
 CAPACITY = 600
@@ -28,6 +30,13 @@ NODE = ""
 """Stands for a GPU's UUID where a value is the node's own."""
 
 
+HOT_C = Limits().hot_c.enter
+_FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
+_UP_TO_HOT = Scale(30.0, HOT_C, leaves_nothing_out=True)
+"""What wavers by two degrees is calm, and looks so only beside all that can be; a GPU at rest in
+a cool room has some 30 °C."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """One thing that is plotted of each GPU, or of the node itself."""
@@ -39,6 +48,7 @@ class Quantity:
     of_node: Callable[[NodeReading], float | None] | None = None
     of_past_gpu: Callable[[PastGpu], float | None] | None = None
     of_past_node: Callable[[PastReading], float | None] | None = None
+    scale: Scale = _FROM_ZERO
 
 
 def _share(used: int | None, total: int | None) -> float | None:
@@ -72,6 +82,7 @@ QUANTITIES = (
         formats.celsius,
         lambda gpu: gpu.temperature_c,
         of_past_gpu=lambda gpu: gpu.temperature_c,
+        scale=_UP_TO_HOT,
     ),
     Quantity(
         "clock",
@@ -184,7 +195,9 @@ class NodeHistory:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._times = np.full(capacity, math.nan)
-        self._values: dict[tuple[str, str], np.ndarray] = {}
+        self._rows: dict[tuple[str, str], int] = {}
+        # One array of all: of 64 nodes sixty each, made in one turn, held the window up.
+        self._values = np.empty((0, capacity))
         self._words: list[str] = []
         self._past = Past(np.empty(0), {})
         self.count = 0
@@ -217,12 +230,15 @@ class NodeHistory:
         place = self.count % self._capacity
         self.count += 1
         self._times[place] = at_s
-        for series in self._values.values():
-            series[place] = math.nan
-        for key, value in values.items():
-            if key not in self._values:
-                self._values[key] = np.full(self._capacity, math.nan)
-            self._values[key][place] = _told(value)
+        fresh = [key for key in values if key not in self._rows]
+        if fresh:
+            for key in fresh:
+                self._rows[key] = len(self._rows)
+            untold = np.full((len(fresh), self._capacity), math.nan)
+            self._values = np.concatenate((self._values, untold))
+        self._values[:, place] = math.nan
+        rows = [self._rows[key] for key in values]
+        self._values[rows, place] = [_told(value) for value in values.values()]
 
     def put_past(self, past: Past) -> bool:
         """What its agent kept; True when it goes farther back than what was known."""
@@ -247,12 +263,12 @@ class NodeHistory:
         joint = np.full(len(self._joint(live, cut)), math.nan)
         key = (uuid, quantity)
         before = self._past.values.get(key)
-        now = self._values.get(key)
+        now = self._rows.get(key)
         return np.concatenate(
             (
                 np.full(cut, math.nan) if before is None else before[:cut],
                 joint,
-                np.full(len(live), math.nan) if now is None else self._in_order(now),
+                np.full(len(live), math.nan) if now is None else self._in_order(self._values[now]),
             )
         )
 

@@ -24,7 +24,8 @@ from widgets.cluster.node_row import (
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import EmptyState, Facts, PageHeader, Scroll
+from widgets.common.cards import EmptyState, PageHeader, Scroll
+from widgets.common.facts import Facts
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4

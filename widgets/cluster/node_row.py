@@ -201,9 +201,11 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
         count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
         use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
         return tuple(GpuCell(index, use) for index in range(count))
-    if not state.health:
-        return tuple(gpu_cell(gpu, jobs) for gpu in reading.gpus)
-    return tuple(gpu_cell(gpu, jobs, _reason(state, gpu)) for gpu in reading.gpus)
+    unwell = {(finding.gpu, finding.gpu_uuid) for finding in state.health}
+    return tuple(
+        gpu_cell(gpu, jobs, _reason(state, gpu) if (gpu.index, gpu.uuid) in unwell else "")
+        for gpu in reading.gpus
+    )
 
 
 def _reason(state: NodeState, gpu: Gpu) -> str:

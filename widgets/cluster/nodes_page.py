@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from PySide6.QtCore import QRect, Signal, Slot
+from PySide6.QtCore import QRect, QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
@@ -29,6 +29,17 @@ from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
 from widgets.common.throttle import is_unseen
 
 _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
+
+
+class _Content(QWidget):
+    """As high as it is at its width.
+
+    Its least height, as Qt has it, is that of the cards at their least width, and below twelve
+    nodes on a common screen the page scrolled over nothing.
+    """
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(super().minimumSizeHint().width(), 0)
 
 
 class NodesPage(QWidget):
@@ -89,7 +100,7 @@ class NodesPage(QWidget):
         self._rack_card = Card(RackHead(self.rack), self.rack, gap=0, margins=margins)
         self._nothing = Label("", "body", "text2")
         self._nothing.hide()
-        self._content = QWidget()
+        self._content = _Content()
         margins = (PAGE_MARGIN, 0, 0, S4)
         self._body = col(
             self._cards,
@@ -171,9 +182,9 @@ class NodesPage(QWidget):
     @Slot()
     def show_rack(self) -> None:
         """All nodes again; the one that was open has the focus."""
-        number = self.rack.rows_model.row_of(self._open)
-        self._open = ""
+        left, self._open = self._open, ""
         self._settle()
+        number = self.rack.rows_model.row_of(left)
         if number is not None:
             self.rack.setCurrentIndex(self.rack.rows_model.index(number))
         self.rack.setFocus()
@@ -272,9 +283,9 @@ class NodesPage(QWidget):
         alone = len(self._states) <= 1
         self.detail.set_alone(alone)
         self._show_detail(alone)
-        if not alone:
-            self._show_overview(now)
         by_itself = alone or bool(self._open)
+        if not by_itself:
+            self._show_overview(now)
         self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
         self._focus.lead_to(self.detail if by_itself else self.rack)
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
 from backend.records.cluster import HostKey, SetUp, StepState
 from backend.records.state import JobState
-from widgets.cluster.key_pages import KeyPlate
+from widgets.cluster.key_pages import KeyPlate, TrustedKey
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import step_line
 from widgets.cluster.set_up_view import SetUpView
@@ -122,6 +122,7 @@ class SetUpDialog(QDialog):
         # Else it claims the height that its wrapped texts had on a narrow page, and would scroll.
         holder.setMinimumHeight(1)
         self._scroll = Scroll(holder)
+        self._trusted = TrustedKey()
         self._plate = KeyPlate("set the node up again")
         self._plate.trusted.connect(self._pass_trust)
         self._plate.refused.connect(self._refuse_key)
@@ -148,6 +149,7 @@ class SetUpDialog(QDialog):
         self._close.clicked.connect(self.hide)
         steps = col(
             row((self._title, 1), self._address),
+            self._trusted,
             (self._scroll, 1),
             (self._plate, 1),
             gap=S3,
@@ -243,6 +245,7 @@ class SetUpDialog(QDialog):
         for part in (self._scroll, self._foot):
             part.setVisible(key is None)
         self._plate.setVisible(key is not None)
+        self._trusted.show_key("" if chosen.key is not None else chosen.trusted)
         if key is not None:
             title = self._plate.show_key(key, chosen.accepted)
             # None of the fields or buttons is chosen before anybody pressed a key.
@@ -284,6 +287,8 @@ class SetUpDialog(QDialog):
         if self._view.hasHeightForWidth():
             width = self._scroll.viewport().width() - S2
             wanted = max(wanted, self._view.heightForWidth(width))
+        if not self._trusted.isHidden():
+            wanted += self._trusted.sizeHint().height() + S3
         wanted = min(wanted + _FRAME_H, _MOST_H)
         if self.height() < wanted:
             self.resize(self.width(), wanted)

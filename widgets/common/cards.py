@@ -1,12 +1,9 @@
-"""What holds other things: cards, rules, facts, empty places, chips, progress, toasts."""
+"""What holds other things: cards, rules, scrolls; and empty places, chips, progress."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QPaintEvent, QResizeEvent
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLayout,
@@ -32,10 +29,8 @@ from widgets.common.theme import (
     S3,
     S4,
     SCROLL_BAR_W,
-    TOAST_MS,
     Family,
     Role,
-    Tone,
 )
 
 _EMPTY_MOST_W = 560
@@ -133,102 +128,6 @@ class Scroll(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(content)
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A value under its caption."""
-
-    caption: str
-    value: str
-    tone: Tone = "text"
-    tip: str = ""
-
-
-class _FactView(QWidget):
-    def __init__(self, role: Role, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.caption = Label("", "tiny", "text3")
-        self.value = Label("", role, "text")
-        self.setLayout(col(self.caption, self.value, gap=2))
-
-    def show_fact(self, fact: Fact) -> None:
-        self.caption.setText(fact.caption)
-        self.value.setText(fact.value)
-        self.value.set_tone(fact.tone)
-        self.value.set_tip(fact.tip)
-        self.setAccessibleName(f"{fact.caption}: {fact.value}")
-
-
-class Facts(QWidget):
-    """Facts in a row; when room is short the last ones go, whole, and come into the tool tip.
-
-    With `columns` they stand in columns of equal width, so that two rows of them are one table.
-    """
-
-    def __init__(
-        self,
-        facts: Sequence[Fact] = (),
-        *,
-        role: Role = "strong",
-        gap: int = 28,
-        columns: int = 0,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._role: Role = role
-        self._gap = gap
-        self._columns = columns
-        self._facts: tuple[Fact, ...] = ()
-        self._views: list[_FactView] = []
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.set_facts(facts)
-
-    def set_facts(self, facts: Sequence[Fact]) -> None:
-        if tuple(facts) == self._facts and self._views:
-            return
-        self._facts = tuple(facts)
-        while len(self._views) < len(facts):
-            self._views.append(_FactView(self._role, self))
-        for view, fact in zip(self._views, facts, strict=False):
-            view.show_fact(fact)
-        self.updateGeometry()
-        self._place()
-
-    def shown(self) -> int:
-        """How many of the facts have room now."""
-        return sum(view.isVisibleTo(self) for view in self._views)
-
-    def sizeHint(self) -> QSize:
-        sizes = [view.sizeHint() for view in self._views[: len(self._facts)]]
-        width = sum(size.width() + self._gap for size in sizes)
-        return QSize(max(width - self._gap, 0), max((size.height() for size in sizes), default=0))
-
-    def minimumSizeHint(self) -> QSize:
-        first = self._views[0].sizeHint().width() if self._facts else 0
-        return QSize(first, self.sizeHint().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place()
-
-    def _place(self) -> None:
-        x = 0
-        hidden: list[Fact] = []
-        for index, view in enumerate(self._views):
-            if index >= len(self._facts):
-                view.hide()
-                continue
-            size = view.sizeHint()
-            if self._columns:
-                x = index * self.width() // self._columns
-            fits = not hidden and (x + size.width() <= self.width() or index == 0)
-            view.setGeometry(x, 0, size.width(), size.height())
-            view.setVisible(fits)
-            if not fits:
-                hidden.append(self._facts[index])
-            x += size.width() + self._gap
-        self.setToolTip("\n".join(f"{fact.caption}: {fact.value}" for fact in hidden))
 
 
 class Chip(QFrame):
@@ -361,68 +260,3 @@ class ProgressLine(QWidget):
     def _end(self) -> None:
         self._cancel.setEnabled(False)
         self.cancelled.emit()
-
-
-class Toast(QFrame):
-    """Says for six seconds what the person just did, with Undo; bottom right over its parent.
-
-    Stays while the pointer is on it or its button has the focus.
-
-    Signals:
-        undone: Undo was pressed; carries the tag given to `tell`.
-    """
-
-    undone = Signal(str)
-    _MARGIN = 16
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._over = parent
-        self.setObjectName("toast")
-        self._tag = ""
-        self._text = Label("", "medium", "on_ink")
-        self._undo = Button("Undo", kind="toast")
-        self._undo.clicked.connect(self._undone)
-        self.setLayout(row(self._text, self._undo, margins=(16, 4, 6, 4)))
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(TOAST_MS)
-        self._timer.timeout.connect(self._leave)
-        parent.installEventFilter(self)
-        self.hide()
-
-    def tell(self, text: str, *, undo_tag: str = "") -> None:
-        """Show `text`; with `undo_tag` also Undo, which gives the tag back."""
-        self._tag = undo_tag
-        self._text.setText(text)
-        self._undo.setVisible(bool(undo_tag))
-        self.setAccessibleName(text)
-        self._place()
-        self.show()
-        self.raise_()
-        self._timer.start()
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Resize and self.isVisible():
-            self._place()
-        return super().eventFilter(watched, event)
-
-    @Slot()
-    def _leave(self) -> None:
-        if self.underMouse() or self._undo.hasFocus():
-            self._timer.start()
-        else:
-            self.hide()
-
-    @Slot()
-    def _undone(self) -> None:
-        self.hide()
-        self._timer.stop()
-        self.undone.emit(self._tag)
-
-    def _place(self) -> None:
-        self.adjustSize()
-        self.move(
-            self._over.width() - self.width() - self._MARGIN,
-            self._over.height() - self.height() - self._MARGIN,
-        )

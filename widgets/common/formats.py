@@ -44,8 +44,10 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def metric(value: float | None) -> str:
+def metric(value: float | None, digits: int = 3) -> str:
     """``0.371``: three significant digits, never fewer digits than the whole part has.
+
+    More ``digits`` are for what three do not tell apart.
 
     Below a ten-thousandth and from a million on in powers of ten: ``3.20e-5``.
     """
@@ -54,12 +56,13 @@ def metric(value: float | None) -> str:
         return special or NONE
     if value == 0:
         return "0"
-    size = abs(float(f"{value:.2e}"))
+    rounded = f"{value:.{digits - 1}e}"
+    size = abs(float(rounded))
     if size < 1e-4 or size >= 1e6:
-        return _scientific(f"{value:.2e}")
+        return _scientific(rounded)
     if size >= 100:
         return count(round(value))
-    return f"{value:.{2 - math.floor(math.log10(size))}f}"
+    return f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
 
 
 def setting(value: float | None) -> str:

@@ -5,6 +5,8 @@ Names are Phosphor's, without a prefix: ``icon("play")``, ``icon("warning-fill",
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import qtawesome
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QIcon, QPainter, QPixmap
@@ -48,6 +50,12 @@ def beside_text_size() -> QSize:
 
 def pixmap(name: str, tone: str = "text", size: int = theme.ICON, ratio: float = 1.0) -> QPixmap:
     """An icon as a picture, sharp on a screen with `ratio` device pixels per pixel."""
+    return _drawn(name, theme.current().hex(tone), tone, size, ratio)
+
+
+@lru_cache(maxsize=512)
+def _drawn(name: str, _colour: str, tone: str, size: int, ratio: float) -> QPixmap:
+    """Drawn once: a page that is dressed draws hundreds of few kinds."""
     return icon(name, tone).pixmap(QSize(size, size), ratio)
 
 

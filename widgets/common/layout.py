@@ -2,13 +2,14 @@
 
 ``row(Label("Jobs", "title"), STRETCH, Button("New job"))`` is a `QHBoxLayout`: widgets and
 layouts in order, a number is so many pixels of space, `STRETCH` takes what is left,
-``(widget, 1)`` gives a widget a share of it, and `None` is left out.
+``(widget, 1)`` gives a widget a share of it, and `None` is left out. `REST` takes what those with
+a share may not have, being as large as they can be.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
@@ -18,13 +19,13 @@ from widgets.common.theme import S2
 
 class _Stretch(Enum):
     STRETCH = "stretch"
+    REST = "rest"
 
 
 STRETCH: Final = _Stretch.STRETCH
+REST: Final = _Stretch.REST
 
-Item: TypeAlias = (
-    QWidget | QLayout | int | Literal[_Stretch.STRETCH] | tuple[QWidget | QLayout, int] | None
-)
+Item: TypeAlias = QWidget | QLayout | int | _Stretch | tuple[QWidget | QLayout, int] | None
 Margins: TypeAlias = tuple[int, int, int, int]
 NO_MARGINS: Margins = (0, 0, 0, 0)
 
@@ -92,6 +93,6 @@ def _filled(box: _Box, items: tuple[Item, ...], gap: int, margins: Margins) -> _
             box.addWidget(item)
         elif isinstance(item, QLayout):
             box.addLayout(item)
-        elif item is STRETCH:
-            box.addStretch(1)
+        elif isinstance(item, _Stretch):
+            box.addStretch(1 if item is STRETCH else 0)
     return box

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent
 from PySide6.QtGui import (
+    QResizeEvent,
     QTextBlock,
     QTextBlockFormat,
     QTextCharFormat,
@@ -18,10 +19,14 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from widgets.common import theme
-from widgets.common.theme import S1, S2, S3, S4, S5, Role
+from widgets.common.paint import text_width
+from widgets.common.theme import S1, S2, S3, S4, S5, SCROLL_BAR_W, TEXT_MAX_CHARS, Role
 
 _HEADINGS: dict[int, Role] = {1: "title", 2: "heading", 3: "strong"}
 _LINE_HEIGHT_PERCENT = 135
+_CODE_CHARS = 86
+_PROSE = "In the window you see its loss fall; press Stop, then Resume: it goes on."
+"""By which the width of a line is measured: the mean of all letters would be a third wider."""
 
 
 class RichText(QTextBrowser):
@@ -33,6 +38,13 @@ class RichText(QTextBrowser):
         self.setOpenLinks(False)
         self.setProperty("kind", "page")
         self._markdown = ""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A line of prose that is longer is lost on the way back to the left; code is not cut."""
+        prose = text_width(_PROSE) * TEXT_MAX_CHARS // len(_PROSE)
+        most = max(prose, text_width("0" * _CODE_CHARS, "mono") + S4 + S1)
+        self.setViewportMargins(0, 0, max(0, self.width() - SCROLL_BAR_W - most), 0)
+        super().resizeEvent(event)
 
     def show_markdown(self, text: str) -> None:
         self._markdown = text

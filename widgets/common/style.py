@@ -207,8 +207,9 @@ QTableView[kind="list"]::item, QTableView[kind="list"]::item:hover,
 QTableView[kind="list"]::item:selected {{ background: transparent; border: 0; }}
 QHeaderView {{ background: transparent; border: 0; }}
 QHeaderView::section {{ background: transparent; color: {t.text3}; border: 0;
-  border-bottom: 1px solid {t.line}; padding: 0 8px 0 11px;
+  border-bottom: 1px solid {t.line}; padding: 0 11px;
   min-height: {TABLE_ROW_H - 4}px; }}
+QTableView[kind="list"] QHeaderView::section {{ padding: 0 8px 0 11px; }}
 QHeaderView::section:hover {{ color: {t.text}; }}
 QTableCornerButton::section {{ background: transparent; border: 0; }}
 """

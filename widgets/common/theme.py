@@ -255,6 +255,8 @@ S1, S2, S3, S4, S5, S6, S8 = 4, 8, 12, 16, 20, 24, 32
 PAGE_MARGIN = S6
 SCROLL_BAR_W = 12
 CARD_PADDING = S4
+HEADED_CARD = (CARD_PADDING, S2, CARD_PADDING, CARD_PADDING)
+"""Margins of a card whose head holds buttons, which bring eight pixels of air of their own."""
 CARD_GAP = S3
 LABEL_GAP = S1
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRectF, QSize, Qt
+from PySide6.QtCore import (
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    QSize,
+    Qt,
+    Slot,
+)
 from PySide6.QtGui import QContextMenuEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -14,11 +23,16 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
     QTableView,
     QTreeView,
+    QWidget,
 )
 
 from widgets.common import theme
 from widgets.common.paint import paint_focus
 from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
+
+_LINE_W = 1
+_MOST_H = (1 << 24) - 1
+"""A widget of this height has no limit, as Qt has it."""
 
 
 def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
@@ -76,6 +90,36 @@ def share_width(view: QTableView, taker: int, *, equally: bool) -> None:
     usual = QHeaderView.ResizeMode.Stretch if equally else QHeaderView.ResizeMode.ResizeToContents
     header.setSectionResizeMode(usual)
     header.setSectionResizeMode(taker, QHeaderView.ResizeMode.Stretch)
+
+
+class AsHighAsRows(QObject):
+    """Keeps what frames a table as high as its rows, where there is room for more.
+
+    The frame needs a share of its layout and, below it, room that nobody else takes
+    (`layout.REST`).
+    """
+
+    def __init__(self, view: QTableView, frame: QWidget, around: int) -> None:
+        """``around``: Pixels of the frame above and below the view, together."""
+        super().__init__(frame)
+        self._view, self._frame, self._around = view, frame, around
+        model = view.model()
+        for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
+            changed.connect(self.fit)
+        self.fit()
+
+    @Slot()
+    def fit(self) -> None:
+        """Measure again: the view was hidden, or is seen again."""
+        rows, row_h = self._view.model().rowCount(), self._view.verticalHeader()
+        # A frame of the greatest height is one without a limit.
+        wanted = _MOST_H
+        if not self._view.isHidden():
+            head = self._view.horizontalHeader().sizeHint().height()
+            # The view's own edge, the line around the frame, and what is between them.
+            edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._around
+            wanted = min(head + rows * row_h.defaultSectionSize() + edges, _MOST_H)
+        self._frame.setMaximumHeight(wanted)
 
 
 class TallRows(QStyledItemDelegate):

@@ -14,7 +14,7 @@ from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, row
 from widgets.common.text import literal
-from widgets.common.theme import CARD_PADDING, S2, S3
+from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.curves.curve_data import XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
@@ -73,7 +73,7 @@ class _Plot(Card):
         self.remove = IconButton("x", "Remove this plot")
         head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
         # The text of a quiet button stands S2 right of its edge: the card's padding begins there.
-        margins = (CARD_PADDING - S2, CARD_PADDING, CARD_PADDING, CARD_PADDING)
+        margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
         self.remove.clicked.connect(self.removed)
 

@@ -29,15 +29,26 @@ from widgets.curves.marks import curve_colour, is_dashed
 _FIRST_W, _COLUMN_LEAST_W = 150, 60
 _BAR_H, _DASH = 4, 12
 _ONE_LINE_UP_TO = 3
+_DIGITS, _MOST_DIGITS = 3, 6
 
 
-def in_words(row: ComparedRow, value: float | str | None) -> str:
-    """A value as the table writes it."""
+def in_words(row: ComparedRow) -> tuple[str, ...]:
+    """The values as the table writes them: nothing but the best reads as the best does."""
+    usual = tuple(_in_words(row, value, _DIGITS) for value in row.values)
+    for digits in range(_DIGITS, _MOST_DIGITS + 1):
+        words = tuple(_in_words(row, value, digits) for value in row.values)
+        said = list(zip(words, row.best, strict=True))
+        if not {one for one, best in said if best} & {one for one, best in said if not best}:
+            return words
+    return usual
+
+
+def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
     if value is None:
         return formats.NONE
     if isinstance(value, str):
         return value
-    return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value)
+    return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value, digits)
 
 
 class _Hovered(QWidget):
@@ -301,9 +312,9 @@ class CompareTable(QWidget):
             gone = self._gone.get(view.id, "")
             head.show_job(view, shown_name, self._colours.get(view.id, 0), gone)
         for shown in self._shown():
-            values = zip(self._cells[shown.key], shown.values, shown.best, strict=True)
-            for cell, value, best in values:
-                cell.show_value(in_words(shown, value), best)
+            values = zip(self._cells[shown.key], in_words(shown), shown.best, strict=True)
+            for cell, words, best in values:
+                cell.show_value(words, best)
         count = len(found.equal)
         hidden = "" if self._all.isChecked() else " hidden"
         # One job has nothing to be equal to.

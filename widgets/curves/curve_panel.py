@@ -20,23 +20,24 @@ from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.curves.axis_marks import AxisMark, AxisMarks
 from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.curve_legend import Legend
 from widgets.curves.drawn_curve import DrawnCurve
+from widgets.curves.end_names import name_width
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import (
     LINE_W,
     Boundary,
     Frame,
-    Legend,
     Post,
     ReadOutRow,
     Span,
     Threshold,
-    name_width,
     paint_pointer,
     paint_read_out,
 )
 from widgets.curves.plot_keys import PlotKeys
 from widgets.curves.plot_marks import EndsOf, PlotMarks
+from widgets.curves.plot_range import Scale
 from widgets.curves.quiet_plot import LEFT_MIN, dress_axes, shade
 from widgets.curves.ranged_plot import RangedPlot
 from widgets.curves.read_out import place_text, read_rows
@@ -57,7 +58,7 @@ class CurvePanel(RangedPlot):
         axis: XAxis = XAxis.STEP,
         value_text: Callable[[float], str] = formats.metric,
         tick_text: Callable[[float], str] = formats.tick,
-        from_zero: bool = False,
+        scale: Scale | None = None,
         end_names: bool = True,
         read_out: bool = True,
         show_x: bool = True,
@@ -70,14 +71,14 @@ class CurvePanel(RangedPlot):
             title: For those who hear it and for saved pictures; not drawn in the window.
             value_text: How a value is written at the end of a curve and in the read-out.
             tick_text: How a value is written on the y axis.
-            from_zero: The y axis begins at zero.
+            scale: What of the y axis is always in view; else the values alone say it.
             end_names: Names and values stand at the ends of the curves; small plots have them
                 in their head instead.
             read_out: The box with all values follows the pointer; else only line and dots do.
             show_x: The x axis has figures; not in a plot with another one right below it.
             several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
-        super().__init__(show_x, self._paint_over, axis, tick_text, from_zero, parent)
+        super().__init__(show_x, self._paint_over, axis, tick_text, scale, parent)
         self.title = title
         self._value_text = value_text
         self._end_names = end_names
@@ -276,18 +277,18 @@ class CurvePanel(RangedPlot):
     # Inside
 
     def _dress(self) -> None:
-        dress_axes(self._plot)
+        dress_axes(self._left, self._bottom)
         self._curves.pen()
         self._lay_spans()
         self._overlay.update()
 
     def _lay_spans(self) -> None:
         for old in self._shades:
-            self._plot.removeItem(old)
+            self._box.removeItem(old)
         self._shades = []
         for span in self._marks.spans:
             item = shade(span)
-            self._plot.addItem(item, ignoreBounds=True)
+            self._box.addItem(item, ignoreBounds=True)
             self._shades.append(item)
 
     def _names_ends(self) -> bool:

@@ -17,6 +17,8 @@ RAW_ALPHA = 0.28
 FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
 _MANY_POINTS = 300
+_BAND_WAY = 20
+"""A curve that goes this many times as far as from the bottom of its plot to the top is a band."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,16 @@ class DrawnCurve:
         return True
 
     def draw(self, view: View, *, faint: bool) -> None:
-        # A stroke per segment costs a third of one stroke for all, but each begins its dashes
-        # anew, and where two meet is a blot: seen where they are long, and where translucent.
-        split = len(self.x) > _MANY_POINTS and not faint and not is_dashed(self.colour)
         # A stroke up and down in each column of pixels is a band: its smooth edges are not seen,
-        # and four of them took 66 ms a frame.
-        is_band = self.data.smoothing == 0 and len(self.x) > view.width_px
+        # and four of them took 66 ms a frame; so did eight GPUs that waver. A filled curve is alone
+        # in its plot, as the learning rate is, which has as many points and is a line.
+        is_raw = self.data.smoothing == 0 and len(self.x) > view.width_px
+        is_band = is_raw and (not self.fill or self._trembles(view))
+        # A stroke per segment costs a third of one stroke for all, but each begins its dashes
+        # anew, and where two meet is a blot: seen where they are long, where translucent, and
+        # where a smooth line has more of them than pixels.
+        is_blotted = faint or is_dashed(self.colour) or (is_raw and not is_band)
+        split = len(self.x) > _MANY_POINTS and not is_blotted
         if is_band != self._is_band:
             self._is_band = is_band
             self.line.opts["antialias"] = not is_band
@@ -124,6 +130,11 @@ class DrawnCurve:
             self.raw.setData(self.raw_x, _drawable(self.raw_y, view))
         if self.fill:
             self.line.setFillLevel(view.y0)
+
+    def _trembles(self, view: View) -> bool:
+        """Whether it goes up and down over and over, in what is in view."""
+        seen = np.clip(self.y[np.isfinite(self.y)], view.y0, view.y1)
+        return bool(np.abs(np.diff(seen)).sum() > _BAND_WAY * (view.y1 - view.y0))
 
 
 def _drawable(values: Floats, view: View) -> Floats:

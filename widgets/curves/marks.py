@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
 from widgets.common import theme
@@ -21,7 +21,6 @@ from widgets.curves.pyramid import Floats
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
-LEGEND_H = 20
 ABOVE = 6
 """Pixels of the view above its frame: a name at the top of a plot may stand there."""
 _TITLE_H, _ROW_H, _SIDE = 24, 18, 10
@@ -92,21 +91,6 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """The end of a curve: its last point, and the name and value beside it.
-
-    ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
-    stands right of.
-    """
-
-    point: QPointF
-    text: str
-    colour: QColor
-    shift: float = 0.0
-    past: float = -math.inf
-
-
-@dataclass(frozen=True)
 class ReadOutRow:
     """A line of the read-out. `point` is marked on the curve, when it is in the picture."""
 
@@ -144,35 +128,6 @@ def curve_pen(
         pen.setDashPattern([length / width for length in CURVE_DASH])
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
     return pen
-
-
-def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
-    """Middles for labels of one height so that none covers another and all lie in low…high.
-
-    Each is as near to its wanted place as the others let it: labels that would touch form a
-    group, which stands around the mean of its wanted places.  They keep their order.  Too many
-    for the room begin at `low` and run over at the other end.
-    """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[float, list[int]]] = []  # the middle of the group, its members
-
-    def held(members: list[int]) -> tuple[float, list[int]]:
-        half = height * len(members) / 2
-        mean = sum(wanted[j] for j in members) / len(members)
-        return max(min(mean, high - half), low + half), members
-
-    for i in order:
-        groups.append(held([i]))
-        while len(groups) > 1:
-            (above, upper), (below, lower) = groups[-2:]
-            if below - above >= height * (len(upper) + len(lower)) / 2:
-                break
-            groups[-2:] = [held(upper + lower)]
-    places = [0.0] * len(wanted)
-    for middle, members in groups:
-        for rank, i in enumerate(members):
-            places[i] = middle + height * (rank - (len(members) - 1) / 2)
-    return places
 
 
 def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Boundary]) -> None:
@@ -253,66 +208,6 @@ def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour
             painter.drawPolygon(QPolygonF([tip, *base]))
 
 
-def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], named: bool) -> None:
-    """A dot at each last point and, where there is room for all, its name and value."""
-    for ending in endings:
-        paint_dot(painter, ending.point, ending.colour)
-    if not named or not endings:
-        return
-    for ending, room in zip(endings, _name_rects(frame, endings), strict=True):
-        painter.fillRect(room.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
-        painter.setFont(theme.font("small_strong"))
-        painter.setPen(ending.colour)
-        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
-
-
-def name_width(text: str) -> int:
-    """What the name of a curve takes right of its last point."""
-    return NAME_GAP + text_width(text, "small_strong") + 2
-
-
-def name_span(frame: Frame, ending: Ending) -> tuple[float, float]:
-    """From where to where the name goes: right of its point, or left where no room is there."""
-    rect = frame.rect
-    width = text_width(ending.text, "small_strong") + 1
-    left = max(ending.point.x(), ending.past) + NAME_GAP
-    if left + width > rect.right() + 1:
-        # Someone zoomed, or the time goes on: on a ground of its own.
-        left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
-    return left, left + min(width, rect.width())
-
-
-def _name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
-    """Where the names go: right of their points, moved up or down where they would touch."""
-    rect = frame.rect
-    spans = [name_span(frame, ending) for ending in endings]
-    middles = [0.0] * len(endings)
-    # Only names that share a piece of the x axis can touch.
-    for group in _overlapping(spans):
-        wanted = [endings[i].point.y() + endings[i].shift for i in group]
-        places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
-        for i, place in zip(group, places, strict=True):
-            middles[i] = place
-    return [
-        QRectF(left, middle - NAME_H / 2, right - left, NAME_H)
-        for (left, right), middle in zip(spans, middles, strict=True)
-    ]
-
-
-def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Indices of spans in groups: two groups share no place."""
-    groups: list[list[int]] = []
-    end = float("-inf")
-    for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
-        if spans[i][0] < end:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-        end = max(end, spans[i][1])
-    return groups
-
-
 def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
     """A point on a curve, with a ring that lifts it off the line."""
     painter.setPen(QPen(theme.current().q("surface"), 2))
@@ -361,56 +256,6 @@ def paint_read_out(
         room = line.adjusted(16, 0, -values - 8, 0)
         paint_text(painter, room, row.name, "small", "text2")
         paint_text(painter, line, row.value, "small_strong", "text", right=True)
-
-
-class Legend(QWidget):
-    """Names with a piece of their line, above a plot with more than four curves."""
-
-    _LINE, _GAP, _BETWEEN = 18, 6, 16
-
-    def __init__(self, left: int, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._left = left
-        self._curves: list[tuple[str, int | str]] = []
-        self.setFixedHeight(LEGEND_H)
-
-    def show_curves(self, curves: list[tuple[str, int | str]]) -> None:
-        self._curves = curves
-        self.setAccessibleName(", ".join(name for name, _ in curves))
-        self._wrap()
-        self.update()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._wrap()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        self.paint(QPainter(self))
-
-    def paint(self, painter: QPainter) -> None:
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for (name, colour), place in zip(self._curves, self._places(), strict=True):
-            middle, x = place.center().y(), place.left()
-            painter.setPen(curve_pen(colour, LINE_W))
-            painter.drawLine(QPointF(x, middle), QPointF(x + self._LINE, middle))
-            words = place.adjusted(self._LINE + self._GAP, 0, 0, 0)
-            paint_text(painter, words, name, "small", "text2")
-
-    def _wrap(self) -> None:
-        places = self._places()
-        self.setFixedHeight(round(places[-1].bottom()) if places else LEGEND_H)
-
-    def _places(self) -> list[QRectF]:
-        places: list[QRectF] = []
-        x, y = float(self._left), 0.0
-        room = max(self.width() - self._left, 1)
-        for name, _ in self._curves:
-            width = min(self._LINE + self._GAP + text_width(name, "small") + 1, room)
-            if places and x + width > self.width():
-                x, y = float(self._left), y + LEGEND_H
-            places.append(QRectF(x, y, width, LEGEND_H))
-            x += width + self._BETWEEN
-        return places
 
 
 class Overlay(QWidget):

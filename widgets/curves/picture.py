@@ -13,7 +13,7 @@ from widgets.common import theme
 
 def png(size: QSize, paint: Callable[[QPainter], None], ratio: float) -> bytes:
     """A picture with `ratio` dots to a pixel of the window."""
-    image = QImage(size * ratio, QImage.Format.Format_ARGB32_Premultiplied)
+    image = QImage(size * ratio, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(ratio)
     image.fill(theme.current().q("surface"))
     painter = QPainter(image)

@@ -19,7 +19,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
     """Curves by their keys, in the order in which they came.
 
     Args:
-        plot: pyqtgraph's. It gets the lines of the curves, and loses them.
+        box: pyqtgraph's. It gets the lines of the curves, and loses them.
         ratio: Dots to a pixel of the screen that the plot is on now.
 
     Attributes:
@@ -27,8 +27,8 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         lifted: Key of the curve that is drawn as usual while the others are faint, "" for none.
     """
 
-    def __init__(self, plot: Any, ratio: Callable[[], float]) -> None:
-        self._plot = plot
+    def __init__(self, box: Any, ratio: Callable[[], float]) -> None:
+        self._box = box
         self._ratio = ratio
         self._curves: dict[str, DrawnCurve] = {}
         self.smoothing = 0.0
@@ -63,7 +63,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         if old is None:
             raw, line = curve_item(1), curve_item(10)
             for item in (raw, line):
-                self._plot.addItem(item, ignoreBounds=True)
+                self._box.addItem(item, ignoreBounds=True)
         else:
             raw, line = old.raw, old.line
         curve = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
@@ -77,8 +77,8 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         curve = self._curves.pop(key, None)
         if curve is None:
             return False
-        self._plot.removeItem(curve.raw)
-        self._plot.removeItem(curve.line)
+        self._box.removeItem(curve.raw)
+        self._box.removeItem(curve.line)
         return True
 
     # How they are drawn

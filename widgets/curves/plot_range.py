@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from widgets.curves import ticks
 from widgets.curves.curve_data import XAxis
@@ -25,6 +28,21 @@ at 0, where a figure stands."""
 Range = tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Scale:
+    """What of a linear y axis is in view whatever the curves hold: from `low` to `high`.
+
+    With `leaves_nothing_out` all values are: what is measured does not run away as a loss does.
+    """
+
+    low: float
+    high: float
+    leaves_nothing_out: bool = False
+
+
+FROM_ZERO = Scale(0.0, 0.0)
+
+
 def whole(told: Sequence[Range], names: Iterable[Range]) -> Range | None:
     """Everything on the x axis, and beyond its end the room that the names need.
 
@@ -38,7 +56,12 @@ def whole(told: Sequence[Range], names: Iterable[Range]) -> Range | None:
     low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
     if 0 < low < _NEARLY_ZERO * high:
         low = 0.0
-    right = high
+    return with_names((low, high), names)
+
+
+def with_names(shown: Range, names: Iterable[Range]) -> Range:
+    """A stretch, and beyond its end the room that the names need; see `whole`."""
+    low, right = shown
     for end, share in names:
         if share < _LARGEST_NAME and math.isfinite(end):
             right = max(right, (end - low * share) / (1 - share))
@@ -56,21 +79,26 @@ def values(
     height_px: float,
     *,
     log: bool,
-    from_zero: bool,
+    scale: Scale | None,
 ) -> Range:
     """The values that are shown, with room at either end; logarithms when `log`.
 
     Args:
         early: As `robust_range` takes them.
         thresholds: Shown too when they are near.
+        scale: Without one, the values themselves say what is seen.
     """
     low, high = robust_range(early, log=log) or (0.0, 1.0)
-    if from_zero and not log:
-        low, high = min(low, 0.0), max(high, 0.0)
+    if scale is not None and not log:
+        low, high = min(low, scale.low), max(high, scale.high)
+        if scale.leaves_nothing_out:
+            told = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
+            low = float(told.min(initial=low))
+            high = float(told.max(initial=high))
     for y in thresholds:
         if math.isfinite(y) and abs(y - high) < 3 * (high - low):
             low, high = min(low, y), max(high, y)
-    if not log and 0 <= low < 0.35 * high:
+    if scale is None and not log and 0 <= low < 0.35 * high:
         low = 0.0
     room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
     return low - room, high + room

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QPainter
@@ -43,9 +42,9 @@ class PlotSurface(QWidget):
     ) -> None:
         super().__init__(parent)
         self._setting = False
-        self._plot = quiet_plot(show_x)
-        self._left, self._bottom = self._plot.getAxis("left"), self._plot.getAxis("bottom")
-        self._box: Any = self._plot.getViewBox()
+        plot = quiet_plot(show_x)
+        self._plot, self._box = plot.view, plot.box
+        self._left, self._bottom = plot.left, plot.bottom
         self._overlay = Overlay(paint_over, self._plot.viewport())
         self.setMinimumSize(120, 80)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)

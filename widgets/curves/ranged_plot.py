@@ -15,7 +15,7 @@ from widgets.curves import plot_range
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import View
 from widgets.curves.plot_curves import PlotCurves
-from widgets.curves.plot_range import Range
+from widgets.curves.plot_range import Range, Scale
 from widgets.curves.plot_surface import PlotSurface
 from widgets.curves.quiet_plot import LEFT_MIN, RIGHT
 
@@ -39,7 +39,7 @@ class RangedPlot(PlotSurface):
         paint_over: Callable[[QPainter], None],
         axis: XAxis,
         tick_text: Callable[[float], str],
-        from_zero: bool,
+        scale: Scale | None,
         parent: QWidget | None = None,
     ) -> None:
         """A plot without curves.
@@ -48,13 +48,13 @@ class RangedPlot(PlotSurface):
             show_x: The x axis has figures.
             paint_over: Paints what stands over the curves, in pixels of the plot's view.
             tick_text: How a value is written on the y axis.
-            from_zero: The y axis begins at zero.
+            scale: What of the y axis is always in view.
         """
         super().__init__(show_x, paint_over, parent)
-        self._curves = PlotCurves(self._plot, lambda: self.devicePixelRatioF())
+        self._curves = PlotCurves(self._box, lambda: self.devicePixelRatioF())
         self._axis = axis
         self._tick_text = tick_text
-        self._from_zero = from_zero
+        self._scale = scale
         self._log_y = False
         self._fitted = True
         self._held = 0
@@ -158,7 +158,10 @@ class RangedPlot(PlotSurface):
     def _whole_range(self) -> Range | None:
         """Everything on the x axis, and beyond its end the room that the names need."""
         if self._fixed_x is not None:
-            return plot_range.widened(*self._fixed_x)
+            low, high = plot_range.widened(*self._fixed_x)
+            # A curve may go on beyond what was asked for.
+            seen = [room for room in self._name_rooms() if room[0] <= high]
+            return plot_range.with_names((low, high), seen)
         return plot_range.whole(self._curves.x_ranges(self._axis), self._name_rooms())
 
     @Slot()
@@ -189,7 +192,7 @@ class RangedPlot(PlotSurface):
             self._thresholds(),
             float(self._box.height()),
             log=self._log_y,
-            from_zero=self._from_zero,
+            scale=self._scale,
         )
         self._box.setYRange(*shown, padding=0)
         if changed:

@@ -6,6 +6,8 @@ No Qt.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,6 +37,21 @@ def metric_title(name: str) -> str:
 def is_measured_now_and_then(name: str) -> bool:
     """Whether a line goes from value to value, over steps without one."""
     return name.startswith(VALIDATION) or name in OWN_METRICS
+
+
+def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
+    """The same news, at most so many points at a time; one piece where there are no more."""
+    for begin in range(0, max(1, len(history.steps)), points):
+        part = slice(begin, begin + points)
+        yield replace(
+            history,
+            steps=history.steps[part],
+            epochs=history.epochs[part],
+            epochs_done=history.epochs_done[part],
+            seconds=history.seconds[part],
+            metrics={name: values[part] for name, values in history.metrics.items()},
+            drop_from=history.drop_from if not begin else None,
+        )
 
 
 class RunCurves:

@@ -11,9 +11,10 @@ from PySide6.QtGui import QPainter
 
 from widgets.common.paint import paint_text
 from widgets.curves import picture
+from widgets.curves.curve_legend import Legend
 from widgets.curves.drawn_curve import DrawnCurve
 from widgets.curves.drawn_lines import paint_lines
-from widgets.curves.marks import Frame, Legend
+from widgets.curves.marks import Frame
 
 _TITLE_H = 28
 

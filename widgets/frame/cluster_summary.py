@@ -121,6 +121,7 @@ class ClusterMap(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: tuple[NodeRow, ...] = ()
+        self._drawn: tuple[object, ...] = ()
         self._most_h = _ROW_H
         self.setMouseTracking(True)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -131,10 +132,11 @@ class ClusterMap(QWidget):
         return len(self._rows) > _NAMED_UP_TO
 
     def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
-        if _drawn(rows) == _drawn(self._rows):
-            self._rows = rows
-            return
         self._rows = rows
+        drawn = _drawn(rows)
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
         self._settle()
         self.setAccessibleName("Map of the cluster")
         self.setAccessibleDescription(". ".join(row.sentence for row in rows))
@@ -312,12 +314,12 @@ class ClusterSummary(QWidget):
             condition, reason = condition_of(state)
             if condition.is_news or alone:
                 found.append((condition, node.title, reason))
-        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
-        shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         shown = tuple(found[:MOST_SENTENCES])
         if shown == self._sentences:
             return
         self._sentences = shown
+        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
+        shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         clear(self.notes)
         for condition, title, reason in shown:
             tone = "good" if condition is Condition.WELL else condition.tone

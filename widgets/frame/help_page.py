@@ -15,7 +15,7 @@ from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.rich_text import RichText
 from widgets.common.text import Label
-from widgets.common.theme import FORM_MAX_W, LIBRARY_LIST_W, PAGE_MARGIN, S1, S2, S4
+from widgets.common.theme import LIBRARY_LIST_W, PAGE_MARGIN, S1, S2, S4
 from widgets.common.views import TallRows, dress
 
 
@@ -54,7 +54,6 @@ class HelpPage(QWidget):
         self._list.selectionModel().currentChanged.connect(self._chosen)
         self._text = RichText()
         self._text.setAccessibleName("Text of the topic")
-        self._text.setMaximumWidth(FORM_MAX_W)
         self._text.anchorClicked.connect(self._follow)
         self._search = SearchField("Word on this page", key="Ctrl+F")
         self._search.searched.connect(self._find_first)
@@ -74,7 +73,7 @@ class HelpPage(QWidget):
                 gap=0,
             )
         )
-        text = row((self._text, 100), STRETCH, gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
+        text = row((self._text, 1), gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
         body = row(left, (Frame("pane", text), 1), gap=0)
         self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
         FocusLead(self, self._list)

@@ -13,11 +13,11 @@ from backend.records.job import CheckpointPolicy
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.row_table import Column
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.views import dress
+from widgets.common.views import AsHighAsRows, dress
 from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.export_dialog import USUAL_FORMAT, format_title
 
@@ -26,6 +26,7 @@ _EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2,
 _LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
 """Narrower, a column goes: the name says epoch and step, too, and a file beside the checkpoint says
 the hash."""
+_MEASURED_ROWS = 100
 
 
 def marks(checkpoint: Checkpoint) -> str:
@@ -58,12 +59,14 @@ class CheckpointsTab(QWidget):
         self.model = CheckpointModel(
             (
                 Column[Checkpoint]("Name", lambda one: one.name, self._name_tip),
-                Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch)),
-                Column[Checkpoint]("Step", lambda one: formats.count(one.step)),
+                Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch), is_figure=True),
+                Column[Checkpoint]("Step", lambda one: formats.count(one.step), is_figure=True),
                 Column[Checkpoint](
-                    "Metric", lambda one: formats.metric(one.metrics.get(self._metric))
+                    "Metric",
+                    lambda one: formats.metric(one.metrics.get(self._metric)),
+                    is_figure=True,
                 ),
-                Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes)),
+                Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes), is_figure=True),
                 Column[Checkpoint]("Made", _made),
                 Column[Checkpoint]("", marks, marks),
                 Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
@@ -75,6 +78,8 @@ class CheckpointsTab(QWidget):
         dress(self._table, "Checkpoints")
         header = self._table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        # The newest have the largest numbers; a thousand rows, Qt's own choice, are 0.2 s.
+        header.setResizeContentsPrecision(_MEASURED_ROWS)
         header.setStretchLastSection(False)
         header.setSectionResizeMode(_MARKS_COLUMN, QHeaderView.ResizeMode.Stretch)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
@@ -86,12 +91,15 @@ class CheckpointsTab(QWidget):
         self._export.clicked.connect(lambda: self.export_requested.emit(self._chosen()))
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
+        card = Card((self._table, 1), margins=(0, 0, 0, S1))
+        AsHighAsRows(self._table, card, S1)
         table = QWidget()
         table.setLayout(
             col(
-                (Card((self._table, 1), margins=(0, 0, 0, S1)), 1),
+                (card, 1),
                 row(self._resume, self._new, self._export, STRETCH, gap=S2),
                 self._policy,
+                REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
             )
@@ -132,7 +140,9 @@ class CheckpointsTab(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         for column, least in _LEAST_W.items():
-            self._table.setColumnHidden(column, self.width() < least)
+            hidden = self.width() < least
+            if hidden != self._table.isColumnHidden(column):
+                self._table.setColumnHidden(column, hidden)
 
     def set_export_kind(self, kind: str) -> None:
         """As what a checkpoint is exported that is dragged out."""

@@ -8,7 +8,7 @@ from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import row
 from widgets.common.text import Label
-from widgets.common.theme import S2
+from widgets.common.theme import HEADED_CARD, S2
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Span
@@ -46,7 +46,7 @@ class SmallPlot(Card):
         self.panel.setFixedHeight(SMALL_H)
         self.pictures = PictureButton(self.panel)
         head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
-        super().__init__(head, self.panel, gap=S2)
+        super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 
     def set_grows(self, grows: bool) -> None:
         """Whether it takes what height there is, or is as low as can be read."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -22,14 +23,21 @@ from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import PAGE_MARGIN, S2
+from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
+from widgets.common.turns import Turns
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Boundary, Post, Span
 from widgets.curves.picture_menu import add_pictures
-from widgets.curves.run_curves import OWN_METRICS, VALIDATION, RunCurves, metric_title
+from widgets.curves.run_curves import (
+    OWN_METRICS,
+    VALIDATION,
+    RunCurves,
+    in_pieces,
+    metric_title,
+)
 from widgets.jobs.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves_body import CurvesBody
 from widgets.jobs.rank_strip import RankStrip
@@ -37,6 +45,7 @@ from widgets.jobs.rank_strip import RankStrip
 _NARROW_BELOW_W = 600
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
+_POINTS_A_TURN = 50_000
 _USUAL = ("accuracy", "learning_rate", "samples_per_second")
 
 
@@ -55,6 +64,11 @@ class CurvesTab(QWidget):
         super().__init__(parent)
         self._name = "curves"
         self._link = HoverLink(self)
+        self._drawing = Turns(self)
+        self._to_come: deque[HistoryUpdate] = deque()
+        self._next_piece = QTimer(self)
+        self._next_piece.setSingleShot(True)
+        self._next_piece.timeout.connect(self._take_piece)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
@@ -99,7 +113,7 @@ class CurvesTab(QWidget):
         self._problem = Label("", "small", "warn", wrap=True)
         self._problem.hide()
         self.ranks = RankStrip()
-        loss_card = Card(head, (self._loss, 1), gap=S2)
+        loss_card = Card(head, (self._loss, 1), gap=S2, margins=HEADED_CARD)
         loss_card.setMaximumHeight(_LARGE_MOST_H)
         self._body = CurvesBody(self._problem, loss_card, self.ranks)
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
@@ -111,6 +125,9 @@ class CurvesTab(QWidget):
     def clear(self, name: str) -> None:
         """Another job is open now."""
         self._name = name
+        self._drawing.stop()
+        self._next_piece.stop()
+        self._to_come.clear()
         self._curves.clear()
         self._checkpoints, self._ever_kept = (), {}
         self._end, self._alarms, self._unwell = None, (), ()
@@ -126,17 +143,36 @@ class CurvesTab(QWidget):
         self._loss.fit()
 
     def append(self, history: HistoryUpdate) -> None:
-        """New points; what a resumed run wrote again replaces what stood there."""
+        """New points; what a resumed run wrote again replaces what stood there.
+
+        Of a long history the rest comes behind the first points, a piece a turn.
+        """
+        is_under_way = bool(self._to_come)
+        self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
+        if not is_under_way:
+            self._take_piece()
+
+    @Slot()
+    def _take_piece(self) -> None:
+        history = self._to_come.popleft()
         if history.drop_from is not None:
             self._ever_kept = {
                 step: name for step, name in self._ever_kept.items() if step < history.drop_from
             }
+        came = self._curves.append(history)
+        if self._to_come:
+            self._next_piece.start()
+            if not came:
+                return
         with ExitStack() as once:
-            for panel in self._panels():
+            for panel in self._panels() if came else [self._loss]:
                 once.enter_context(panel.drawn_once())
-            for name in self._curves.append(history):
+            for name in came:
                 self._show_curve(name)
             self._mark()
+        if not came:
+            # All plots painted in one turn are 50 ms of each look at a job that trains.
+            self._drawing.put([plot.panel.refresh for plot in self._small.values()])
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
         self._show_values()

@@ -16,6 +16,7 @@ from widgets.cluster.node_row import node_words
 from widgets.common import formats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.marks import Post, Threshold
+from widgets.curves.plot_range import FROM_ZERO, Scale
 from widgets.curves.run_curves import RunCurves, metric_title
 from widgets.jobs.rank_rows import ranks_of
 
@@ -48,7 +49,7 @@ class CauseCurves:
     curves: tuple[tuple[str, CurveData, bool], ...]
     posts: tuple[Post, ...]
     thresholds: tuple[Threshold, ...] = ()
-    from_zero: bool = True
+    scale: Scale = FROM_ZERO
 
 
 def cause_curves(
@@ -112,7 +113,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     if quantity.of_gpu is None:
         curves = _told({NODE: quantity.title}, key, history, inside)
         title, text = f"{quantity.title} of {where}", quantity.text
-        return _drawn(title, text, x0, x1, curves, NODE)
+        return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
     mine = [(rank, uuid) for rank, place, uuid in ranks_of(view) if place.node == state.name]
@@ -125,11 +126,11 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     title = f"{quantity.title} of GPU {gpu.index} on {where}"
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _told(names, key, history, inside)
-        return _drawn(title, quantity.text, x0, x1, curves, chosen)
+        return _drawn(title, quantity.text, x0, x1, curves, chosen, quantity.scale)
     whole = gpu.memory_total_bytes / _GIB
     curves = _told(names, key, history, inside, scale=whole / 100)
     full = Threshold(whole, f"full at {round(whole)}{formats.GAP}GiB", "bad")
-    return _drawn(f"{title}, GiB", _gib, x0, x1, curves, chosen, (full,))
+    return _drawn(f"{title}, GiB", _gib, x0, x1, curves, chosen, quantity.scale, (full,))
 
 
 def _gib(value: float) -> str:
@@ -160,6 +161,7 @@ def _drawn(
     x1: float,
     told: _Told,
     chosen: str,
+    scale: Scale,
     thresholds: tuple[Threshold, ...] = (),
 ) -> CauseCurves | None:
     if chosen not in told:
@@ -168,4 +170,4 @@ def _drawn(
     curves = tuple((name, data, uuid == chosen) for uuid, (name, data) in ordered)
     room = _ROOM * (x1 - x0)
     posts = (Post(x1, "failed here"),)
-    return CauseCurves(title, XAxis.CLOCK, text, x0, x1 + room, curves, posts, thresholds)
+    return CauseCurves(title, XAxis.CLOCK, text, x0, x1 + room, curves, posts, thresholds, scale)

@@ -78,7 +78,7 @@ class FailurePlots(QWidget):
             shown.title,
             axis=shown.axis,
             value_text=shown.text,
-            from_zero=shown.from_zero,
+            scale=shown.scale,
             end_names=False,
         )
         _let_grow(panel)

@@ -20,7 +20,8 @@ from backend.records.node import NodeState
 from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Fact, Facts, Frame, Scroll
+from widgets.common.cards import Card, Frame, Scroll
+from widgets.common.facts import Fact, Facts
 from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
@@ -68,12 +69,14 @@ class FailureTab(QWidget):
     """The first tab of a job that failed.
 
     Signals:
-        resume_requested: Name of the checkpoint to go on from.
+        resume_requested: Name of the checkpoint to go on from, "" for the newest.
+        start_over_requested: It is to run again from its first step.
         clone_requested: The settings in the form, to change one.
         log_requested: Whose log tells more (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
     resume_requested = Signal(str)
+    start_over_requested = Signal()
     clone_requested = Signal()
     log_requested = Signal(str, int)
 
@@ -82,7 +85,7 @@ class FailureTab(QWidget):
         super().__init__(parent)
         self._run = run if run is not None else RunCurves()
         self._view: JobView | None = None
-        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
         self._unwell: tuple[Span, ...] = ()
@@ -95,14 +98,14 @@ class FailureTab(QWidget):
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy = Label("", "body", wrap=True, selectable=True)
         self._facts = Facts()
-        self._resume = Button("Resume", kind="primary", icon="play")
-        self._resume.clicked.connect(self._wish_resume)
+        self._again = Button("Resume", kind="primary", icon="play")
+        self._again.clicked.connect(self._wish_again)
         self._from = Label("", "small", "text2", wrap=True)
         self._clone = Button("Clone with a change", icon="copy")
         self._clone.clicked.connect(self.clone_requested)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(self._wish_log)
-        self._acts = row(self._resume, self._clone, self._log, STRETCH, gap=S2)
+        self._acts = row(self._again, self._clone, self._log, STRETCH, gap=S2)
         self._proof_title = Label("", "strong")
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
@@ -186,7 +189,7 @@ class FailureTab(QWidget):
     def clear(self) -> None:
         """Another job is open now."""
         self._view, self._drawn, self._unwell = None, (), ()
-        self.show_checkpoints(())
+        self.show_checkpoints(None)
 
     def show_nodes(
         self,
@@ -224,22 +227,17 @@ class FailureTab(QWidget):
             return
         self._drawn = known
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
-        self.plots.show_loss(view, self._run, self._checkpoints)
-        self.events.show_events(events(view, self._checkpoints, self._run, self._unwell))
+        self.plots.show_loss(view, self._run, self._checkpoints or ())
+        self.events.show_events(events(view, self._checkpoints or (), self._run, self._unwell))
 
-    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
+        """From where it can go on; None while nobody knows."""
         self._checkpoints = checkpoints
-        newest = max(checkpoints, key=lambda c: c.step, default=None)
+        newest = max(checkpoints or (), key=lambda c: c.step, default=None)
         self._newest = newest.name if newest else ""
-        self._resume.setEnabled(newest is not None)
-        if newest is not None:
-            self._from.setText(
-                f"Resume goes on from epoch {newest.epoch}, step {formats.count(newest.step)}."
-            )
-        else:
-            self._from.setText(
-                "No checkpoint was made, so there is nothing to resume from; start over instead."
-            )
+        self._again.setText("Start over" if checkpoints == () else "Resume")
+        self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
+        self._from.setText(_where_it_goes_on(newest, is_known=checkpoints is not None))
         self._settle()
 
     def _show_proof(
@@ -280,7 +278,7 @@ class FailureTab(QWidget):
 
     def _show_acts(self, change_first: bool) -> None:
         """The likeliest act stands first, and is the one that stands out."""
-        first, second = (self._clone, self._resume) if change_first else (self._resume, self._clone)
+        first, second = (self._clone, self._again) if change_first else (self._again, self._clone)
         first.set_kind("primary")
         second.set_kind("plain")
         if self._acts.indexOf(first) != 0:
@@ -289,8 +287,11 @@ class FailureTab(QWidget):
             QWidget.setTabOrder(first, second)
 
     @Slot()
-    def _wish_resume(self) -> None:
-        self.resume_requested.emit(self._newest)
+    def _wish_again(self) -> None:
+        if self._checkpoints == ():
+            self.start_over_requested.emit()
+        else:
+            self.resume_requested.emit(self._newest)
 
     @Slot()
     def _wish_log(self) -> None:
@@ -299,6 +300,14 @@ class FailureTab(QWidget):
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _where_it_goes_on(newest: Checkpoint | None, *, is_known: bool) -> str:
+    if newest is not None:
+        return f"Resume goes on from epoch {newest.epoch}, step {formats.count(newest.step)}."
+    if not is_known:
+        return "Resume goes on from the newest checkpoint."
+    return "No checkpoint was made. Start over begins at the first step, and keeps this run."
 
 
 def _text_height(box: TextBox, lines: int) -> int:

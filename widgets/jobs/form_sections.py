@@ -56,7 +56,7 @@ class FormSections(QWidget):
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
         self._settings_rows = {"optimizer": col(gap=S2), "schedule": col(gap=S2)}
         cards = QWidget()
-        cards.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
+        cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
             col(
                 self.banner,
@@ -68,7 +68,7 @@ class FormSections(QWidget):
                 self._keep(),
                 STRETCH,
                 gap=S3,
-                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, S4),
+                margins=(PAGE_MARGIN, 0, 0, S4),
             )
         )
         self.setLayout(row((cards, 1), gap=0))

@@ -15,7 +15,8 @@ from backend.records.node import Finding
 from backend.records.settings import Change
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Fact, Facts, Frame, Rule, Scroll
+from widgets.common.cards import Frame, Rule, Scroll
+from widgets.common.facts import Fact, Facts
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.terms import term_tip
 from widgets.common.text import IconLabel, Label, native_key

@@ -3,33 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 
 KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
+START_OVER_TIP = "From its first step; what the earlier run left is kept"
+
+
+class Act(Enum):
+    """What can be wished with the button beside the name."""
+
+    START = auto()
+    CANCEL = auto()
+    STOP = auto()
+    RESUME = auto()
+    START_OVER = auto()
+    EXPORT = auto()
 
 
 @dataclass(frozen=True)
 class MainAct:
     """The button beside the name: ``is_primary`` when it is what one came for."""
 
+    act: Act
     text: str
     icon: str
     is_primary: bool = False
     is_able: bool = True
+    tip: str = ""
 
 
-def main_act(view: JobView) -> MainAct:
-    """The one act that fits the state."""
+def main_act(view: JobView, has_checkpoints: bool | None) -> MainAct:
+    """The one act that fits the state.
+
+    Of a job that failed the page "What happened" has the act that stands out.
+
+    Args:
+        has_checkpoints: There are some to export or to go on from; None while nobody knows.
+    """
+    has_none = has_checkpoints is False
+    stands_out = not view.state.has_failed
     if view.state is JobState.STOPPING:
-        return MainAct("Stopping…", "stop", is_able=False)
+        return MainAct(Act.STOP, "Stopping…", "stop", is_able=False)
     if view.state.is_live:
-        return MainAct("Stop", "stop")
+        return MainAct(Act.STOP, "Stop", "stop")
     if view.state is JobState.CREATED:
-        return MainAct("Start", "play", is_primary=True)
+        return MainAct(Act.START, "Start", "play", is_primary=True)
     if view.state is JobState.QUEUED:
-        return MainAct("Start now", "play")
+        again = Act.START_OVER if has_none else Act.RESUME
+        return MainAct(again if view.run else Act.START, "Start now", "play")
     if view.state is JobState.FINISHED:
-        return MainAct("Export…", "upload-simple")
-    return MainAct("Resume", "play", is_primary=True)
+        tip = "There is no checkpoint to export" if has_none else ""
+        return MainAct(Act.EXPORT, "Export…", "upload-simple", is_able=not has_none, tip=tip)
+    if has_none:
+        tip = f"There is no checkpoint to resume from. {START_OVER_TIP}"
+        return MainAct(Act.START_OVER, "Start over", "arrow-clockwise", stands_out, tip=tip)
+    return MainAct(Act.RESUME, "Resume", "play", stands_out)

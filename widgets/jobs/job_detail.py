@@ -71,7 +71,7 @@ class JobDetail(JobWishes):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: JobView | None = None
-        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._starts: dict[int, RunStart] = {}
         self._busy, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
@@ -82,7 +82,7 @@ class JobDetail(JobWishes):
         self.queue = QueueActs(self)
         self.exports = ExportActs(self)
         self._elsewhere = ElsewhereActs(self)
-        self.header = JobHeader(self.queue)
+        self.header = JobHeader(self, self.queue)
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
@@ -112,7 +112,7 @@ class JobDetail(JobWishes):
         """Show another job, from its beginning."""
         self.notes.flush()
         self._view = view
-        self._checkpoints = ()
+        self._checkpoints = None
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
         self._verdict = ("", False)
@@ -142,12 +142,17 @@ class JobDetail(JobWishes):
         if before is None or before.id != view.id:
             return
         self._view = view
+        turned = view.state is not before.state
+        if turned and not self._checkpoints:
+            # There were none; whether there are now is asked below.
+            self._checkpoints = None
+            self.failure.show_checkpoints(None)
         self._show()
         ended = before.state.is_live and not view.state.is_live
         if ended and view.state.has_failed:
             self.log.open_job(view)
             self._choose_tab("failure")
-        if view.epoch != before.epoch or view.state is not before.state:
+        if turned or view.epoch != before.epoch:
             self.checkpoints_requested.emit(view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
@@ -271,7 +276,6 @@ class JobDetail(JobWishes):
         )
 
     def _wire(self) -> None:
-        self.pass_on(self.header)
         self.header.export_wished.connect(self.export)
         self.header.elsewhere_wished.connect(self.open_elsewhere)
         self.exports.export_requested.connect(self.export_requested)
@@ -291,6 +295,9 @@ class JobDetail(JobWishes):
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
         self.failure.resume_requested.connect(self._resume_from)
+        self.failure.start_over_requested.connect(
+            lambda: self.start_over_requested.emit(self._id())
+        )
         self.failure.clone_requested.connect(lambda: self.clone_requested.emit(self._id()))
         self.failure.log_requested.connect(self._show_log_of)
 
@@ -300,13 +307,13 @@ class JobDetail(JobWishes):
         view = self._view
         if view is None:
             return
-        kept = self._checkpoints
+        kept = self._checkpoints or ()
         self._tabs.show_failed(view.state.has_failed)
         self._tabs.show_counts(view.world_size, len(kept))
         self.header.show_view(
             view,
             self._place,
-            has_checkpoints=bool(kept),
+            has_checkpoints=self.has_checkpoints,
             busy=self._busy,
             can_cancel=self._can_cancel,
         )
@@ -368,6 +375,11 @@ class JobDetail(JobWishes):
             self.curves.show_unwell(unwell)
             if self._view.state.has_failed:
                 self.failure.show_nodes(states, histories, unwell)
+
+    @property
+    def has_checkpoints(self) -> bool | None:
+        """The open job has some to go on from; None while nobody knows."""
+        return None if self._checkpoints is None else bool(self._checkpoints)
 
     @property
     def job_nodes(self) -> tuple[str, ...]:

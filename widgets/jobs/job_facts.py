@@ -10,7 +10,7 @@ from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common import formats
-from widgets.common.cards import Fact
+from widgets.common.facts import Fact
 from widgets.jobs.job_columns import best_words, took_s, where
 from widgets.jobs.job_delegate import forecast
 

@@ -26,14 +26,16 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, Scroll
 from widgets.common.focus import FocusLead
-from widgets.common.layout import col
-from widgets.common.theme import ONE_PANE_BELOW_W
+from widgets.common.layout import col, row
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN
 from widgets.jobs.field_terms import TERMS
 from widgets.jobs.form_sections import FormSections
 from widgets.jobs.form_side import START_KEY, Acts, FormFoot, FormSide
 from widgets.jobs.job_fields import JobDraft, JobFields, Origin, merged
 
 _CHECK_AFTER_MS = 300
+_TWO_PANES_FROM_W = 1064
+"""The side pane takes 384; what is left has to hold four fields beside each other, and margins."""
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
 _FITS = Finding("settings", True, "Settings, versions and nodes fit together")
@@ -93,7 +95,11 @@ class JobForm(QWidget):
         )
         self._banner = self._sections.banner
         left = QWidget()
-        left.setLayout(col(self._make_header(), (Scroll(self._sections), 1), gap=0))
+        header = self._make_header()
+        # It begins and ends where the cards below it do.
+        header.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
+        page = Scroll(self._sections, gutter=PAGE_MARGIN)
+        left.setLayout(col(row((header, 1)), (page, 1), gap=0))
         self._body = QHBoxLayout()
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(0)
@@ -242,7 +248,7 @@ class JobForm(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < ONE_PANE_BELOW_W
+        narrow = self.width() < _TWO_PANES_FROM_W
         self._side.setVisible(not narrow)
         self._foot.setVisible(narrow)
 

@@ -14,12 +14,12 @@ from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Facts
+from widgets.common.facts import Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import plain_tip
 from widgets.common.theme import S1, S2, S3
-from widgets.jobs.job_acts import KEYS_OF_ACTS, MainAct, main_act
+from widgets.jobs.job_acts import KEYS_OF_ACTS, Act, MainAct, main_act
 from widgets.jobs.job_facts import circumstances, facts
 from widgets.jobs.job_name import JobName
 from widgets.jobs.job_wishes import JobWishes
@@ -29,10 +29,12 @@ from widgets.jobs.rank_strip import rank_marks
 _RING = 96
 
 
-class JobHeader(JobWishes):
-    """Shows one job, and says what is wished for it; what concerns the queue, `QueueActs` says.
+class JobHeader(QWidget):
+    """Shows one job.
 
-    Signals, beside those of `JobWishes`:
+    What is wished for it, the page says by `JobWishes`, and what concerns the queue, `QueueActs`.
+
+    Signals:
         export_wished, elsewhere_wished: It shall be asked what to export, or where the job goes on.
 
     Attributes:
@@ -42,16 +44,18 @@ class JobHeader(JobWishes):
     export_wished = Signal()
     elsewhere_wished = Signal()
 
-    def __init__(self, queue: QueueActs, parent: QWidget | None = None) -> None:
+    def __init__(self, wishes: JobWishes, queue: QueueActs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._wishes = wishes
         self._queue = queue
         self._view: JobView | None = None
         self._place: QueuePlace | None = None
         self._busy = ""
         self._can_cancel = False
-        self._has_checkpoints = False
+        self._has_checkpoints: bool | None = None
+        self._main: MainAct | None = None
         self._back = IconButton("arrow-left", "All jobs")
-        self._back.clicked.connect(self.back_requested)
+        self._back.clicked.connect(self._wishes.back_requested)
         self._back.hide()
         self._ring = RankRing(_RING)
         self._name = JobName()
@@ -80,7 +84,7 @@ class JobHeader(JobWishes):
         view: JobView,
         place: QueuePlace | None = None,
         *,
-        has_checkpoints: bool = False,
+        has_checkpoints: bool | None = None,
         busy: str = "",
         can_cancel: bool = False,
     ) -> None:
@@ -88,7 +92,7 @@ class JobHeader(JobWishes):
 
         Args:
             place: Where it stands in the queue.
-            has_checkpoints: There are some to export or to go on from.
+            has_checkpoints: There are some to export or to go on from; None while nobody knows.
             busy: What is being done with it ("Stopping…"), "" for nothing.
             can_cancel: That can be cancelled.
         """
@@ -107,14 +111,17 @@ class JobHeader(JobWishes):
         self._back.setVisible(narrow)
 
     def _fit_act(self, view: JobView) -> None:
-        act = main_act(view)
+        act = main_act(view, self._has_checkpoints)
         if self._can_cancel:
-            act = MainAct("Cancel", "x")
+            act = MainAct(Act.CANCEL, "Cancel", "x")
         elif self._busy:
-            act = replace(act, text=self._busy, is_able=False)
+            act = replace(act, text=self._busy, is_able=False, tip="")
+        self._main = act
         self.act.setText(act.text)
+        self.act.set_tip(act.tip)
         key = KEYS_OF_ACTS.get(act.text, "")
-        self.act.setToolTip(plain_tip(act.text, key) if key else "")
+        if key:
+            self.act.setToolTip(plain_tip(act.tip or act.text, key))
         self.act.set_icon(act.icon)
         self.act.set_kind("primary" if act.is_primary else "plain")
         self.act.setEnabled(act.is_able)
@@ -129,18 +136,21 @@ class JobHeader(JobWishes):
     @Slot()
     def _do_act(self) -> None:
         view = self._view
-        if view is None:
+        if view is None or self._main is None:
             return
-        if self._can_cancel:
-            self.start_cancelled.emit(view.id)
-        elif view.state.is_live:
-            self.stop_requested.emit(view.id)
-        elif view.state is JobState.CREATED or (view.state is JobState.QUEUED and not view.run):
-            self.start_requested.emit(view.id)
-        elif view.state is JobState.FINISHED:
-            self.export_wished.emit()
-        else:
-            self.resume_requested.emit(view.id, "")
+        match self._main.act:
+            case Act.START:
+                self._wishes.start_requested.emit(view.id)
+            case Act.CANCEL:
+                self._wishes.start_cancelled.emit(view.id)
+            case Act.STOP:
+                self._wishes.stop_requested.emit(view.id)
+            case Act.RESUME:
+                self._wishes.resume_requested.emit(view.id, "")
+            case Act.START_OVER:
+                self._wishes.start_over_requested.emit(view.id)
+            case Act.EXPORT:
+                self.export_wished.emit()
 
     @Slot()
     def _do_wait(self) -> None:
@@ -166,29 +176,33 @@ class JobHeader(JobWishes):
         live, job = view.state.is_live, view.id
         has_finished = view.state is JobState.FINISHED
         acts: tuple[tuple[str, bool, Callable[[], object]], ...] = (
-            ("Clone", True, partial(self.clone_requested.emit, job)),
-            ("Compare", True, partial(self.compare_requested.emit, job)),
-            ("Export…", self._has_checkpoints, self.export_wished.emit),
-            ("Bundle…", not live, partial(self.bundle_requested.emit, job)),
-            ("Replay…", view.state.is_over, partial(self.replay_requested.emit, job)),
-            ("How the replay went", view.state.is_over, partial(self.replayed_requested.emit, job)),
+            ("Clone", True, partial(self._wishes.clone_requested.emit, job)),
+            ("Compare", True, partial(self._wishes.compare_requested.emit, job)),
+            ("Export…", bool(self._has_checkpoints), self.export_wished.emit),
+            ("Bundle…", not live, partial(self._wishes.bundle_requested.emit, job)),
+            ("Replay…", view.state.is_over, partial(self._wishes.replay_requested.emit, job)),
+            (
+                "How the replay went",
+                view.state.is_over,
+                partial(self._wishes.replayed_requested.emit, job),
+            ),
             (
                 "Resume on other nodes…",
-                self._has_checkpoints and view.state.is_over and not has_finished,
+                bool(self._has_checkpoints) and view.state.is_over and not has_finished,
                 self.elsewhere_wished.emit,
             ),
             (
                 "Check before a start…",
                 not live and not self._busy and not has_finished,
-                partial(self.preflight_requested.emit, job),
+                partial(self._wishes.preflight_requested.emit, job),
             ),
             ("Rename", True, self._name.edit),
             (
                 "Start over, keeping the earlier run",
                 bool(view.run) and not live,
-                partial(self.start_over_requested.emit, job),
+                partial(self._wishes.start_over_requested.emit, job),
             ),
-            ("Open folder", True, partial(self.folder_requested.emit, job)),
+            ("Open folder", True, partial(self._wishes.folder_requested.emit, job)),
             ("Copy id", True, partial(QGuiApplication.clipboard().setText, job)),
         )
         for text, able, act in acts:
@@ -198,10 +212,12 @@ class JobHeader(JobWishes):
             added.setShortcut(KEYS_OF_ACTS.get(text, ""))
             added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self._menu.addSeparator()
-        trash = self._menu.addAction("Move to the trash", partial(self.remove_requested.emit, job))
+        trash = self._menu.addAction(
+            "Move to the trash", partial(self._wishes.remove_requested.emit, job)
+        )
         trash.setEnabled(not live)
 
     @Slot(str)
     def _rename(self, name: str) -> None:
         if self._view is not None:
-            self.rename_requested.emit(self._view.id, name)
+            self._wishes.rename_requested.emit(self._view.id, name)

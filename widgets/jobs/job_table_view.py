@@ -39,7 +39,9 @@ _WIDTHS = {
     JobColumn.NOTES: 200,
     JobColumn.CREATED: 132,
 }
-_NAME_LEAST_W = 196
+_NAME_LEAST_W, _NAME_MOST_W = 196, 420
+"""In a wide window the columns share what the longest names do not need: a name and what belongs to
+it would stand too far apart."""
 _LEAST_W, _MOST_W = 48, 900
 _AT_FIRST: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED)
@@ -86,6 +88,7 @@ class JobTableView(QTableView):
         self._order, self._descending = "", True
         self._wanted = dict(_WIDTHS)
         self._fitting = False
+        self._extra = 0
         self._edited: JobColumn | None = None
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(self))
@@ -180,10 +183,13 @@ class JobTableView(QTableView):
                 break
             if column in shown and column.key != self._order and column is not self._edited:
                 shown.remove(column)
+        taken = sum(self._wanted.get(c, 0) for c in shown)
+        spare = self.viewport().width() - _NAME_MOST_W - taken
+        self._extra = max(0, spare // len(shown))
         for column in JobColumn:
             self.setColumnHidden(column, column not in shown)
             if column in self._wanted:
-                self.setColumnWidth(column, self._wanted[column])
+                self.setColumnWidth(column, self._wanted[column] + self._extra)
         self._fitting = False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -194,7 +200,7 @@ class JobTableView(QTableView):
     def _resized(self, section: int, _before: int, width: int) -> None:
         column = JobColumn(section)
         if not self._fitting and column in self._wanted and width > 0:
-            self._wanted[column] = width
+            self._wanted[column] = max(width - self._extra, _LEAST_W)
             self.layout_changed.emit(self.layout_now())
 
     @Slot(int)

@@ -1,4 +1,4 @@
-"""What a person may wish for one job, in whichever part of its page that is said."""
+"""What a person may wish for one job; the parts of its page say it through the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 
 class JobWishes(QWidget):
-    """A part of the page of a job.
+    """The page of a job.
 
     Signals:
         start_requested, start_cancelled, stop_requested, start_over_requested,
@@ -34,21 +34,3 @@ class JobWishes(QWidget):
     remove_requested = Signal(str)
     folder_requested = Signal(str)
     back_requested = Signal()
-
-    def pass_on(self, part: JobWishes) -> None:
-        """What is wished in a part of this is wished here."""
-        part.start_requested.connect(self.start_requested)
-        part.start_cancelled.connect(self.start_cancelled)
-        part.stop_requested.connect(self.stop_requested)
-        part.resume_requested.connect(self.resume_requested)
-        part.start_over_requested.connect(self.start_over_requested)
-        part.preflight_requested.connect(self.preflight_requested)
-        part.clone_requested.connect(self.clone_requested)
-        part.compare_requested.connect(self.compare_requested)
-        part.bundle_requested.connect(self.bundle_requested)
-        part.replay_requested.connect(self.replay_requested)
-        part.replayed_requested.connect(self.replayed_requested)
-        part.rename_requested.connect(self.rename_requested)
-        part.remove_requested.connect(self.remove_requested)
-        part.folder_requested.connect(self.folder_requested)
-        part.back_requested.connect(self.back_requested)

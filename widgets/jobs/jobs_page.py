@@ -34,6 +34,7 @@ from widgets.jobs.job_list_pane import JobListPane
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_keys import add_keys
 from widgets.jobs.jobs_table import JobsTable
+from widgets.jobs.many_acts import ManyWishes
 from widgets.jobs.sweep_acts import SweepActs
 from widgets.jobs.sweep_pane import SweepPane
 
@@ -44,7 +45,7 @@ _READING_AFTER_MS = 400
 
 
 class JobsPage(QWidget):
-    """List, table and detail.
+    """List, table and detail; what is wished for several jobs, `many` says.
 
     Which jobs there are, and in which order, somebody else finds: the page says by `rows_wished`
     what it wants to show, and `show_rows` answers.
@@ -57,13 +58,13 @@ class JobsPage(QWidget):
         view_changed: `LIST` or `TABLE`: as what the jobs are shown from now on.
         queue_moved: Waiting jobs stand elsewhere in the queue; whether rows may move for it at
             once, under the pointer too.
-        known: A `JobView` that somebody brought here; lists may have to learn it.
+        known: A `JobView` that was created or changed here; lists may have to learn it.
+        seen: A `JobView` that was looked at, as twenty are each second; lists learn it soon.
         forgotten: Id of a job that went to the trash.
         new_requested: A new job is wished for.
         move_requested: A waiting job was dragged: its id, and the id before or after which it is
             to stand; the other one is "". What is wished by menus, `detail.queue` says.
         pause_requested: Whether the queue shall be paused from now on.
-        compare_requested: Ids of the jobs that shall be compared, as a tuple.
     """
 
     opened = Signal(str)
@@ -72,16 +73,17 @@ class JobsPage(QWidget):
     view_changed = Signal(str)
     queue_moved = Signal(bool)
     known = Signal(JobView)
+    seen = Signal(JobView)
     forgotten = Signal(str)
     new_requested = Signal()
     move_requested = Signal(str, str, str)
     pause_requested = Signal(bool)
-    compare_requested = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.list = JobListPane()
-        self.table = JobsTable()
+        self.many = ManyWishes(self)
+        self.table = JobsTable(self.many)
         self.detail = JobDetail()
         self.first_start = FirstStart()
         self._views: dict[str, JobView] = {}
@@ -129,13 +131,12 @@ class JobsPage(QWidget):
         self.table.opened.connect(self.reveal)
         self.table.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.sweep.opened.connect(self.open_job)
-        self.sweep.act_requested.connect(self.table.act)
-        self.sweeps.act_requested.connect(self.table.act)
+        self.sweep.act_requested.connect(self.many.act)
+        self.sweeps.act_requested.connect(self.many.act)
         self.sweep.model.edited.connect(self.table.model.edited)
         self.table.menu_requested.connect(self._show_menu)
         self.table.new_requested.connect(self.new_requested)
         self.table.list_requested.connect(self.show_list)
-        self.table.compare_requested.connect(self.compare_requested)
         self._turning = QTimer(self)
         self._turning.setInterval(_TURN_INTERVAL_MS)
         self._turning.timeout.connect(self.list.view.viewport().update)
@@ -245,6 +246,7 @@ class JobsPage(QWidget):
         """News of one job."""
         view = update.view
         self._take(view)
+        self.seen.emit(view)
         if view.id == self._open_id:
             if not self._is_shown:
                 self._show_open(view)
@@ -254,6 +256,7 @@ class JobsPage(QWidget):
     def show_view(self, view: JobView) -> None:
         """A job was created or changed here."""
         self._take(view)
+        self.known.emit(view)
         if view.id == self._open_id and self._is_shown:
             self.detail.show_view(view)
         self._settle()
@@ -262,7 +265,6 @@ class JobsPage(QWidget):
         self._views[view.id] = view
         if turns(view.state):
             self._turning.start()
-        self.known.emit(view)
 
     @Slot(str)
     def open_job(self, job_id: str) -> None:
@@ -414,7 +416,7 @@ class JobsPage(QWidget):
     @Slot()
     def _wish_trash(self) -> None:
         if self._open_id:
-            self.table.trash_requested.emit((self._open_id,))
+            self.many.trash_requested.emit((self._open_id,))
 
     @Slot(QModelIndex, QPoint)
     def _show_menu(self, index: QModelIndex, at: QPoint) -> None:

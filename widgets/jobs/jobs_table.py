@@ -16,15 +16,17 @@ from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
-from widgets.common.layout import col, row
+from widgets.common.layout import REST, col, row
 from widgets.common.text import Label
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
+from widgets.common.views import AsHighAsRows
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_funnel import JobFunnel
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_pane import GROUP_TITLES, GROUPS, say_no_match, show_counts
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.job_table_view import JobTableView
+from widgets.jobs.many_acts import ManyWishes
 from widgets.jobs.selection_bar import SelectionBar
 
 _SEARCH_W, _SEARCH_NARROW_W = 240, 180
@@ -32,16 +34,13 @@ _NARROW_W = 1040
 
 
 class JobsTable(QWidget):
-    """The wide table.
+    """The wide table; what is wished for the chosen jobs, `ManyWishes` says.
 
     Signals:
         query_changed: A `JobQuery`: other rows are wished for.
         choices_wished: The funnel was opened: what is there to choose from?
         opened: Id of a job.
         menu_requested: Index of a row, and where on the screen.
-        compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
-        trash_requested: Ids of the chosen jobs, as a tuple.
-        clone_requested: Id of the one that is chosen.
         fold_requested: Tag of a sweep, and whether it is to be folded.
         layout_changed: Columns, widths and order, to be remembered.
         list_requested, new_requested: What the buttons say.
@@ -51,20 +50,14 @@ class JobsTable(QWidget):
     choices_wished = Signal()
     opened = Signal(str)
     menu_requested = Signal(QModelIndex, QPoint)
-    compare_requested = Signal(object)
-    tag_requested = Signal(object)
-    stop_requested = Signal(object)
-    export_requested = Signal(object)
-    csv_requested = Signal(object)
-    trash_requested = Signal(object)
-    clone_requested = Signal(str)
     fold_requested = Signal(str, bool)
     layout_changed = Signal(object)
     list_requested = Signal()
     new_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, many: ManyWishes, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._many = many
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.opened.connect(self.opened)
@@ -86,6 +79,7 @@ class JobsTable(QWidget):
         self._foot = Label("", "small", "text2", elide="right")
         self._keys = Label("Enter opens, Space chooses, F2 renames, O orders", "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
+        self._height = AsHighAsRows(self.view, plate, 2 * S1)
         self.setLayout(
             col(
                 self._head,
@@ -93,11 +87,12 @@ class JobsTable(QWidget):
                 (plate, 1),
                 self.bar,
                 row((self._foot, 1), self._keys),
+                REST,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
-        self.bar.act_requested.connect(lambda key: self.act(key, self.view.chosen()))
+        self.bar.act_requested.connect(lambda key: many.act(key, self.view.chosen()))
         self.bar.clear_requested.connect(self.view.clearSelection)
         FocusLead(self, self.view)
 
@@ -128,21 +123,6 @@ class JobsTable(QWidget):
             )
         )
 
-    def act(self, key: str, ids: tuple[str, ...]) -> None:
-        """Wish for what a `ManyAct` of this key says, with these jobs."""
-        wishes = {
-            "compare": self.compare_requested,
-            "tag": self.tag_requested,
-            "stop": self.stop_requested,
-            "export": self.export_requested,
-            "csv": self.csv_requested,
-            "trash": self.trash_requested,
-        }
-        if key == "clone":
-            self.clone_requested.emit(ids[0])
-        else:
-            wishes[key].emit(ids)
-
     # -- what comes in
 
     @property
@@ -172,6 +152,7 @@ class JobsTable(QWidget):
             say_no_match(self.no_match, query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
+        self._height.fit()
         self._show_chosen(self.view.chosen())
 
     def show_queue(self, queue: Queue) -> bool:
@@ -235,4 +216,4 @@ class JobsTable(QWidget):
     @Slot()
     def _trash(self) -> None:
         if self.view.chosen():
-            self.trash_requested.emit(self.view.chosen())
+            self._many.trash_requested.emit(self.view.chosen())

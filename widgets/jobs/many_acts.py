@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from PySide6.QtCore import QObject, Signal, Slot
+
 from widgets.common import formats
 
 MOST_COMPARED = 8
@@ -37,3 +39,37 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
         ManyAct("csv", "Save CSV…", "download-simple", fits_file),
         ManyAct("trash", "Move to trash…", "trash", rests),
     )
+
+
+class ManyWishes(QObject):
+    """What a person wishes for several jobs: in the table, for a sweep, or by a key.
+
+    Signals:
+        compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
+        trash_requested: Ids of the jobs, as a tuple.
+        clone_requested: Id of the one that is chosen.
+    """
+
+    compare_requested = Signal(object)
+    tag_requested = Signal(object)
+    stop_requested = Signal(object)
+    export_requested = Signal(object)
+    csv_requested = Signal(object)
+    trash_requested = Signal(object)
+    clone_requested = Signal(str)
+
+    @Slot(str, object)
+    def act(self, key: str, ids: tuple[str, ...]) -> None:
+        """Wish for what a `ManyAct` of this key says, with these jobs."""
+        wishes = {
+            "compare": self.compare_requested,
+            "tag": self.tag_requested,
+            "stop": self.stop_requested,
+            "export": self.export_requested,
+            "csv": self.csv_requested,
+            "trash": self.trash_requested,
+        }
+        if key == "clone":
+            self.clone_requested.emit(ids[0])
+        else:
+            wishes[key].emit(ids)

@@ -74,7 +74,7 @@ class _NodeRow(QWidget):
         takes = bool(gpus) and is_there(state)
         cursor = Qt.CursorShape.PointingHandCursor if takes else Qt.CursorShape.ArrowCursor
         self._name.setCursor(cursor)
-        self._settle()
+        self.settle()
 
     def set_name(self, shown: str, width: int) -> None:
         self._name.setFixedWidth(width)
@@ -107,9 +107,9 @@ class _NodeRow(QWidget):
         self.stepper.setValue(int(placement.get("processes", 0) or 0))
         self.cells.choose(tuple(placement.get("gpus", ())))
         self.blockSignals(blocked)
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         count = self.stepper.value()
         reading = self._state.reading
         there = is_there(self._state)
@@ -148,7 +148,7 @@ class _NodeRow(QWidget):
 
     @Slot()
     def _changed(self) -> None:
-        self._settle()
+        self.settle()
         self.changed.emit()
 
 
@@ -170,9 +170,10 @@ class PlacementPicker(QWidget):
         self._rows_most_h = rows_most_h
         self._name_w = 0
         self._news: tuple[NodeState, ...] | None = None
+        self._made_of_news: set[str] = set()
         self._making = QTimer(self)
         self._making.timeout.connect(self._make_some)
-        self._column = col(gap=S2)
+        self._column = col(gap=S1)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
@@ -207,7 +208,8 @@ class PlacementPicker(QWidget):
         a job never becomes smaller by itself.
         """
         self._news = states
-        if is_unseen(self):
+        self._made_of_news.clear()
+        if is_unseen(self) or self._awaits_many():
             # Of 64 nodes each look would be a stall, and opening the form one of its own.
             self._making.start()
         else:
@@ -216,11 +218,24 @@ class PlacementPicker(QWidget):
     @Slot()
     def _make_some(self) -> None:
         """A few of the rows that will be needed."""
-        missing = [state for state in self._news or () if state.name not in self._rows]
+        missing = self._missing()
         for state in missing[:_ROWS_A_TURN]:
             self._add(state)
         if len(missing) <= _ROWS_A_TURN:
             self._making.stop()
+            if not is_unseen(self):
+                self._catch_up()
+
+    def _missing(self) -> list[NodeState]:
+        return [state for state in self._news or () if state.name not in self._rows]
+
+    def _awaits_many(self) -> bool:
+        return len(self._missing()) > _MANY_NODES
+
+    def _take_news(self) -> None:
+        """Before it is asked or told something. Many rows that are to come take theirs along."""
+        if not self._awaits_many():
+            self._catch_up()
 
     def _catch_up(self) -> None:
         states, self._news = self._news, None
@@ -232,30 +247,33 @@ class PlacementPicker(QWidget):
             clear(self._column)
             self._rows.clear()
         for state in states:
-            if state.name in self._rows:
+            if state.name not in self._rows:
+                self._add(state)
+            elif state.name in self._made_of_news:
+                # A font that was set before the sheet first dressed a label is lost with that.
+                self._rows[state.name].settle()
+            else:
                 self._rows[state.name].show_state(state)
-                continue
-            self._add(state)
         self._settle()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._catch_up()
+        self._take_news()
 
     def value(self) -> list[Mapping[str, Any]]:
         """The job file's ``placement``, nodes that are not known here included."""
-        self._catch_up()
+        self._take_news()
         chosen = [row.value() for row in self._rows.values()]
         return [*(placement for placement in chosen if placement), *self._strangers]
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
-        self._catch_up()
+        self._take_news()
         self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
         self._put(placements)
 
     def want(self, count: int, without: str = "") -> None:
         """How many GPUs it is for, and the node from which the program takes none by itself."""
-        self._catch_up()
+        self._take_news()
         self._wanted, self._without = count, without
         self._settle()
 
@@ -279,9 +297,12 @@ class PlacementPicker(QWidget):
 
     def _add(self, state: NodeState) -> None:
         made = _NodeRow(state)
+        # It is shown with all others, when names have their width and it is known which have room.
+        made.hide()
         made.changed.connect(self._changed)
         made.cells.step_wished.connect(self._step)
         self._rows[state.name] = made
+        self._made_of_news.add(state.name)
         self._column.addWidget(made)
         found = next((p for p in self._strangers if p.get("node") == state.name), None)
         if found is not None:
@@ -320,9 +341,11 @@ class PlacementPicker(QWidget):
     def _settle(self) -> None:
         rows = tuple(self._rows.values())
         many = len(rows) > _MANY_NODES
+        awaited = self._awaits_many()
         self._free_only.setVisible(many)
         for one in rows:
-            hidden = many and self._free_only.isChecked() and not one.has_room
+            full = many and self._free_only.isChecked() and not one.has_room
+            hidden = full or awaited
             # A row does not vanish under the hand that just emptied it.
             one.setVisible(not hidden or one.isAncestorOf(self.focusWidget() or self))
         readings = [one.state.reading for one in rows]

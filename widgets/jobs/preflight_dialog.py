@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
@@ -20,6 +20,8 @@ from widgets.jobs.preflight_row import DoneRow, PreflightRow
 
 _WIDTH = 720
 _LEAST_ROWS_H, _MOST_ROWS_H, _MOST_TRACE_H = 96, 400, 120
+_ROWS_AT_ONCE, _ROWS_A_TURN = 7, 2
+"""More than are seen at once; of 64 nodes all together would be 0.3 s."""
 _AROUND = 48
 """What stays to be seen of the window, above and below together."""
 
@@ -58,6 +60,10 @@ class PreflightDialog(QDialog):
         self._placement: tuple[Placement, ...] = ()
         self._canary: Canary | None = None
         self._rows: dict[PreflightFinding, PreflightRow] = {}
+        self._working: dict[_Key, str] = {}
+        self._to_come: list[PreflightFinding] = []
+        self._making = QTimer(self)
+        self._making.timeout.connect(self._make_some)
         self._asked: set[_Key] = set()
         self._done: dict[_Key, PreflightFinding] = {}
         self._is_busy = False
@@ -155,36 +161,56 @@ class PreflightDialog(QDialog):
     def show_found(self, found: Preflight, placement: Sequence[Placement]) -> None:
         """What keeps the job from starting now, and where it would run."""
         self._note_done(found, placement)
-        working = {self._key(one): row for one, row in self._rows.items() if row.is_working}
+        self._working = {self._key(one): "" for one in self._shown() if self._is_working(one)}
         self._found, self._placement = found, tuple(placement)
         self._canary = None
         self._trial.hide()
-        # What is added to a page that is seen counts as hidden until the next event: no height.
         self._scroll.hide()
         clear(self._list)
         self._rows.clear()
-        wrong = (*found.faults, *found.warnings)
-        for number, finding in enumerate(wrong):
-            if number:
-                self._list.addWidget(Rule())
-            if finding.is_warning and (not number or not wrong[number - 1].is_warning):
-                hint = Label("Worth knowing, and no reason to wait", "small", "text3")
-                self._list.addLayout(col(S2, hint, gap=0))
-            line = self._rows[finding] = PreflightRow(finding)
-            line.fix_requested.connect(self._wish_fix)
-            self._list.addWidget(line)
-            if self._key(finding) in working:
-                line.show_working()
-        if self._done:
-            if wrong:
-                self._list.addWidget(Rule())
-            self._list.addSpacing(S1)
-        for key, finding in self._done.items():
-            self._list.addWidget(DoneRow(finding, key in self._asked))
+        self._to_come = [*found.faults, *found.warnings]
+        self._making.start()
+        self._make(_ROWS_AT_ONCE)
         passed = words.passed(found)
         self._passed_count.setText(f"{len(passed)} passed:")
         self._passed.setText(" · ".join(passed))
         self.show_busy("")
+
+    def _make(self, count: int) -> None:
+        """So many rows more; what was mended stands below the last."""
+        for finding in self._to_come[:count]:
+            if self._rows:
+                self._put(Rule())
+            if finding.is_warning and all(not one.is_warning for one in self._rows):
+                hint = Label("Worth knowing, and no reason to wait", "small", "text3")
+                self._list.addLayout(col(S2, hint, gap=0))
+            line = self._rows[finding] = PreflightRow(finding)
+            line.fix_requested.connect(self._wish_fix)
+            self._put(line)
+            if self._key(finding) in self._working:
+                line.show_working(self._working[self._key(finding)])
+            line.set_able(not self._is_busy)
+        del self._to_come[:count]
+        if self._to_come:
+            return
+        self._making.stop()
+        if self._done:
+            if self._rows:
+                self._put(Rule())
+            self._list.addSpacing(S1)
+        for key, finding in self._done.items():
+            self._put(DoneRow(finding, key in self._asked))
+
+    def _put(self, part: QWidget) -> None:
+        self._list.addWidget(part)
+        # What is added to a page that is seen counts as hidden until the next event: no height.
+        part.show()
+
+    @Slot()
+    def _make_some(self) -> None:
+        self._make(_ROWS_A_TURN)
+        # What is seen is as high as it may be already.
+        self._holder.setFixedHeight(self._rows_height())
 
     def show_busy(self, sentence: str, share: float | None = None) -> None:
         """Something is under way that can be cancelled ("Looking at 3 nodes"), or is not ("")."""
@@ -197,15 +223,21 @@ class PreflightDialog(QDialog):
 
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
         """They are being mended; ``sentence`` says how far."""
-        lines = [self._rows[finding] for finding in findings if finding in self._rows]
-        is_news = not all(line.is_working for line in lines)
-        for line in lines:
-            line.show_working(sentence)
+        here = [one for one in self._shown() if one in findings]
+        is_news = not all(self._is_working(one) for one in here)
+        for finding in here:
+            line = self._rows.get(finding)
+            if line is not None:
+                line.show_working(sentence)
+            else:
+                self._working[self._key(finding)] = sentence
         if is_news:
             self._settle()
 
     def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
         """It could not be mended."""
+        if finding in self._to_come:
+            self._make(self._to_come.index(finding) + 1)
         self._asked.discard(self._key(finding))
         row_of = self._rows.get(finding)
         if row_of is not None:
@@ -236,7 +268,7 @@ class PreflightDialog(QDialog):
 
     def _settle(self) -> None:
         found = self._found
-        fixing = any(one.is_working for one in self._rows.values())
+        fixing = any(self._is_working(one) for one in self._shown())
         rests = not (self._is_busy or fixing)
         self._progress.setVisible(self._is_busy)
         self._scroll.setVisible(found is not None and bool(self._rows or self._done))
@@ -278,14 +310,12 @@ class PreflightDialog(QDialog):
 
     def _fit(self) -> None:
         """As high as its findings need, and no higher than a small window is."""
-        width = _WIDTH - 2 * S6
-        layout = self._holder.layout()
-        wanted = layout.totalHeightForWidth(width - S2) if layout is not None else 0
+        wanted = self._rows_height()
         own, above = self.layout(), self.parentWidget()
         if own is None:
             return
         # By itself a scroll area gives wrapped text the height that it had on a narrow page.
-        self._holder.setFixedHeight(max(0, wanted))
+        self._holder.setFixedHeight(wanted)
         self._scroll.setFixedHeight(0)
         own.activate()
         room = _MOST_ROWS_H
@@ -295,6 +325,11 @@ class PreflightDialog(QDialog):
         own.activate()
         self.resize(QSize(_WIDTH, own.totalHeightForWidth(_WIDTH)))
 
+    def _rows_height(self) -> int:
+        layout = self._holder.layout()
+        width = _WIDTH - 2 * S6 - S2
+        return max(0, layout.totalHeightForWidth(width)) if layout is not None else 0
+
     @property
     def _canary_failed(self) -> bool:
         return self._canary is not None and not self._canary.passed
@@ -302,9 +337,17 @@ class PreflightDialog(QDialog):
     def _mendable(self) -> tuple[PreflightFinding, ...]:
         return tuple(
             finding
-            for finding, line in self._rows.items()
-            if not (finding.fix.needs_a_person or line.is_working)
+            for finding in self._shown()
+            if not (finding.fix.needs_a_person or self._is_working(finding))
         )
+
+    def _shown(self) -> tuple[PreflightFinding, ...]:
+        """With those whose row is to come."""
+        return (*self._rows, *self._to_come)
+
+    def _is_working(self, finding: PreflightFinding) -> bool:
+        line = self._rows.get(finding)
+        return line.is_working if line is not None else self._key(finding) in self._working
 
     def _note_done(self, found: Preflight, placement: Sequence[Placement]) -> None:
         if self._found is None:

@@ -20,13 +20,15 @@ from widgets.jobs.rank_history import RankHistory
 from widgets.jobs.rank_rows import RankRow, rank_rows
 
 _COLUMNS = (
-    Column[RankRow]("Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed),
+    Column[RankRow](
+        "Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed, is_figure=True
+    ),
     Column[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
     Column[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
-    Column[RankRow]("Process", lambda row: row.pid),
-    Column[RankRow]("Step", lambda row: row.step, is_odd=lambda row: row.is_slow),
-    Column[RankRow]("Memory", lambda row: row.memory),
-    Column[RankRow]("Use", lambda row: row.use),
+    Column[RankRow]("Process", lambda row: row.pid, is_figure=True),
+    Column[RankRow]("Step", lambda row: row.step, is_odd=lambda row: row.is_slow, is_figure=True),
+    Column[RankRow]("Memory", lambda row: row.memory, is_figure=True),
+    Column[RankRow]("Use", lambda row: row.use, is_figure=True),
     Column[RankRow]("Heartbeat", lambda row: row.beat),
 )
 _WHERE, _PROCESS, _BEAT = 1, 3, 7

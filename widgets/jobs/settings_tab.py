@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from PySide6.QtCore import Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
 from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
@@ -16,6 +16,7 @@ from widgets.common.fields import TextBox
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
+from widgets.common.throttle import is_unseen
 
 _AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
 
@@ -25,6 +26,8 @@ class SettingsTab(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._config: JobConfig | None = None
+        self._shown: JobConfig | None = None
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
@@ -59,7 +62,20 @@ class SettingsTab(QWidget):
         )
 
     def show_config(self, config: JobConfig) -> None:
-        """The settings as rows."""
+        """The settings as rows, when somebody sees them: for a long job file they are 0.1 s."""
+        self._config = config
+        if not is_unseen(self):
+            self._show_rows()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        config = self._config
+        if config is None or config == self._shown:
+            return
+        self._shown = config
         clear(self._grid)
         usual = flat(_plain_job(config).to_dict())
         for number, (name, value) in enumerate(flat(config.to_dict()).items()):
@@ -68,6 +84,9 @@ class SettingsTab(QWidget):
             self._grid.addWidget(caption, number, 0)
             shown = Label(value, "strong" if differs else "body", elide="right")
             self._grid.addWidget(shown, number, 1)
+            # What is added to a page that is seen counts as hidden until the next event: no height.
+            caption.show()
+            shown.show()
         self._fit()
 
     def show_file(self, toml: str, command: tuple[str, ...]) -> None:

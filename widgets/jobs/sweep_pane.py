@@ -12,11 +12,13 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.job_line import JobLine
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Card, Fact, Facts
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.cards import Card
+from widgets.common.facts import Fact, Facts
+from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.views import AsHighAsRows
 from widgets.jobs.job_columns import JobColumn, best_words
 from widgets.jobs.job_list_model import JobListModel
 from widgets.jobs.job_rows import JobRows
@@ -63,11 +65,14 @@ class SweepPane(QWidget):
         self.view.opened.connect(self.opened)
         self.view.trash_requested.connect(self._trash_chosen)
         words = col(self._name, self._badge, S1, self._facts, gap=2)
+        card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
+        AsHighAsRows(self.view, card, 2 * S1)
         self.setLayout(
             col(
                 row(self._ring, (words, 1), gap=S3),
                 row(*self._buttons.values(), self._more, STRETCH, gap=S2),
-                (Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1)), 1),
+                (card, 1),
+                REST,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, PAGE_MARGIN, S4),
             )

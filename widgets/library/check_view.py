@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.preview import LayerRow, ModelCheck
 from widgets.common import formats
-from widgets.common.cards import Card, Fact, Facts
-from widgets.common.layout import col
+from widgets.common.cards import Card
+from widgets.common.facts import Fact, Facts
+from widgets.common.layout import REST, col
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
-from widgets.common.theme import S3
-from widgets.common.views import dress
+from widgets.common.theme import CARD_PADDING, S3
+from widgets.common.views import AsHighAsRows, dress, share_width
+
+_WIDE_FROM_W = 1100
 
 _COLUMNS = (
     Column[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
@@ -37,12 +41,16 @@ class CheckView(QWidget):
         table.setModel(self._model)
         dress(table, "Layers")
         header = table.horizontalHeader()
-        # What is left of the width is the names'.
         header.setStretchLastSection(False)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for column in (1, 2, 3):
-            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
-        self.setLayout(col(Card(self._facts, self._warnings), (Card((table, 1)), 1), gap=S3))
+        share_width(table, 0, equally=False)
+        self._table = table
+        card = Card((table, 1))
+        AsHighAsRows(table, card, 2 * CARD_PADDING)
+        self.setLayout(col(Card(self._facts, self._warnings), (card, 1), REST, gap=S3))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
 
     def show_check(self, check: ModelCheck) -> None:
         total, trainable = check.parameters, check.trainable_parameters

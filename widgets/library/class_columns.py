@@ -15,7 +15,7 @@ from widgets.common.text import plain_tip
 from widgets.common.theme import R_CELL, S1, S2, TARGET_MIN
 
 MOST_COLUMNS = 12
-_COLUMNS_H, _FIGURE_H, _NAME_H = 150, 18, 16
+_COLUMNS_H, _FIGURE_H, _NAME_H = 136, 18, 16
 _ROW_H = TARGET_MIN
 _NAME_SHARE = 0.42
 _UNCHOSEN = 0.35

@@ -17,18 +17,16 @@ from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
-from widgets.common.cards import Chip, EmptyState, Fact, Facts, ProgressLine
+from widgets.common.cards import Chip, ProgressLine
+from widgets.common.facts import Fact, Facts
 from widgets.common.fields import ComboBox
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
-from widgets.library.check_view import CheckView
 from widgets.library.entries import Entry
 from widgets.library.preview_banner import PreviewBanner
-from widgets.library.sample_parts import shape_words
-from widgets.library.samples_view import SamplesView
 from widgets.library.source_view import SourceView
-from widgets.library.statistics_view import StatisticsView
+from widgets.library.trial_pages import TrialPages, preview_facts
 from widgets.library.versions_view import VersionsView
 from widgets.library.words import WORDS
 
@@ -43,14 +41,6 @@ _TABS = {
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
 _NARROW_BELOW_W = 680
-_NOT_LOOKED = (
-    "Not looked at yet",
-    "A loader reads the files and shows samples, classes and what looks wrong.",
-)
-_NOT_CHECKED = (
-    "Not checked yet",
-    "The check imports the model and runs one step forward and backward.",
-)
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -162,34 +152,15 @@ class LibraryDetail(QWidget):
         if not self._concerns(trial):
             return
         self._end_trial()
-        self._samples.show_preview(preview)
-        self._statistics.show_preview(preview)
-        for pages, view, empty in (
-            (self._samples_pages, self._samples, self._no_samples),
-            (self._statistics_pages, self._statistics, self._no_statistics),
-        ):
-            pages.setCurrentWidget(view if preview.samples else empty)
-            empty.say("database", *_without_samples(preview))
+        self._trial.show_preview(preview)
         self._banner.show_preview(preview)
-        facts = [
-            Fact("Samples", formats.count(preview.count)),
-            *(
-                Fact(part.path.capitalize(), shape_words(part))
-                for sample in preview.samples[:1]
-                for part in sample.parts[:2]
-            ),
-        ]
-        if preview.item_time_ms > 0:
-            time = formats.milliseconds(preview.item_time_ms)
-            facts.append(Fact("Load time", f"{time} a sample"))
-        self._show_facts(facts)
+        self._show_facts(preview_facts(preview))
 
     def show_check(self, trial: Trial, check: ModelCheck) -> None:
         if not self._concerns(trial):
             return
         self._end_trial()
-        self._check.show_check(check)
-        self._check_pages.setCurrentWidget(self._check)
+        self._trial.show_check(check)
         self._banner.hide()
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
@@ -205,9 +176,7 @@ class LibraryDetail(QWidget):
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
         """A preview or check could not be made."""
         self._end_trial()
-        for empty, title in ((self._no_samples, "No samples"), (self._no_statistics, "No numbers")):
-            empty.say("database", title, "Mend what is said above, then look again.")
-        self._no_check.say("cube", "No result", "Mend what is said above, then check again.")
+        self._trial.say_failed()
         self._banner.show_sentence("bad", sentence, remedy)
 
     # -- how it is made
@@ -249,25 +218,17 @@ class LibraryDetail(QWidget):
             boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self._samples = SamplesView()
-        self._trial_row.setLayout(row(*boxes, self._go, S4, (self._samples.filter, 1), gap=S2))
+        self._trial = TrialPages()
+        self._trial_row.setLayout(
+            row(*boxes, self._go, S4, (self._trial.samples.filter, 1), gap=S2)
+        )
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
         self._versions = VersionsView()
-        self._statistics = StatisticsView()
-        self._no_samples, self._no_statistics = (EmptyState("database", "") for _ in range(2))
-        self._samples_pages = _with_empty(self._samples, self._no_samples)
-        self._statistics_pages = _with_empty(self._statistics, self._no_statistics)
-        self._check = CheckView()
-        self._no_check = EmptyState("cube", "")
-        self._check_pages = _with_empty(self._check, self._no_check)
-        self._say_not_yet()
         self._pages = QStackedWidget()
         self._by_key: dict[str, QWidget] = {
-            "samples": self._samples_pages,
-            "statistics": self._statistics_pages,
+            **self._trial.pages,
             "source": self._source,
-            "check": self._check_pages,
             "versions": self._versions,
         }
         for page in self._by_key.values():
@@ -310,11 +271,7 @@ class LibraryDetail(QWidget):
         self._shown_for.clear()
         self._banner.hide()
         self._progress.hide()
-        self._say_not_yet()
-        self._samples.clear()
-        self._samples_pages.setCurrentIndex(1)
-        self._statistics_pages.setCurrentIndex(1)
-        self._check_pages.setCurrentIndex(1)
+        self._trial.clear()
         self._show_facts([])
         self._show_versions()
         self._tab_chosen(self._tabs.key())
@@ -339,7 +296,7 @@ class LibraryDetail(QWidget):
     def _tab_chosen(self, key: str) -> None:
         self._pages.setCurrentWidget(self._by_key[key])
         self._trial_row.setVisible(key in _TRIED)
-        self._samples.filter.setVisible(key == "samples")
+        self._trial.samples.filter.setVisible(key == "samples")
         self._look_inside()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -365,22 +322,12 @@ class LibraryDetail(QWidget):
     def _show_class(self, name: str) -> None:
         self._tabs.choose("samples")
         self._tab_chosen("samples")
-        self._samples.show_class(name)
+        self._trial.samples.show_class(name)
 
     def _end_trial(self) -> None:
         self._progress.hide()
         self._go.setEnabled(True)
-        self._say_not_yet()
-
-    def _say_not_yet(self) -> None:
-        for empty in (self._no_samples, self._no_statistics):
-            empty.say("database", *_NOT_LOOKED)
-        self._no_check.say("cube", *_NOT_CHECKED)
-
-    def _say_under_way(self) -> None:
-        for empty in (self._no_samples, self._no_statistics):
-            empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
-        self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
+        self._trial.say_not_yet()
 
     def _reference(self) -> str:
         return self._version.reference if self._version else ""
@@ -406,7 +353,7 @@ class LibraryDetail(QWidget):
             return
         self._banner.hide()
         self._go.setEnabled(False)
-        self._say_under_way()
+        self._trial.say_under_way()
         self.show_trial_progress(None, "Starting")
         if self._kind is Kind.DATASET:
             self.preview_requested.emit(Trial(reference, self._loader_box.key()))
@@ -441,18 +388,3 @@ class LibraryDetail(QWidget):
     def _wish_remove(self) -> None:
         if self._reference():
             self.remove_requested.emit(self._reference())
-
-
-def _without_samples(preview: Preview) -> tuple[str, str]:
-    if not preview.count:
-        return "No samples", "The loader finds none in these files."
-    items = formats.plural(preview.count, "item")
-    return "No sample could be read", f"Of {items} none came. Mend the loader, then look again."
-
-
-def _with_empty(page: QWidget, empty: EmptyState) -> QStackedWidget:
-    stack = QStackedWidget()
-    stack.addWidget(page)
-    stack.addWidget(empty)
-    stack.setCurrentIndex(1)
-    return stack

@@ -66,6 +66,7 @@ class LibraryPage(QWidget):
         self._words = WORDS[kind]
         self._entry: Entry | None = None
         self._wants_list = False
+        self._has_none = False
         self._model = EntryModel()
         self._make_list()
         self._make_right()
@@ -87,8 +88,12 @@ class LibraryPage(QWidget):
         self._model.put(shown)
         self._add.setVisible(bool(shown))
         self._list.setVisible(bool(shown))
+        # The empty place says it itself, beside the button.
+        self._drop.setVisible(bool(shown))
+        self._has_none = not shown
         entry = next((e for e in shown if e.name == kept), None)
         self._select(entry.name if entry else (shown[0].name if shown else ""))
+        self._fit()
 
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
@@ -115,7 +120,7 @@ class LibraryPage(QWidget):
         self._list.setItemDelegate(EntryDelegate(self._list))
         dress(self._list, words.title)
         self._list.selectionModel().currentChanged.connect(self._chosen)
-        drop = Frame(
+        self._drop = Frame(
             "drop",
             row(
                 STRETCH,
@@ -124,7 +129,7 @@ class LibraryPage(QWidget):
                 STRETCH,
             ),
         )
-        drop.setFixedHeight(48)
+        self._drop.setFixedHeight(48)
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
@@ -138,7 +143,7 @@ class LibraryPage(QWidget):
                 # while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(drop, margins=(S4, S2, S4, S4)),
+                col(self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -207,8 +212,10 @@ class LibraryPage(QWidget):
         narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_alone(narrow)
         opened = self._entry is not None and not self._wants_list
-        self._list_pane.setVisible(not narrow or not opened)
-        self._right.setVisible(not narrow or opened)
+        # Of nothing at all there is no list, and the only way to import stands in the empty place.
+        is_right = opened or self._has_none
+        self._list_pane.setVisible(not narrow or not is_right)
+        self._right.setVisible(not narrow or is_right)
 
     def _select(self, name: str) -> None:
         row_number = self._model.row_of(name)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.preview import Sample
 from widgets.common import theme
 from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2
-from widgets.library.sample_parts import main_part, paint_part, picture
+from widgets.library.sample_parts import decoded, main_part, paint_part, scaled
 
-_CELL, _CAPTION_H = 68, 18
-_GAP_MORE = 12
+_CAPTION_H = 18
+_CELL, _LARGE_CELL, _LARGE_FROM_W = 68, 128, 900
+"""The least side of a sample, and where there is room for larger ones."""
+_MORE = 1.25
+"""Few samples do not grow until they fill the row."""
 _EDGE = 2
 """For the frame around the chosen one."""
 
@@ -30,7 +33,9 @@ class SampleGrid(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._samples: tuple[Sample, ...] = ()
-        self._pictures: list[QPixmap] = []
+        self._images: list[QImage] = []
+        self._pictures: dict[int, QPixmap] = {}
+        self._pictures_for = (0, 0.0)
         self._at = 0
         self._empty_words = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -46,7 +51,8 @@ class SampleGrid(QWidget):
     def show_samples(self, samples: tuple[Sample, ...], empty_words: str = "") -> None:
         """These, the first one chosen; ``empty_words`` where there are none."""
         self._samples = samples
-        self._pictures = [picture(main_part(sample), _CELL) for sample in samples]
+        self._images = [decoded(main_part(sample)) for sample in samples]
+        self._pictures.clear()
         self._at = 0
         self._empty_words = empty_words
         self._describe()
@@ -57,8 +63,9 @@ class SampleGrid(QWidget):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        rows = -(-len(self._samples) // self._columns(width)) if self._samples else 1
-        return rows * (_CELL + _CAPTION_H + S2)
+        columns, side = self._fitted(width)
+        rows = -(-len(self._samples) // columns) if self._samples else 1
+        return rows * (side + _CAPTION_H + S2)
 
     def sizeHint(self) -> QSize:
         return QSize(6 * (_CELL + S2), self.heightForWidth(6 * (_CELL + S2)))
@@ -72,7 +79,7 @@ class SampleGrid(QWidget):
                 self._go(index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        columns = self._columns(self.width())
+        columns, _ = self._fitted(self.width())
         steps = {
             Qt.Key.Key_Left: -1,
             Qt.Key.Key_Right: 1,
@@ -95,12 +102,16 @@ class SampleGrid(QWidget):
             cell = self._cell(index)
             if not cell.intersects(QRectF(event.rect())):
                 continue
-            square = QRectF(cell.left(), cell.top(), _CELL, _CELL)
-            if self._pictures[index].isNull():
+            square = QRectF(cell.left(), cell.top(), cell.width(), cell.width())
+            shown = self._picture(index, int(cell.width()))
+            if shown.isNull():
                 paint_part(painter, square, main_part(sample))
             else:
-                painter.drawPixmap(square.toRect(), self._pictures[index])
-            caption = QRectF(cell.left(), square.bottom(), _CELL, _CAPTION_H)
+                # One that is no square keeps its shape.
+                size = shown.deviceIndependentSize()
+                beside = square.width() - size.width(), square.height() - size.height()
+                painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
+            caption = QRectF(cell.left(), square.bottom(), cell.width(), _CAPTION_H)
             number = f"#{sample.index}"
             paint_text(painter, caption, number, "tiny", "text3", right=True)
             left = caption.adjusted(0, 0, -text_width(number, "tiny") - S1, 0)
@@ -112,18 +123,28 @@ class SampleGrid(QWidget):
                 if self.hasFocus():
                     paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
 
-    def _columns(self, width: int) -> int:
-        return max(1, (width - 2 * _EDGE + S2) // (_CELL + S2))
+    def _picture(self, index: int, side: int) -> QPixmap:
+        """Scaled when it is seen: a window that is drawn larger has no time for all of them."""
+        now = side, self.devicePixelRatioF()
+        if now != self._pictures_for:
+            self._pictures.clear()
+            self._pictures_for = now
+        if index not in self._pictures:
+            self._pictures[index] = scaled(self._images[index], *now)
+        return self._pictures[index]
+
+    def _fitted(self, width: int) -> tuple[int, int]:
+        """How many stand beside each other, and their side: together as wide as the grid."""
+        least = _LARGE_CELL if width >= _LARGE_FROM_W else _CELL
+        room = width - 2 * _EDGE + S2
+        columns = max(1, room // (least + S2))
+        return columns, max(least, min(room // columns - S2, int(_MORE * least)))
 
     def _cell(self, index: int) -> QRectF:
-        columns = self._columns(self.width())
-        step = _CELL + S2
-        if 1 < columns <= len(self._samples):
-            # What is left of the width is shared out between the columns.
-            step = min((self.width() - _CELL - 2 * _EDGE) // (columns - 1), step + _GAP_MORE)
-        x = index % columns * step + _EDGE
-        y = index // columns * (_CELL + _CAPTION_H + S2) + _EDGE
-        return QRectF(x, y, _CELL, _CELL + _CAPTION_H)
+        columns, side = self._fitted(self.width())
+        x = index % columns * (side + S2) + _EDGE
+        y = index // columns * (side + _CAPTION_H + S2) + _EDGE
+        return QRectF(x, y, side, side + _CAPTION_H)
 
     def _go(self, index: int) -> None:
         self._at = index

@@ -56,22 +56,32 @@ def paint_part(painter: QPainter, box: QRectF, part: Part | None) -> None:
         paint_text(painter, box.adjusted(S1, 0, -S1, 0), words, "tiny", center=True)
 
 
-def picture(part: Part | None, side: int) -> QPixmap:
-    """The thumbnail of a part, ``side`` pixels square at most; a null pixmap when there is none."""
-    if part is None or not part.png:
-        return QPixmap()
+def decoded(part: Part | None) -> QImage:
+    """The thumbnail of a part; a null image when there is none."""
     image = QImage()
-    # Bytes that the tool made from numbers; a format is named so that no other reader is tried.
-    if not image.loadFromData(base64.b64decode(part.png), "PNG"):
+    if part is not None and part.png:
+        # Bytes that the tool made from numbers; a format is named so that no other reader is tried.
+        image.loadFromData(base64.b64decode(part.png), "PNG")
+    return image
+
+
+def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
+    """A thumbnail, ``side`` pixels square at most; a null pixmap for a null image.
+
+    Args:
+        ratio: Dots to a pixel of what it is drawn on, so that it is sharp there.
+    """
+    if image.isNull():
         return QPixmap()
-    small = image.width() < side
+    dots = round(side * ratio)
     mode = (
         Qt.TransformationMode.FastTransformation
-        if small
+        if image.width() < dots
         else Qt.TransformationMode.SmoothTransformation
     )
-    scaled = image.scaled(QSize(side, side), Qt.AspectRatioMode.KeepAspectRatio, mode)
-    return QPixmap.fromImage(scaled)
+    fitted = image.scaled(QSize(dots, dots), Qt.AspectRatioMode.KeepAspectRatio, mode)
+    fitted.setDevicePixelRatio(ratio)
+    return QPixmap.fromImage(fitted)
 
 
 def shape_words(part: Part | None) -> str:

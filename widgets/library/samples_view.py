@@ -17,7 +17,14 @@ from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
 from widgets.library.class_columns import ClassColumns, ClassRows
 from widgets.library.class_filter import ClassFilter
 from widgets.library.sample_grid import SampleGrid
-from widgets.library.sample_parts import PartSketch, main_part, path_title, picture, shape_words
+from widgets.library.sample_parts import (
+    PartSketch,
+    decoded,
+    main_part,
+    path_title,
+    scaled,
+    shape_words,
+)
 from widgets.library.values_card import ValuesCard
 
 _SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
@@ -139,7 +146,7 @@ class SamplesView(QWidget):
     def _show_sample(self, sample: Sample) -> None:
         self._sample_title.setText(f"Sample {sample.index}")
         main = main_part(sample)
-        large = picture(main, _LARGE)
+        large = scaled(decoded(main), _LARGE, self.devicePixelRatioF())
         self._large.setPixmap(large)
         self._large.setVisible(not large.isNull())
         self._sketch.show_part(main)

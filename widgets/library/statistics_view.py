@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QBoxLayout, QStackedWidget, QTableView, QWidget
 from backend.records.preview import ChannelStatistics, Preview
 from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import REST, STRETCH, clear, col, row
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S1, S3
-from widgets.common.views import dress, share_width
+from widgets.common.views import AsHighAsRows, dress, share_width
 from widgets.library.sample_parts import path_title
 from widgets.library.values_card import ValuesCard, titles
 
@@ -31,10 +31,10 @@ class _Row:
 
 _COLUMNS = (
     Column[_Row]("Values", lambda row: row.name, lambda row: row.name),
-    Column[_Row]("Lowest", lambda row: formats.metric(row.of.low)),
-    Column[_Row]("Highest", lambda row: formats.metric(row.of.high)),
-    Column[_Row]("Mean", lambda row: formats.metric(row.of.mean)),
-    Column[_Row]("Deviation", lambda row: formats.metric(row.of.std)),
+    Column[_Row]("Lowest", lambda row: formats.metric(row.of.low), is_figure=True),
+    Column[_Row]("Highest", lambda row: formats.metric(row.of.high), is_figure=True),
+    Column[_Row]("Mean", lambda row: formats.metric(row.of.mean), is_figure=True),
+    Column[_Row]("Deviation", lambda row: formats.metric(row.of.std), is_figure=True),
     Column[_Row](
         "Not finite",
         lambda row: formats.count(row.of.nan_count + row.of.inf_count) if _is_odd(row) else "–",
@@ -42,6 +42,7 @@ _COLUMNS = (
             f"{formats.count(row.of.nan_count)} NaN, {formats.count(row.of.inf_count)} infinite"
         ),
         lambda row: _is_odd(row),
+        is_figure=True,
     ),
 )
 
@@ -67,7 +68,11 @@ class StatisticsView(QWidget):
             "table", "No numbers", "This data is text or files, of which there is no mean."
         )
         self._pages = QStackedWidget()
-        self._pages.addWidget(Card((self._table, 1), margins=(0, 0, 0, S1)))
+        card = Card((self._table, 1), margins=(0, 0, 0, S1))
+        AsHighAsRows(self._table, card, S1)
+        table = QWidget()
+        table.setLayout(col((card, 1), REST))
+        self._pages.addWidget(table)
         self._pages.addWidget(empty)
         self._side = QWidget()
         self._side.setLayout(col(self._values, self._shapes_card, STRETCH, gap=S3))

@@ -13,13 +13,13 @@ from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox
 from widgets.common.layout import STRETCH, row
-from widgets.common.paint import paint_text, round_pen
+from widgets.common.paint import paint_text, round_pen, text_width
 from widgets.common.text import Label
 from widgets.common.theme import S1, S2, Tone
 from widgets.curves import ticks
 from widgets.library.sample_parts import path_title
 
-_PLOT_H, _LEFT, _BOTTOM, _TOP = 124, 42, 20, 8
+_PLOT_H, _LEFT, _BOTTOM, _TOP = 116, 42, 20, 8
 _LINE_W, _FILL = 1.6, 0.14
 _TICK_W, _AIR = 56, 12
 
@@ -73,7 +73,8 @@ class ValuesPlot(QWidget):
         for place, words in ticks.linear(low, high, 4):
             x = room.left() + room.width() * (place - low) / (high - low)
             label = QRectF(x - _TICK_W / 2, room.bottom() + S1, _TICK_W, _BOTTOM - S1)
-            label.moveRight(min(label.right(), self.width()))
+            if x + text_width(words, "tiny") / 2 > self.width():
+                continue  # beside its place it would say what is not so
             paint_text(painter, label, words, "tiny", "text3", center=True)
 
     def _paint_steps(self, painter: QPainter, room: QRectF, shares: list[float]) -> None:

@@ -10,9 +10,10 @@ from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 from backend.records.library import LibraryItem
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.layout import col
+from widgets.common.layout import REST, col
 from widgets.common.row_table import Column, RowTableModel
-from widgets.common.views import dress
+from widgets.common.theme import CARD_PADDING
+from widgets.common.views import AsHighAsRows, dress
 
 _FROM, _HASH = 5, 6
 _NARROW_BELOW_W = 680
@@ -55,7 +56,9 @@ class VersionsView(QWidget):
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         table.horizontalHeader().setSectionResizeMode(_FROM, QHeaderView.ResizeMode.Stretch)
         table.horizontalHeader().setStretchLastSection(False)
-        self.setLayout(col((Card((table, 1)), 1)))
+        card = Card((table, 1))
+        AsHighAsRows(table, card, 2 * CARD_PADDING)
+        self.setLayout(col((card, 1), REST))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where all columns would not fit, the hash is in the tool tip alone."""

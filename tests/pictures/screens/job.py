@@ -64,6 +64,16 @@ def stopped(stage: Stage) -> None:
     open_job(stage, lab.STOPPED)
 
 
+@screen("stopped-at-once")
+def stopped_at_once(stage: Stage) -> None:
+    """Before its first checkpoint: there is nothing to go on from."""
+    said = "Stopped before the first step; there is no checkpoint yet."
+    begun = replace(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
+    page = open_job(stage, replace(begun, message=said))
+    page.detail.curves.clear(lab.STOPPED.name)
+    page.detail.show_checkpoints(lab.STOPPED.id, ())
+
+
 @screen("draft")
 def draft(stage: Stage) -> None:
     open_job(stage, lab.DRAFT)
@@ -116,6 +126,7 @@ def failed_at_once(stage: Stage) -> None:
     page = stage.jobs
     show_jobs(page, _others(view))
     page.open_job(view.id)
+    page.detail.show_checkpoints(view.id, ())
 
 
 @screen("failed-diverged")

@@ -147,7 +147,7 @@ def dataset_many_classes(stage: Stage) -> None:
 def dataset_one_class(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
-    page.detail._samples.show_class("8")
+    page.detail._trial.samples.show_class("8")
 
 
 @screen("dataset-long-classes")
@@ -162,7 +162,7 @@ def dataset_long_classes(stage: Stage) -> None:
     )
     page = _datasets(stage, "plankton")
     page.detail.show_preview(Trial("plankton@2", "digits"), shown)
-    page.detail._samples.show_class(names[2])
+    page.detail._trial.samples.show_class(names[2])
 
 
 def _columns(stage: Stage) -> LibraryPage:

@@ -221,7 +221,8 @@ def passphrase(stage: Stage) -> None:
 def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(SetUpDialog(stage.window))
-    dialog.show_set_up(state, "mai@10.0.4.23")
+    trusted = "SHA256:k3J9wq7Y0sJm9TgR0ePZVt8mQ2cYxw1LrJ0bZp5dx0Q"
+    dialog.show_set_up(replace(state, trusted=trusted if state.steps else ""), "mai@10.0.4.23")
     return dialog
 
 

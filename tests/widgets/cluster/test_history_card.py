@@ -15,10 +15,11 @@ from backend.records.node_past import PastGpu, PastReading
 from backend.records.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
-from widgets.cluster.history_card import HistoryCard
+from widgets.cluster.history_card import HistoryCard, Stretch
 from widgets.cluster.job_lane import JobBar, bars_of, lanes_of
 from widgets.cluster.node_history import NodeHistory, past_of
 from widgets.common import theme
+from widgets.curves.end_names import name_width
 
 pytestmark = pytest.mark.usefixtures("look")
 NOON = 1_700_000_000.0
@@ -165,11 +166,35 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
-    assert low <= 0
+    assert 25 < low <= 30, "no GPU that works is cooler"
     assert high >= card.plot._marks.thresholds[0].y
     card._picker.choose("use")
     card._build()
     assert not card.plot._marks.thresholds
+
+
+def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
+    history = NodeHistory()
+    history.put_past(past_of([line(age, 65.0 if age != 5000 else 11.0) for age in
+                              range(10_800, 0, -20)]))  # fmt: skip
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    low, _ = card.plot.y_range()
+    assert 5 < low <= 11
+
+
+def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
+    card.show_stretch(Stretch("During this job", NOON - 10_800, names={"GPU-1": "GPU 1, rank 11"}))
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    history.put_past(hours(hot_to_s=0))
+    card.show_history(history, samples.hot(STATE, 1))
+    card._build()
+    QApplication.processEvents()
+    frame = card.plot._frame()
+    words = card.plot._end_text(card.plot._curves["GPU-1"])
+    assert words.startswith("GPU 1, rank 11")
+    assert frame.px(card.plot.data_end()) + name_width(words) <= frame.rect.right() + 1
 
 
 def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
 
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.job import THIS_COMPUTER
@@ -109,6 +109,17 @@ def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
     first = page._cards.shown[0]
     assert first.node == "gpu11", "what costs a job comes first"
     assert f"{LIVE.name} ran there." in first.text
+
+
+def test_twelve_nodes_are_seen_without_scrolling(page):
+    """Cards whose words wrap are highest at their least width, which is not theirs here."""
+    page.show_nodes(samples.cluster(12))
+    QApplication.processEvents()
+    assert page._cards.isVisible()
+    assert page._scroll.verticalScrollBar().maximum() == 0
+    page.resize(1176, 500)
+    QApplication.processEvents()
+    assert page._scroll.verticalScrollBar().maximum() > 0
 
 
 def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):

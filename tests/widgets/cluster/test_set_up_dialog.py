@@ -56,6 +56,16 @@ def test_before_it_begins_the_plan_is_seen(dialog):
     assert dialog._sentence.text() == "Not begun."
 
 
+def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
+    dialog.show_set_up(LIVE)
+    assert not dialog._trusted.isVisible()
+    dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
+    assert dialog._trusted.isVisible()
+    assert dialog._trusted._fingerprint.text() == KEY.fingerprint
+    dialog.show_set_up(replace(LIVE, trusted="SHA256:old", key=KEY, accepted="SHA256:old"))
+    assert not dialog._trusted.isVisible(), "that one is in question"
+
+
 def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
     dialog.show_set_up(LIVE)
     step = dialog._view.step("Horovod")

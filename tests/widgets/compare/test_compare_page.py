@@ -8,6 +8,7 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from backend.records.comparison import ComparedRow, RowKind
 from backend.records.job_line import line_of
 from backend.records.state import JobState
 from backend.services.job_index import JobIndex
@@ -17,9 +18,11 @@ from widgets.compare.compare_page import ComparePage
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.short_names import short_names
+from widgets.compare.table import in_words
 from widgets.curves.curve_data import XAxis
 from widgets.jobs.job_rows import JobRows
 
+METRIC = RowKind.METRIC
 pytestmark = pytest.mark.usefixtures("look")
 
 
@@ -88,13 +91,22 @@ def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
     assert not second.remove.isVisible()
 
 
+def test_what_is_not_the_best_never_reads_as_the_best_does():
+    row = ComparedRow(MAP, "Best mAP", (0.36124, 0.36082, None), (True, False, False), METRIC)
+    assert in_words(row) == ("0.3612", "0.3608", formats.NONE)
+    row = ComparedRow(MAP, "Best mAP", (0.361, 0.352, 0.361), (True, False, True), METRIC)
+    assert in_words(row) == ("0.361", "0.352", "0.361"), "two that are the best are alike"
+    row = ComparedRow("loss", "Loss", (0.3610000001, 0.361), (False, True), METRIC)
+    assert in_words(row) == ("0.361", "0.361"), "no row of ten digits"
+
+
 def test_the_best_is_green_and_says_so(page):
     show(page, three())
     best = page.table.texts()[MAP]
     figures = [each.figures.metrics[MAP].highest for each in three()]
     winner = figures.index(max(figures))
     assert [text.endswith(", best") for text in best] == [n == winner for n in range(3)]
-    assert best[winner].startswith(formats.metric(max(figures)))
+    assert best[winner].startswith(formats.metric(max(figures), 5)), "as many digits as it takes"
     assert page.table._cells[MAP][winner]._value.tone() == "good"
 
 

@@ -51,8 +51,8 @@ def compare(page, *jobs):
 
 
 def drag(plot, axis, low, high):
-    x = round(plot.axis_x(axis))
-    begin, end = (QPoint(x, round(plot.y_of(share))) for share in (low, high))
+    x = round(plot.picture.axis_x(axis))
+    begin, end = (QPoint(x, round(plot.picture.y_of(share))) for share in (low, high))
     QTest.mousePress(plot, LEFT, pos=begin)
     QTest.mouseMove(plot, (begin + end) / 2)
     move(plot, end)
@@ -77,7 +77,7 @@ def names(plot):
 
 def middle(plot, name, axis=0):
     (line,) = (one for one in plot._shown.lines if one.name == name)
-    points = plot.points_of(line)
+    points = plot.picture.points_of(line)
     return ((points[axis] + points[axis + 1]) / 2).toPoint(), line.job_id
 
 
@@ -95,7 +95,7 @@ def test_dragging_on_axes_chooses_what_goes_through_all_brushes_and_escape_takes
 def test_a_click_on_an_axis_takes_its_brush_away_and_no_other(plot):
     plot.brush(0, 0.0, 0.4)
     plot.brush(1, 0.0, 0.4)
-    QTest.mouseClick(plot, LEFT, pos=QPoint(round(plot.axis_x(0)), 100))
+    QTest.mouseClick(plot, LEFT, pos=QPoint(round(plot.picture.axis_x(0)), 100))
     assert list(plot.brushes) == [1]
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from backend.records.series import HistoryUpdate, RunStart
@@ -133,3 +134,42 @@ def test_many_changes_are_drawn_once(tab, qtbot):
         tab._loss.refresh()
         assert drawn == []
     assert drawn == [1]
+
+
+def test_news_of_a_job_that_trains_are_drawn_one_plot_a_turn(tab, qtbot):
+    tab.append(accuracy(0.5))
+    drawn = []
+    plots = {"loss": tab._loss} | {base: plot.panel for base, plot in tab._small.items()}
+    for name, panel in plots.items():
+        panel.redrawn.connect(lambda name=name: drawn.append(name))
+    metrics = {"loss": [0.01], "learning_rate": [0.01], "accuracy": [0.6]}
+    tab.append(HistoryUpdate([61], [7], [61.0], metrics, (), None, (), 1.7e9, [6.1]))
+    assert drawn == ["loss"]
+    qtbot.waitUntil(lambda: set(drawn) == set(plots))
+
+
+def long_history(first, last, drop_from):
+    steps = np.arange(first, last + 1)
+    metrics = {"loss": 1 / steps, "accuracy": 1 - 1 / steps}
+    seconds = steps / 10
+    return HistoryUpdate(steps, steps // 9, seconds, metrics, (), drop_from, (), 1.7e9, steps / 9)
+
+
+def test_p7_a_long_history_comes_a_piece_a_turn_and_in_order(tab, qtbot):
+    tab.clear("long")
+    tab.append(long_history(1, 400_000, 0))
+    assert 0 < len(tab.curve("loss")) < 400_000
+    tab.append(long_history(399_001, 400_001, 399_001))
+    qtbot.waitUntil(lambda: tab.curve("loss").steps[-1] == 400_001)
+    for name in ("loss", "accuracy"):
+        assert list(tab.curve(name).steps) == list(range(1, 400_002))
+
+
+def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
+    tab.clear("long")
+    tab.append(long_history(1, 400_000, 0))
+    tab.clear("other")
+    tab.append(accuracy(0.5))
+    assert not tab._next_piece.isActive()
+    assert list(tab.curve("accuracy").steps) == [1]
+    assert tab.curve("loss") is None

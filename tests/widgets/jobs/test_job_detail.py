@@ -91,6 +91,67 @@ def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
     assert wished.args[0] == "a"
 
 
+@pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
+def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
+    detail.open_job(replace(LIVE, state=state))
+    detail.show_checkpoints("a", ())
+    act = detail.header.act
+    assert act.text() == "Start over"
+    assert "There is no checkpoint to resume from" in act.toolTip()
+    with qtbot.waitSignal(detail.start_over_requested) as wished:
+        qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a"]
+    detail.show_checkpoints("a", (checkpoint(10),))
+    assert (act.text(), act.toolTip()) == ("Resume", "")
+
+
+def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
+    detail.open_job(replace(LIVE, state=JobState.QUEUED))
+    detail.show_checkpoints("a", ())
+    with qtbot.waitSignal(detail.start_over_requested):
+        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+
+
+def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export(detail):
+    detail.open_job(replace(LIVE, state=JobState.FINISHED))
+    detail.show_checkpoints("a", ())
+    act = detail.header.act
+    assert not act.isEnabled()
+    assert "no checkpoint to export" in act.toolTip()
+
+
+def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(detail, qtbot):
+    detail.open_job(FAILED)
+    again = detail.failure._again
+    assert again.text() == "Resume"
+    detail.show_checkpoints("a", ())
+    assert again.text() == "Start over"
+    assert "begins at the first step" in detail.failure._from.text()
+    with qtbot.waitSignal(detail.start_over_requested) as wished:
+        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a"]
+
+
+def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(detail):
+    detail.open_job(FAILED)
+    detail.show_checkpoints("a", ())
+    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(replace(FAILED, run=2))
+    assert detail.header.act.text() == "Resume"
+    assert detail.failure._again.text() == "Resume"
+
+
+@pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
+@pytest.mark.parametrize("cause", ["", "gpu_memory"])
+def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
+    detail.open_job(replace(FAILED, error=replace(FAILED.error, cause=cause)))
+    detail.show_checkpoints("a", kept)
+    shown = [button for button in detail.findChildren(Button) if button.isVisible()]
+    primary = [button.text() for button in shown if button.property("kind") == "primary"]
+    again = "Resume" if kept else "Start over"
+    assert primary == ["Clone with a change" if cause else again]
+
+
 def test_while_it_stops_there_is_nothing_to_press(detail):
     detail.open_job(replace(LIVE, state=JobState.STOPPING))
     assert detail.header.act.text() == "Stopping…"
@@ -175,7 +236,7 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert "epoch 2, step 20" in detail.failure._from.text()
     with qtbot.waitSignal(detail.resume_requested) as wished:
-        qtbot.mouseClick(detail.failure._resume, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a", "epoch-0002-step-000020"]
 
 
@@ -250,7 +311,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert detail._tabs.key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(replace(FAILED, error=disk))
-    assert failure._acts.indexOf(failure._resume) == 0
+    assert failure._acts.indexOf(failure._again) == 0
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.job import parse_job
 from backend.records.job_view import JobCheck
@@ -11,6 +12,8 @@ from backend.records.library import Kind, LibraryItem
 from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
+from widgets.common.cards import Card, PageHeader
+from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.job_fields import JobDraft, Origin, number_or_text, pair_or_text, whole_or_text
 from widgets.jobs.job_form import JobForm
@@ -51,6 +54,23 @@ def form(qtbot):
     form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
     form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
     return form
+
+
+@pytest.mark.usefixtures("look")
+@pytest.mark.parametrize("width", [928, 1040, 1064, 1176, 2240])
+def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
+    window = QWidget()
+    form.setParent(window)
+    form.resize(width, 700)
+    window.resize(width, 700)
+    window.show()
+    QApplication.processEvents()
+    header, card = form.findChild(PageHeader), form._sections.findChild(Card)
+    left = card.mapTo(form, QPoint(0, 0)).x()
+    ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
+    form.setParent(None)
+    window.close()
+    assert [left, left + card.width()] == [ends[0], ends[1] - PAGE_MARGIN]
 
 
 def test_a_job_file_shown_and_taken_back_is_the_same_job(form):

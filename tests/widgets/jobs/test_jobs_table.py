@@ -233,7 +233,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     bar = page.table.bar
     assert bar.isVisible()
     assert bar._count.text() == "2 jobs chosen"
-    with qtbot.waitSignal(page.compare_requested) as compared:
+    with qtbot.waitSignal(page.many.compare_requested) as compared:
         bar._acts["compare"].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
@@ -286,3 +286,17 @@ def test_a_narrow_window_shows_fewer_columns_and_never_less_than_name_and_state(
         assert {JobColumn.STATE, JobColumn.NAME} <= set(shown)
         assert sum(view.columnWidth(c) for c in shown) <= view.viewport().width()
     assert JobColumn.USER not in shown
+
+
+def test_in_a_wide_window_what_belongs_to_a_name_does_not_stand_far_from_it(page):
+    view = page.table.view
+    before = view.layout_now()["widths"]
+    for width in (2500, 2200, 2500):
+        page.resize(width, 900)
+        QApplication.processEvents()
+        shown = [c for c in JobColumn if not view.isColumnHidden(c)]
+        assert view.columnWidth(JobColumn.NAME) < 620
+        assert sum(view.columnWidth(c) for c in shown) == view.viewport().width()
+    assert view.layout_now()["widths"] == before, "what the window gives, nobody wished for"
+    view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
+    assert view.layout_now()["widths"]["state"] == before["state"] + 30

@@ -190,22 +190,29 @@ def test_a_long_name_is_whole_where_there_is_room(picker):
     assert all(s.name in label.toolTip() for s, label in zip(many, shown, strict=True))
 
 
-def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
+def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker, qtbot):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
+    # Their rows are made a few at a time, and seen together.
+    assert not any(one.isVisibleTo(picker) for one in picker._rows.values())
+    qtbot.waitUntil(lambda: picker._scroll.height() == 360)
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
     assert "gpu03" not in shown, "all of it is somebody else's"
-    assert picker._scroll.height() <= 360
     picker._free_only.setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
     assert picker._scroll.height() == 360
 
 
-def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker):
+def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker, qtbot):
+    """What is chosen for a node whose row is still to come is its row's from then on."""
     nodes = samples.cluster(20)
+    chosen = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
     picker.show_nodes(nodes)
-    picker.put([{"node": nodes[1].name, "gpus": list(EIGHT)}])
+    picker.put(chosen)
+    assert picker.value() == chosen
+    qtbot.waitUntil(lambda: len(picker._rows) == 20)
+    assert picker.value() == chosen
     picker.show_nodes((nodes[0], samples.gone(nodes[1]), *nodes[2:]))
     assert row(picker, nodes[1].name).isVisibleTo(picker)
 

@@ -202,18 +202,18 @@ def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, qtbot, key, signal):
     page.open_sweep(LR)
-    with qtbot.waitSignal(getattr(page.table, signal)) as told:
+    with qtbot.waitSignal(getattr(page.many, signal)) as told:
         page.sweep.act(key)
     assert sorted(told.args[0]) == sorted(IDS)
 
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
-    with qtbot.assertNotEmitted(page.table.trash_requested):
+    with qtbot.assertNotEmitted(page.many.trash_requested):
         page.sweep.act("trash")
     ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with qtbot.waitSignal(page.table.trash_requested) as told:
+    with qtbot.waitSignal(page.many.trash_requested) as told:
         page.sweep.act("trash")
     assert told.args[0] == IDS
 
@@ -225,7 +225,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with qtbot.waitSignal(page.table.stop_requested) as told:
+    with qtbot.waitSignal(page.many.stop_requested) as told:
         acts["Stop 2"].trigger()
     assert told.args[0] == IDS
 
@@ -233,11 +233,11 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     with (
-        qtbot.waitSignal(page.table.stop_requested),
+        qtbot.waitSignal(page.many.stop_requested),
         qtbot.assertNotEmitted(page.detail.stop_requested),
     ):
         jobs_keys.stop(page)
-    with qtbot.waitSignal(page.table.export_requested):
+    with qtbot.waitSignal(page.many.export_requested):
         jobs_keys.export(page)
     with qtbot.assertNotEmitted(page.detail.clone_requested):
         jobs_keys.clone(page)

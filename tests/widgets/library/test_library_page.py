@@ -18,6 +18,7 @@ from backend.records.preview import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button
+from widgets.common.text import Label
 from widgets.library.entries import EntryModel, entries
 from widgets.library.import_dialog import ImportDialog, guessed_kind
 from widgets.library.library_detail import Trial
@@ -88,14 +89,14 @@ def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
     page.show_items((item("a"), item("b")))
     page.show_item("b")
     page.detail.show_preview(Trial("a@1", "any"), preview())
-    assert page.detail._samples_pages.currentIndex() == 1
+    assert page.detail._trial.pages["samples"].currentIndex() == 1
 
 
 def test_a_preview_shows_samples_and_what_looks_wrong(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
-    assert page.detail._samples_pages.currentWidget() is page.detail._samples
+    assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
     assert "one class" in page.detail._banner.accessibleName() + page.detail._banner._strong.text()
 
 
@@ -105,7 +106,7 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     classes = (ClassCount("7", 990), ClassCount("8", 10))
     shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
     page.detail.show_preview(Trial("a@1", "any"), shown)
-    banner, samples = page.detail._banner, page.detail._samples
+    banner, samples = page.detail._banner, page.detail._trial.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} items. "
         f"A model can be right in 99{formats.GAP}% without ever saying it. 1 more finding."
@@ -144,7 +145,7 @@ def test_a_model_is_checked_with_what_is_chosen(qtbot):
     assert wished.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
     page.detail.show_check(wished.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
-    assert page.detail._check._model.rowCount() == 1
+    assert page.detail._trial.check._model.rowCount() == 1
 
 
 def test_a_name_with_markup_is_shown_as_it_is(page):
@@ -194,15 +195,31 @@ def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
-    for pages in (page.detail._samples_pages, page.detail._statistics_pages):
+    for pages in (page.detail._trial.pages["samples"], page.detail._trial.pages["statistics"]):
         assert "none came" in pages.currentWidget().accessibleName()
     assert "Load time" not in {fact.caption for fact in page.detail._facts._facts}
+
+
+@pytest.mark.parametrize("width", [1200, 828])
+def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width):
+    page.resize(width, 600)
+    page.show_items(())
+    buttons = [b for b in page.findChildren(Button) if b.isVisible() and "Import" in b.text()]
+    assert [one.text() for one in buttons] == ["Import dataset…"]
+    with qtbot.waitSignal(page.import_requested):
+        buttons[0].click()
+    drops = [one.text() for one in page.findChildren(Label) if "zip here" in one.text()]
+    seen = [one for one in page.findChildren(Label) if one.isVisible() and one.text() in drops]
+    assert len(seen) == 1, "a place to drop is told of once"
+    page.show_items((item("a"),))
+    page.show_items(())
+    assert buttons[0].isVisible()
 
 
 def test_the_empty_place_says_what_is_going_on(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
-    empty = page.detail._no_samples
+    empty = page.detail._trial.no_samples
     assert "Reading the samples" in empty.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
     assert "Mend what is said above" in empty.accessibleName()

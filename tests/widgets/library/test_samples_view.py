@@ -1,9 +1,11 @@
 """Samples by class, and how numbers are spread: chosen with the mouse or the keys alone."""
 
+import base64
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QBuffer, QPoint, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -18,6 +20,7 @@ from backend.records.preview import (
 )
 from widgets.common.cards import EmptyState
 from widgets.library.class_columns import ClassColumns
+from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
 from widgets.library.values_card import spread_words, titles
@@ -162,6 +165,49 @@ def test_columns_are_for_names_that_fit_below_them() -> None:
     assert not ClassColumns.suits(digits, 120)
     assert not ClassColumns.suits((ClassCount("a name of some length", 5), *digits), 260)
     assert not ClassColumns.suits((), 260)
+
+
+def picture_of(width: int, height: int) -> Sample:
+    """A bright picture of this size."""
+    image = QImage(width, height, QImage.Format.Format_RGB32)
+    image.fill(0xFFFF00)
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")
+    png = base64.b64encode(bytes(buffer.data().data())).decode()
+    return Sample(0, (Part("data", (3, height, width), "uint8", "image", png=png),), "", 0.4, "")
+
+
+@pytest.mark.parametrize(("width", "least", "most"), [(520, 68, 85), (1500, 128, 160)])
+def test_samples_fill_the_width_and_are_large_where_there_is_room(
+    qtbot: QtBot, width: int, least: int, most: int
+) -> None:
+    grid = SampleGrid()
+    qtbot.addWidget(grid)
+    grid.show_samples(tuple(sample(n, "cat") for n in range(40)))
+    grid.resize(width, grid.heightForWidth(width))
+    columns, side = grid._fitted(width)
+    assert least <= side <= most
+    right = grid._cell(columns - 1).right()
+    assert width - columns - 2 <= right <= width
+    assert grid._cell(39).bottom() <= grid.height() + 2
+
+
+def test_a_picture_that_is_no_square_keeps_its_shape(qtbot: QtBot) -> None:
+    grid = SampleGrid()
+    qtbot.addWidget(grid)
+    grid.show_samples((picture_of(90, 30),))
+    grid.resize(300, 120)
+    shown = grid.grab().toImage()
+    yellow = [
+        (x, y)
+        for x in range(shown.width())
+        for y in range(shown.height())
+        if shown.pixel(x, y) & 0xFFFFFF == 0xFFFF00
+    ]
+    wide = max(x for x, _ in yellow) - min(x for x, _ in yellow) + 1
+    high = max(y for _, y in yellow) - min(y for _, y in yellow) + 1
+    assert wide == pytest.approx(3 * high, abs=3)
 
 
 def test_without_a_sample_the_grid_says_so(show: Shown) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from app.turns import Turns
+from widgets.common.turns import Turns
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""What the person just did, said for a moment over the window."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal, Slot
+from PySide6.QtWidgets import QFrame, QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.layout import row
+from widgets.common.text import Label
+from widgets.common.theme import TOAST_MS
+
+
+class Toast(QFrame):
+    """Says for six seconds what the person just did, with Undo; bottom right over its parent.
+
+    Stays while the pointer is on it or its button has the focus.
+
+    Signals:
+        undone: Undo was pressed; carries the tag given to `tell`.
+    """
+
+    undone = Signal(str)
+    _MARGIN = 16
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._over = parent
+        self.setObjectName("toast")
+        self._tag = ""
+        self._text = Label("", "medium", "on_ink")
+        self._undo = Button("Undo", kind="toast")
+        self._undo.clicked.connect(self._undone)
+        self.setLayout(row(self._text, self._undo, margins=(16, 4, 6, 4)))
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(TOAST_MS)
+        self._timer.timeout.connect(self._leave)
+        parent.installEventFilter(self)
+        self.hide()
+
+    def tell(self, text: str, *, undo_tag: str = "") -> None:
+        """Show `text`; with `undo_tag` also Undo, which gives the tag back."""
+        self._tag = undo_tag
+        self._text.setText(text)
+        self._undo.setVisible(bool(undo_tag))
+        self.setAccessibleName(text)
+        self._place()
+        self.show()
+        self.raise_()
+        self._timer.start()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self._place()
+        return super().eventFilter(watched, event)
+
+    @Slot()
+    def _leave(self) -> None:
+        if self.underMouse() or self._undo.hasFocus():
+            self._timer.start()
+        else:
+            self.hide()
+
+    @Slot()
+    def _undone(self) -> None:
+        self.hide()
+        self._timer.stop()
+        self.undone.emit(self._tag)
+
+    def _place(self) -> None:
+        self.adjustSize()
+        self.move(
+            self._over.width() - self.width() - self._MARGIN,
+            self._over.height() - self.height() - self._MARGIN,
+        )

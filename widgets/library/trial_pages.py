@@ -1,0 +1,111 @@
+"""What a preview or a check fills: samples, statistics and a check, and words where none is yet."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from backend.records.preview import ModelCheck, Preview
+from widgets.common import formats
+from widgets.common.cards import EmptyState
+from widgets.common.facts import Fact
+from widgets.library.check_view import CheckView
+from widgets.library.sample_parts import shape_words
+from widgets.library.samples_view import SamplesView
+from widgets.library.statistics_view import StatisticsView
+
+_NOT_LOOKED = (
+    "Not looked at yet",
+    "A loader reads the files and shows samples, classes and what looks wrong.",
+)
+_NOT_CHECKED = (
+    "Not checked yet",
+    "The check imports the model and runs one step forward and backward.",
+)
+
+
+class TrialPages:
+    """The pages of the tabs that a trial fills.
+
+    Attributes:
+        pages: By the key of its tab, each with its view or with words.
+    """
+
+    def __init__(self) -> None:
+        self.samples = SamplesView()
+        self.no_samples, self._no_statistics = (EmptyState("database", "") for _ in range(2))
+        self.statistics = StatisticsView()
+        self.check = CheckView()
+        self._no_check = EmptyState("cube", "")
+        self.pages = {
+            "samples": _with_empty(self.samples, self.no_samples),
+            "statistics": _with_empty(self.statistics, self._no_statistics),
+            "check": _with_empty(self.check, self._no_check),
+        }
+        self.say_not_yet()
+
+    def clear(self) -> None:
+        """Another version, of which nothing is known."""
+        self.say_not_yet()
+        self.samples.clear()
+        for pages in self.pages.values():
+            pages.setCurrentIndex(1)
+
+    def show_preview(self, preview: Preview) -> None:
+        self.samples.show_preview(preview)
+        self.statistics.show_preview(preview)
+        for key, view, empty in (
+            ("samples", self.samples, self.no_samples),
+            ("statistics", self.statistics, self._no_statistics),
+        ):
+            self.pages[key].setCurrentWidget(view if preview.samples else empty)
+            empty.say("database", *_without_samples(preview))
+
+    def show_check(self, check: ModelCheck) -> None:
+        self.check.show_check(check)
+        self.pages["check"].setCurrentWidget(self.check)
+
+    def say_not_yet(self) -> None:
+        for empty in (self.no_samples, self._no_statistics):
+            empty.say("database", *_NOT_LOOKED)
+        self._no_check.say("cube", *_NOT_CHECKED)
+
+    def say_under_way(self) -> None:
+        for empty in (self.no_samples, self._no_statistics):
+            empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
+        self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
+
+    def say_failed(self) -> None:
+        for empty, title in ((self.no_samples, "No samples"), (self._no_statistics, "No numbers")):
+            empty.say("database", title, "Mend what is said above, then look again.")
+        self._no_check.say("cube", "No result", "Mend what is said above, then check again.")
+
+
+def preview_facts(preview: Preview) -> list[Fact]:
+    """What a preview found, for the head of the page."""
+    facts = [
+        Fact("Samples", formats.count(preview.count)),
+        *(
+            Fact(part.path.capitalize(), shape_words(part))
+            for sample in preview.samples[:1]
+            for part in sample.parts[:2]
+        ),
+    ]
+    if preview.item_time_ms > 0:
+        time = formats.milliseconds(preview.item_time_ms)
+        facts.append(Fact("Load time", f"{time} a sample"))
+    return facts
+
+
+def _without_samples(preview: Preview) -> tuple[str, str]:
+    if not preview.count:
+        return "No samples", "The loader finds none in these files."
+    items = formats.plural(preview.count, "item")
+    return "No sample could be read", f"Of {items} none came. Mend the loader, then look again."
+
+
+def _with_empty(page: QWidget, empty: EmptyState) -> QStackedWidget:
+    stack = QStackedWidget()
+    stack.addWidget(page)
+    stack.addWidget(empty)
+    stack.setCurrentIndex(1)
+    return stack
