@@ -52,6 +52,7 @@ class LibraryController(QObject):
         self._window = window
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
         self._trials: dict[Kind, Progress] = {}
+        self._copying: Progress | None = None
         self._dialog: KeptDialog[ImportDialog] = KeptDialog()
         self._import: Progress | None = None
         for kind, page in pages.items():
@@ -61,7 +62,7 @@ class LibraryController(QObject):
             page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
-            page.detail.cancel_requested.connect(partial(self._cancel_trial, kind))
+            page.detail.cancel_requested.connect(partial(self._cancel, kind))
             page.detail.files_requested.connect(partial(self._files, kind))
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.folder_requested.connect(partial(self._open_folder, kind))
@@ -162,13 +163,16 @@ class LibraryController(QObject):
     @Slot(str, str)
     def _give_weights(self, reference: str, path: str) -> None:
         detail = self._pages[Kind.MODEL].detail
-        progress = self._begin_trial(Kind.MODEL)
+        # What is found of the model now is found without them.
+        self._cancel_trial(Kind.MODEL)
+        progress = self._copying = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
+        # In the lane of checks: one that the page wishes for meanwhile comes after them.
         self._runner.run(
-            "import",
+            _trials_of(Kind.MODEL),
             lambda: self._library.give_weights(reference, Path(path), progress),
             self._has_weights,
-            partial(self._trial_failed, Kind.MODEL),
+            partial(self._failed, Kind.MODEL),
         )
 
     def _has_weights(self, item: LibraryItem) -> None:
@@ -181,27 +185,33 @@ class LibraryController(QObject):
     def _preview(self, kind: Kind, trial: Trial) -> None:
         progress = self._begin_trial(kind)
         self._runner.run(
-            f"try {kind.value}",
+            _trials_of(kind),
             lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
             partial(self._show_preview, kind, trial),
-            partial(self._trial_failed, kind),
+            partial(self._trial_failed, kind, progress),
         )
 
     def _check(self, kind: Kind, trial: Trial) -> None:
         progress = self._begin_trial(kind)
         self._runner.run(
-            f"try {kind.value}",
+            _trials_of(kind),
             lambda: self._library.check_model(
                 trial.model, trial.dataset, trial.loader, progress=progress
             ),
             partial(self._show_check, kind, trial),
-            partial(self._trial_failed, kind),
+            partial(self._trial_failed, kind, progress),
         )
 
     def _begin_trial(self, kind: Kind) -> Progress:
         self._cancel_trial(kind)
         self._trials[kind] = self._runner.progress(self._pages[kind].detail.show_trial_progress)
         return self._trials[kind]
+
+    def _cancel(self, kind: Kind) -> None:
+        """Nothing takes its place, so its end is told."""
+        for progress in (self._trials.get(kind), self._copying if kind is Kind.MODEL else None):
+            if progress is not None:
+                progress.cancel()
 
     def _cancel_trial(self, kind: Kind) -> None:
         trial = self._trials.pop(kind, None)
@@ -214,7 +224,11 @@ class LibraryController(QObject):
     def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
         self._pages[kind].detail.show_check(trial, check)
 
-    def _trial_failed(self, kind: Kind, error: BackendError) -> None:
+    def _trial_failed(self, kind: Kind, progress: Progress, error: BackendError) -> None:
+        if self._trials.get(kind) is progress:
+            self._failed(kind, error)
+
+    def _failed(self, kind: Kind, error: BackendError) -> None:
         self._pages[kind].detail.show_trial_error(str(error), error.remedy)
 
     def _files(self, kind: Kind, reference: str) -> None:
@@ -225,7 +239,7 @@ class LibraryController(QObject):
             "library",
             paths,
             partial(self._pages[kind].detail.show_files, reference),
-            partial(self._trial_failed, kind),
+            partial(self._failed, kind),
         )
 
     def _text(self, kind: Kind, reference: str, path: str) -> None:
@@ -242,7 +256,7 @@ class LibraryController(QObject):
             "library",
             partial(self._library.content, kind, reference),
             _open_folder,
-            partial(self._trial_failed, kind),
+            partial(self._failed, kind),
         )
 
     def _remove(self, kind: Kind, reference: str) -> None:
@@ -250,7 +264,7 @@ class LibraryController(QObject):
             "library",
             partial(self._library.remove, kind, reference),
             lambda item: self._removed(item),
-            partial(self._trial_failed, kind),
+            partial(self._failed, kind),
         )
 
     def _removed(self, item: LibraryItem) -> None:
@@ -276,6 +290,11 @@ class LibraryController(QObject):
             page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
+
+
+def _trials_of(kind: Kind) -> str:
+    """The lane of them."""
+    return f"try {kind.value}"
 
 
 def _open_folder(folder: Path) -> None:

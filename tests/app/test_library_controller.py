@@ -3,8 +3,11 @@
 import pytest
 
 from app.library_controller import LibraryController
+from backend.errors import BackendError
 from backend.records.library import Kind
 from backend.services.workplace import open_services
+from tests.conftest import Immediately
+from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
 
@@ -95,3 +98,77 @@ def test_another_desktop_sees_the_import_when_it_looks_again(controller, library
     library.import_item(Kind.DATASET, pictures, "elsewhere")
     controller.refresh()
     assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]
+
+
+class InOrder(Immediately):
+    """Keeps what a controller runs until it is let go."""
+
+    def __init__(self, library, pages):
+        self.waiting = []
+        self.controller = LibraryController(library, self, pages, pages[Kind.DATASET])
+
+    def run(self, *task):
+        self.waiting.append(task)
+
+    def let_go(self):
+        while self.waiting:
+            super().run(*self.waiting.pop(0))
+
+
+@pytest.fixture
+def later(library, pages):
+    return InOrder(library, pages)
+
+
+@pytest.fixture
+def model(library, tmp_path):
+    source = tmp_path / "net"
+    source.mkdir()
+    (source / "bks_model.py").write_text("class UserModel: ...\n")
+    return library.import_item(Kind.MODEL, source, "net")
+
+
+def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alone(
+    later, library, pages, model, tmp_path, monkeypatch
+):
+    told = []
+    later.controller.told.connect(told.append)
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
+    monkeypatch.setattr(library, "check_model", _refuse)
+    pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
+    later.let_go()
+    assert told == ["New jobs of net @ 1 begin with these weights"]
+
+
+def _refuse(*_, **__):
+    raise BackendError("There is no dataset to try it with.")
+
+
+def test_a_look_that_a_newer_one_takes_the_place_of_is_not_told_as_cancelled(
+    later, library, pages, monkeypatch
+):
+    detail = pages[Kind.MODEL].detail
+    failed = []
+    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+
+    def check(model, *_, progress):
+        progress.step(0, 1, "Reading")
+        raise BackendError(f"{model} has no forward().")
+
+    monkeypatch.setattr(library, "check_model", check)
+    detail.check_requested.emit(Trial(model="net@1"))
+    detail.check_requested.emit(Trial(model="net@2"))
+    later.let_go()
+    assert failed == [("net@2 has no forward().", "")]
+
+
+def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch):
+    detail = pages[Kind.MODEL].detail
+    failed = []
+    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+    monkeypatch.setattr(library, "check_model", lambda *_, progress: progress.step(0, 1, "Reading"))
+    detail.check_requested.emit(Trial(model="net@1"))
+    detail.cancel_requested.emit()
+    later.let_go()
+    assert failed == [("Cancelled; nothing was changed.", "")]
