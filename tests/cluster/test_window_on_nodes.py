@@ -35,6 +35,9 @@ def program(
 ) -> Iterator[Program]:
     with window_on(qapp, cluster.share, tmp_path, monkeypatch, qtbot) as program:
         yield program
+        # Whoever tries again begins with a node that nobody has added.
+        for entry in services(program).cluster.list():
+            services(program).cluster.remove(entry.name)
 
 
 def adding(program: Program) -> AddNodeDialog:
