@@ -5,8 +5,7 @@ News of 64 nodes go to many places of the window; each is quick, all together wo
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
@@ -16,22 +15,35 @@ class Turns(QObject):
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._pieces: deque[Callable[[], object]] = deque()
+        self._pieces: Iterator[Callable[[], object]] = iter(())
         self._next = QTimer(self)
         self._next.timeout.connect(self._do)
 
+    @property
+    def is_done(self) -> bool:
+        return not self._next.isActive()
+
     def put(self, pieces: Iterable[Callable[[], object]]) -> None:
-        """Do these from the next turn on; they are newer than what is not done yet."""
-        self._pieces = deque(pieces)
+        """Do these from the next turn on; they are newer than what is not done yet.
+
+        They are taken one by one, so there may be one that is done until it calls `stop`.
+        """
+        self._pieces = iter(pieces)
         self._next.start()
 
     def stop(self) -> None:
-        self._pieces.clear()
+        self._pieces = iter(())
         self._next.stop()
+
+    def finish(self) -> None:
+        """Do the rest at once."""
+        while not self.is_done:
+            self._do()
 
     @Slot()
     def _do(self) -> None:
-        if self._pieces:
-            self._pieces.popleft()()
-        if not self._pieces:
+        piece = next(self._pieces, None)
+        if piece is None:
             self._next.stop()
+        else:
+            piece()

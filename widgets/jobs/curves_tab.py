@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -66,9 +67,7 @@ class CurvesTab(QWidget):
         self._link = HoverLink(self)
         self._drawing = Turns(self)
         self._to_come: deque[HistoryUpdate] = deque()
-        self._next_piece = QTimer(self)
-        self._next_piece.setSingleShot(True)
-        self._next_piece.timeout.connect(self._take_piece)
+        self._taking = Turns(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
@@ -126,7 +125,7 @@ class CurvesTab(QWidget):
         """Another job is open now."""
         self._name = name
         self._drawing.stop()
-        self._next_piece.stop()
+        self._taking.stop()
         self._to_come.clear()
         self._curves.clear()
         self._checkpoints, self._ever_kept = (), {}
@@ -147,23 +146,22 @@ class CurvesTab(QWidget):
 
         Of a long history the rest comes behind the first points, a piece a turn.
         """
-        is_under_way = bool(self._to_come)
         self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
-        if not is_under_way:
+        if self._taking.is_done:
+            self._taking.put(repeat(self._take_piece))
             self._take_piece()
 
-    @Slot()
     def _take_piece(self) -> None:
         history = self._to_come.popleft()
+        if not self._to_come:
+            self._taking.stop()
         if history.drop_from is not None:
             self._ever_kept = {
                 step: name for step, name in self._ever_kept.items() if step < history.drop_from
             }
         came = self._curves.append(history)
-        if self._to_come:
-            self._next_piece.start()
-            if not came:
-                return
+        if self._to_come and not came:
+            return
         with ExitStack() as once:
             for panel in self._panels() if came else [self._loss]:
                 once.enter_context(panel.drawn_once())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -22,6 +23,7 @@ from widgets.common.paint import text_width
 from widgets.common.text import Label
 from widgets.common.theme import S1, S2, S3, Role, Tone
 from widgets.common.throttle import is_unseen
+from widgets.common.turns import Turns
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why_away
 
@@ -171,8 +173,7 @@ class PlacementPicker(QWidget):
         self._name_w = 0
         self._news: tuple[NodeState, ...] | None = None
         self._made_of_news: set[str] = set()
-        self._making = QTimer(self)
-        self._making.timeout.connect(self._make_some)
+        self._making = Turns(self)
         self._column = col(gap=S1)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
@@ -211,11 +212,10 @@ class PlacementPicker(QWidget):
         self._made_of_news.clear()
         if is_unseen(self) or self._awaits_many():
             # Of 64 nodes each look would be a stall, and opening the form one of its own.
-            self._making.start()
+            self._making.put(repeat(self._make_some))
         else:
             self._catch_up()
 
-    @Slot()
     def _make_some(self) -> None:
         """A few of the rows that will be needed."""
         missing = self._missing()

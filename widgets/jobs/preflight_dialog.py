@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
@@ -15,6 +16,7 @@ from widgets.common.cards import Frame, ProgressLine, Rule, Scroll
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
+from widgets.common.turns import Turns
 from widgets.jobs import preflight_words as words
 from widgets.jobs.preflight_row import DoneRow, PreflightRow
 
@@ -62,8 +64,7 @@ class PreflightDialog(QDialog):
         self._rows: dict[PreflightFinding, PreflightRow] = {}
         self._working: dict[_Key, str] = {}
         self._to_come: list[PreflightFinding] = []
-        self._making = QTimer(self)
-        self._making.timeout.connect(self._make_some)
+        self._making = Turns(self)
         self._asked: set[_Key] = set()
         self._done: dict[_Key, PreflightFinding] = {}
         self._is_busy = False
@@ -169,7 +170,7 @@ class PreflightDialog(QDialog):
         clear(self._list)
         self._rows.clear()
         self._to_come = [*found.faults, *found.warnings]
-        self._making.start()
+        self._making.put(repeat(self._make_some))
         self._make(_ROWS_AT_ONCE)
         passed = words.passed(found)
         self._passed_count.setText(f"{len(passed)} passed:")
@@ -206,7 +207,6 @@ class PreflightDialog(QDialog):
         # What is added to a page that is seen counts as hidden until the next event: no height.
         part.show()
 
-    @Slot()
     def _make_some(self) -> None:
         self._make(_ROWS_A_TURN)
         # What is seen is as high as it may be already.
