@@ -34,6 +34,7 @@ from widgets.common.job_drag import DraggedJobs, DropOffer, jobs_in
 from widgets.common.layout import col, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
+from widgets.common.turns import Turns
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, ShownRun
@@ -82,6 +83,8 @@ class ComparePage(QWidget):
         self._colours: dict[str, int] = {}
         self._gone: dict[str, str] = {}
         self._picker: JobPicker | None = None
+        # Plots, table and coordinates of four jobs in one turn are 200 ms.
+        self.turns = Turns(self)
         self._make_header()
         self.plots = ComparePlots(_SMOOTHING)
         self.plots.save_requested.connect(self.save_requested)
@@ -296,14 +299,16 @@ class ComparePage(QWidget):
         views = [look.view for look in looks]
         comparison: Comparison = compare([(look.view, look.figures) for look in looks])
         names = short_names([view.name for view in views])
-        self.plots.show_runs(
+        plots = self.plots.show_runs(
             [
                 ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
                 for view, name in zip(views, names, strict=True)
             ],
             judged_metrics(views),
         )
-        self.table.show_comparison(comparison, self._colours, self._gone, names)
+        table = partial(self.table.show_comparison, comparison, self._colours, self._gone, names)
+        # Until the first of other jobs is there nobody sees the table, and mostly its rows stay.
+        self.turns.put((*plots, table, self._show_parallel) if views else plots)
         count = len(self._ids)
         self._header.sentence.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
@@ -311,7 +316,6 @@ class ComparePage(QWidget):
         self._add.setEnabled(count < MOST_JOBS)
         self._add.set_tip("" if count < MOST_JOBS else f"{MOST_JOBS} jobs are the most")
         self._message.setText(self._words(views))
-        self._show_parallel()
         known = self._scroll if views or self._gone else self._reading
         self._pages.setCurrentWidget(known if count else self._empty)
         self._show_in_picker()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -141,24 +141,29 @@ class ComparePlots(QWidget):
 
     # -- what is shown
 
-    def show_runs(self, runs: Sequence[ShownRun], judged: Sequence[str]) -> None:
+    def show_runs(
+        self, runs: Sequence[ShownRun], judged: Sequence[str]
+    ) -> Iterator[Callable[[], object]]:
         """These jobs, in their colours.
 
         Args:
             judged: The metrics by which they call a checkpoint the best.
+
+        Returns:
+            What is left to be done, a piece for each plot.
         """
         if runs:
             self._begin()
         self._runs = {run.key: run for run in runs}
         self._judged = tuple(judged)
-        self.refresh()
+        self._choose_by_itself(self._metrics())
+        return (partial(self._draw, plot) for plot in tuple(self._plots))
 
+    @Slot()
     def refresh(self) -> None:
         """Draw what the curves hold now."""
-        metrics = self._metrics()
-        self._choose_by_itself(metrics)
+        self._choose_by_itself(self._metrics())
         for plot in self._plots:
-            plot.offer(metrics)
             self._draw(plot)
 
     def lift(self, key: str) -> None:
@@ -229,6 +234,7 @@ class ComparePlots(QWidget):
 
     def _draw(self, plot: _Plot) -> None:
         panel = plot.panel
+        plot.offer(self._metrics())
         with panel.drawn_once():
             for key in tuple(plot.drawn):
                 if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:

@@ -19,17 +19,18 @@ from backend.records.comparison import ComparedRow, Comparison, RowKind
 from backend.records.job_view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
-from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.paint import fill_round, paint_focus
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import StateGlyph
-from widgets.common.text import Label
-from widgets.common.theme import S1, S2, S3, S4, TABLE_ROW_COMPACT_H
+from widgets.common.text import Label, plain_tip
+from widgets.common.theme import S1, S2, S3, S4, TABLE_ROW_COMPACT_H, Role
 from widgets.curves.marks import curve_colour, is_dashed
 
 _FIRST_W, _COLUMN_LEAST_W = 150, 60
 _BAR_H, _DASH = 4, 12
 _ONE_LINE_UP_TO = 3
 _DIGITS, _MOST_DIGITS = 3, 6
+_BEST = "best"
 
 
 def in_words(row: ComparedRow) -> tuple[str, ...]:
@@ -147,21 +148,65 @@ class _Head(_Hovered):
 
 
 class _Cell(_Hovered):
-    """A value; the best is green and says so."""
+    """A value; the best is green and says so.
+
+    It writes its two words by itself: of eight jobs there are hundreds, and as many labels and
+    layouts took 0.1 s.
+    """
 
     def __init__(self, column: int, parent: QWidget) -> None:
         super().__init__(column, parent)
-        self._value = Label("", "body", elide="right")
-        self._value.setMinimumWidth(0)
-        self._best = Label("best", "tiny", "good")
-        self.setLayout(row((self._value, 0), self._best, STRETCH, gap=S2, margins=(0, 0, S2, 0)))
+        self._text = ""
+        self.is_best = False
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setFixedHeight(TABLE_ROW_COMPACT_H)
 
     def show_value(self, text: str, best: bool) -> None:
-        self._value.setText(text)
-        self._value.set_role("strong" if best else "body")
-        self._value.set_tone("good" if best else "text3" if text == formats.NONE else "text")
-        self._best.setVisible(best)
-        self.setAccessibleName(f"{text}, best" if best else text)
+        if (text, best) != (self._text, self.is_best):
+            self._text, self.is_best = text, best
+            self.setAccessibleName(f"{text}, best" if best else text)
+            self.update()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip:
+            is_cut = text_width(self._text, self._role()) > self._room().width()
+            self.setToolTip(plain_tip(self._text) if is_cut else "")
+        return super().event(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        room = self._room()
+        tone = "good" if self.is_best else "text3" if self._text == formats.NONE else "text"
+        width = paint_text(painter, room, self._text, self._role(), tone)
+        if self.is_best:
+            room.setLeft(width + S2)
+            room.setRight(self.width())
+            paint_text(painter, room, _BEST, "tiny", "good")
+
+    def _role(self) -> Role:
+        return "strong" if self.is_best else "body"
+
+    def _room(self) -> QRectF:
+        """Of the value; "best" stands behind it."""
+        taken = text_width(_BEST, "tiny") + S2 if self.is_best else 0
+        return QRectF(0, 0, max(self.width() - S2 - taken, 0), self.height())
+
+
+class _Body(QWidget):
+    """Rows in a grid, with a line below each of `lines`."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.lines: list[QWidget] = []
+        self.grid = QGridLayout(self)
+        self.grid.setContentsMargins(0, 0, 0, 0)
+        self.grid.setSpacing(0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        for cell in self.lines:
+            top = cell.geometry().bottom()
+            painter.fillRect(QRectF(0, top, self.width(), 1), theme.current().q("line"))
 
 
 class CompareTable(QWidget):
@@ -185,14 +230,12 @@ class CompareTable(QWidget):
         self._layout: tuple[object, ...] = ()
         self._heads: list[_Head] = []
         self._cells: dict[str, list[_Cell]] = {}
-        self._lines: list[QWidget] = []
+        self._body = _Body(self)
         self._equal = Label("", "small", "text3")
         self._all = Switch("Show all")
         self._all.toggled.connect(self._show_all)
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setHorizontalSpacing(0)
-        self._grid.setVerticalSpacing(0)
+        self._column = col(self._body, gap=0)
+        self.setLayout(self._column)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
 
     def show_comparison(
@@ -211,7 +254,7 @@ class CompareTable(QWidget):
         self._comparison, self._colours, self._gone = comparison, colours, gone
         self._names = tuple(names)
         wanted = (
-            tuple(view.id for view in comparison.jobs),
+            len(comparison.jobs),
             tuple((row.key, row.label) for row in self._shown()),
             self._all.isChecked(),
         )
@@ -230,12 +273,6 @@ class CompareTable(QWidget):
         super().leaveEvent(event)
         self.pointed.emit("")
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        for cell in self._lines:
-            top = cell.geometry().bottom()
-            painter.fillRect(QRectF(0, top, self.width(), 1), theme.current().q("line"))
-
     def _shown(self) -> tuple[ComparedRow, ...]:
         found = self._comparison
         equal = found.equal if self._all.isChecked() else ()
@@ -246,62 +283,63 @@ class CompareTable(QWidget):
         self.show_comparison(self._comparison, self._colours, self._gone, self._names)
 
     def _lay_out(self) -> None:
-        for kept in (self._equal, self._all):
-            self._grid.removeWidget(kept)
-            kept.hide()
-        clear(self._grid)
-        self._heads, self._cells, self._lines = [], {}, []
+        keeps_focus = self._all.hasFocus()
+        # Made while it is hidden: the page would be laid out anew for each row that comes.
+        body = _Body(self)
+        body.hide()
+        grid = body.grid
+        self._heads, self._cells = [], {}
         found = self._comparison
-        for column in range(self._grid.columnCount()):
-            self._grid.setColumnStretch(column, 0)
-            self._grid.setColumnMinimumWidth(column, 0)
-        self._grid.setColumnMinimumWidth(0, _FIRST_W)
-        self._grid.setColumnStretch(0, 2)
+        grid.setColumnMinimumWidth(0, _FIRST_W)
+        grid.setColumnStretch(0, 2)
         for column, _ in enumerate(found.jobs, 1):
-            self._grid.setColumnMinimumWidth(column, _COLUMN_LEAST_W)
+            grid.setColumnMinimumWidth(column, _COLUMN_LEAST_W)
             # Equal shares, whatever stands in them.
-            self._grid.setColumnStretch(column, 3)
-            head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, self)
+            grid.setColumnStretch(column, 3)
+            head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, body)
             head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             head.entered.connect(self._point)
             head.left.connect(lambda: self.pointed.emit(""))
             head.opened.connect(self.opened)
             head.removed.connect(self.removed)
-            self._grid.addWidget(head, 0, column)
+            grid.addWidget(head, 0, column)
             self._heads.append(head)
-        number = self._section(1, "Results", found.results)
+        number = self._section(body, 1, "Results", found.results)
         settings = (*found.differing, *(found.equal if self._all.isChecked() else ()))
         title = "Settings" if self._all.isChecked() else "Settings that differ"
         if not found.differing and not self._all.isChecked():
             title = "All settings are the same" if len(found.jobs) > 1 else "Settings"
-        beside = QWidget(self)
+        beside = QWidget(body)
         beside.setLayout(row(STRETCH, self._equal, self._all, gap=S2, margins=(0, S4, 0, S1)))
-        self._grid.addWidget(beside, number, 1, 1, max(len(found.jobs), 1))
-        self._equal.show()
-        self._all.show()
-        self._section(number, title, settings)
+        grid.addWidget(beside, number, 1, 1, max(len(found.jobs), 1))
+        self._section(body, number, title, settings)
+        self._column.replaceWidget(self._body, body)
+        self._body.hide()
+        self._body.deleteLater()
+        self._body = body
+        body.show()
+        if keeps_focus:
+            self._all.setFocus()
 
-    def _section(self, number: int, title: str, rows: Sequence[ComparedRow]) -> int:
+    def _section(self, body: _Body, number: int, title: str, rows: Sequence[ComparedRow]) -> int:
         """The number of the row after it."""
         caption = Label(title, "small_strong", "text3")
         caption.setContentsMargins(0, S4 if number > 1 else S2, 0, S1)
-        self._grid.addWidget(caption, number, 0)
+        body.grid.addWidget(caption, number, 0)
         for shown in rows:
             number += 1
             name = Label(shown.label, "body", "text2", elide="right")
             name.setMinimumHeight(TABLE_ROW_COMPACT_H)
-            self._grid.addWidget(name, number, 0)
-            self._lines.append(name)
+            body.grid.addWidget(name, number, 0)
+            body.lines.append(name)
             self._cells[shown.key] = []
             for column in range(len(self._comparison.jobs)):
-                cell = _Cell(column, self)
-                cell.setFixedHeight(TABLE_ROW_COMPACT_H)
-                cell.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+                cell = _Cell(column, body)
                 cell.entered.connect(self._point)
-                self._grid.addWidget(cell, number, column + 1)
+                body.grid.addWidget(cell, number, column + 1)
                 self._cells[shown.key].append(cell)
-        if self._lines and rows:
-            self._lines.pop()
+        if body.lines and rows:
+            body.lines.pop()
         return number + 1
 
     def _fill(self) -> None:

@@ -21,6 +21,7 @@ def put_looks(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
         page.show_look(_judged(each))
+    page.turns.finish()
     return page
 
 
@@ -85,6 +86,7 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     page.set_jobs((jobs[0].id,))
     page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
+    page.turns.finish()
     page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)
     stage.settle()
     bar = page._scroll.verticalScrollBar()

@@ -42,6 +42,7 @@ def show(page, looks):
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
         page.show_look(each)
+    page.turns.finish()
     QApplication.processEvents()
 
 
@@ -79,6 +80,7 @@ def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     assert titles == ["Validation mAP", "Loss", "Learning rate"]
     plot._menu.actions()[2].trigger()
     page.show_look(news(three()[0].view, 3201, 10))
+    page.turns.finish()
     assert list(plots(page)) == ["learning_rate", "loss"]
 
 
@@ -107,7 +109,7 @@ def test_the_best_is_green_and_says_so(page):
     winner = figures.index(max(figures))
     assert [text.endswith(", best") for text in best] == [n == winner for n in range(3)]
     assert best[winner].startswith(formats.metric(max(figures), 5)), "as many digits as it takes"
-    assert page.table._cells[MAP][winner]._value.tone() == "good"
+    assert page.table._cells[MAP][winner].is_best
 
 
 def test_what_is_measured_once_an_epoch_is_shown_as_it_was_measured(page):
@@ -133,6 +135,7 @@ def test_a_live_run_goes_on_growing(page):
     show(page, three())
     live = three()[0].view
     page.show_look(news(live, 3201, 100))
+    page.turns.finish()
     curve = page.curves(live.id).get("loss")
     assert len(curve) == 3300
     assert plots(page)["loss"].read(32.9)[0][0][0] == "coco 2x"
@@ -153,6 +156,23 @@ def test_pointing_at_a_column_lifts_its_curves(page):
     QApplication.sendEvent(page.table, QEvent(QEvent.Type.Leave))
     QApplication.processEvents()
     assert panel.grab().toImage() == calm
+
+
+def test_the_table_keeps_its_rows_for_other_jobs_that_have_the_same(page):
+    jobs = eight()
+    show(page, jobs[:4])
+    cells = page.table._cells["loss"]
+    show(page, jobs[4:])
+    assert page.table._cells["loss"] is cells
+    assert page.table._heads[0].accessibleName().startswith(jobs[4].view.name)
+
+
+def test_whoever_shows_all_rows_by_keys_can_hide_them_by_the_same_key(page, qtbot):
+    show(page, three())
+    page.table._all.setFocus()
+    for is_shown in (True, False):
+        qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Space)
+        assert ("batch_size" in page.table.texts()) is is_shown
 
 
 def test_equal_rows_are_counted_and_shown_on_a_click(page, qtbot):
@@ -238,9 +258,11 @@ def test_one_job_alone_is_shown_and_asks_for_another(page):
 def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
     show(page, three())
     page.show_gone("id1", "“lr 0.02” is not in the list of jobs any more.")
+    page.turns.finish()
     assert "not in the list" in page._message.text()
     assert "id1" in plots(page)["loss"].keys()[1:]
     page.set_jobs(("id0", "id2"))
+    page.turns.finish()
     assert page._message.text() == ""
     assert plots(page)["loss"].keys() == ("id0", "id2")
 
@@ -331,4 +353,5 @@ def test_a_state_that_changes_is_news(page):
     show(page, [a, b])
     ended = news(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
     page.show_look(ended)
+    page.turns.finish()
     assert page.table._heads[0].accessibleName().endswith(", Finished.")

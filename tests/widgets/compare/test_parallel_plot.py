@@ -48,6 +48,7 @@ def compare(page, *jobs):
     page.set_jobs(tuple(view.id for view in jobs))
     for view in jobs:
         page.show_look(ComparedLook(view, HistoryUpdate(drop_from=0), RunFigures()))
+    page.turns.finish()
 
 
 def drag(plot, axis, low, high):
@@ -196,6 +197,7 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert [line.job_id for line in page.parallel.shown.lines] == [view.id for view in jobs]
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
+    page.turns.finish()
     assert not page.parallel.isVisible()
 
 

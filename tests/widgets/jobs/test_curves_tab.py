@@ -170,6 +170,6 @@ def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
     tab.append(long_history(1, 400_000, 0))
     tab.clear("other")
     tab.append(accuracy(0.5))
-    assert not tab._next_piece.isActive()
+    assert tab._taking.is_done
     assert list(tab.curve("accuracy").steps) == [1]
     assert tab.curve("loss") is None
