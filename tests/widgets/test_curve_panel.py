@@ -21,11 +21,12 @@ from pytestqt.qtbot import QtBot
 from tests.gui_stalls import elsewhere
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
+from widgets.curves import drawn_curve
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.end_names import Ending, name_rects, name_span
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import Boundary, Overlay, Post, Span, Threshold, curve_pen
+from widgets.curves.marks import SOLID_CURVES, Boundary, Overlay, Post, Span, Threshold, curve_pen
 from widgets.curves.plot_marks import EndsOf
 from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
@@ -178,6 +179,43 @@ def test_a_smooth_curve_of_many_points_is_as_thick_as_one_of_few(panel: CurvePan
         shades = [middle.pixelColor(0, y).lightness() for y in range(middle.height())]
         inks.append(sum(abs(shade - ground) > 40 for shade in shades))
     assert inks[1] >= inks[0] >= 2
+
+
+def winding() -> Floats:
+    return np.random.default_rng(1).uniform(0.0, 100.0, 150)
+
+
+@pytest.mark.parametrize("lifted", ["", "another"])
+@pytest.mark.parametrize("number", [0, SOLID_CURVES])
+def test_a_curve_that_winds_is_painted_about_as_fast_as_a_flat_one(
+    panel: CurvePanel, lifted: str, number: int
+) -> None:
+    """As one smooth stroke eight GPUs that waver took 160 ms a frame."""
+    panel.set_curve("another", "another", curve([50.0] * 150), 1)
+    times_s = []
+    for values in (np.linspace(0, 100, 150), winding()):
+        panel.set_curve("use", "use", curve(values), number)
+        panel.lift(lifted)
+        settle()
+        times_s.append(min(painting_s(panel) for _ in range(5)))
+    assert times_s[1] < 2 * times_s[0]
+
+
+def painting_s(panel: CurvePanel) -> float:
+    begin = time.thread_time()
+    panel.grab()
+    return time.thread_time() - begin
+
+
+def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
+    panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.set_curve("use", "use", curve(winding()), named=False)
+    in_segments = pixels(panel, BLUE)
+    monkeypatch.setattr(drawn_curve, "_WINDING_WAY", math.inf)
+    panel.clear()
+    panel.set_curve("use", "use", curve(winding()), named=False)
+    assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
 
 
 def test_the_highest_figure_of_the_axis_is_written(panel: CurvePanel) -> None:

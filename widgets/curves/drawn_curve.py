@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPen
 
 from widgets.curves.curve_data import CurveData, Sample, XAxis
 from widgets.curves.marks import curve_colour, curve_pen, is_dashed
@@ -17,8 +20,23 @@ RAW_ALPHA = 0.28
 FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
 _MANY_POINTS = 300
-_BAND_WAY = 20
-"""A curve that goes this many times as far as from the bottom of its plot to the top is a band."""
+_WINDING_WAY, _BAND_WAY = 2, 20
+"""How far a curve goes up and down, in heights of its plot, when it is painted otherwise."""
+
+
+class Stroke(Enum):
+    """How the line of a curve is painted. Times are of 150 points that wind over 900 × 260 px."""
+
+    WHOLE = auto()
+    """One stroke with smooth edges: 30 ms."""
+    SEGMENTS = auto()
+    """A stroke for each two points: 1 ms. Dashes begin anew in each of them, and where two meet is
+    a blot in what is translucent."""
+    HAIR = auto()
+    """One stroke, a dot wide: 0.2 ms."""
+    BAND = auto()
+    """One stroke, thin and with raw edges, for what goes up and down in each column of pixels: its
+    smooth edges are not seen, and four of them took 66 ms a frame."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +72,8 @@ class DrawnCurve:
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
     last: Sample | None = None
     _cut_for: tuple[object, ...] = ()
-    _is_band: bool = False
-    _pen: Any = None
-    _thin_pen: Any = None
+    _stroke: Stroke = Stroke.WHOLE
+    _pens: dict[Stroke, QPen] = field(default_factory=dict)
 
     @property
     def has_raw(self) -> bool:
@@ -81,9 +98,18 @@ class DrawnCurve:
                 measures those in dots: at 200 % a line of 2.2 would be a hairline of 1.1.
         """
         alpha = FAINT_ALPHA if faint else 1.0
-        self._pen = curve_pen(self.colour, self.width, alpha, ratio)
-        self._thin_pen = pg.mkPen(curve_colour(self.colour, alpha), width=ratio)
-        self.line.setPen(self._thin_pen if self._is_band else self._pen)
+        whole = curve_pen(self.colour, self.width, alpha, ratio)
+        segments = QPen(whole)
+        # Round ends take ten times as long.
+        segments.setCapStyle(Qt.PenCapStyle.SquareCap)
+        self._pens = {
+            Stroke.WHOLE: whole,
+            Stroke.SEGMENTS: segments,
+            # A dot, on fine screens too: from two on it takes as long as the whole.
+            Stroke.HAIR: curve_pen(self.colour, 1.0, alpha, 1.0),
+            Stroke.BAND: pg.mkPen(curve_colour(self.colour, alpha), width=ratio),
+        }
+        self.line.setPen(self._pens[self._stroke])
         if self.fill:
             self.line.setFillLevel(0.0)
             self.line.setBrush(curve_colour(self.colour, 0.03 if faint else 0.10))
@@ -108,22 +134,14 @@ class DrawnCurve:
         return True
 
     def draw(self, view: View, *, faint: bool) -> None:
-        # A stroke up and down in each column of pixels is a band: its smooth edges are not seen,
-        # and four of them took 66 ms a frame; so did eight GPUs that waver. A filled curve is alone
-        # in its plot, as the learning rate is, which has as many points and is a line.
-        is_raw = self.data.smoothing == 0 and len(self.x) > view.width_px
-        is_band = is_raw and (not self.fill or self._trembles(view))
-        # A stroke per segment costs a third of one stroke for all, but each begins its dashes
-        # anew, and where two meet is a blot: seen where they are long, where translucent, and
-        # where a smooth line has more of them than pixels.
-        is_blotted = faint or is_dashed(self.colour) or (is_raw and not is_band)
-        split = len(self.x) > _MANY_POINTS and not is_blotted
-        if is_band != self._is_band:
-            self._is_band = is_band
-            self.line.opts["antialias"] = not is_band
-            self.line.setPen(self._thin_pen if is_band else self._pen)
-        self.line.setSegmentedLineMode("on" if split else "off")
-        self.line.setData(self.x, _drawable(self.y, view))
+        values = _drawable(self.y, view)
+        stroke = self._best_stroke(_way(values, view), view.width_px, faint=faint)
+        if stroke is not self._stroke:
+            self._stroke = stroke
+            self.line.setPen(self._pens[stroke])
+        self.line.opts["antialias"] = stroke is not Stroke.BAND
+        self.line.setSegmentedLineMode("on" if stroke is Stroke.SEGMENTS else "off")
+        self.line.setData(self.x, values)
         if self.has_raw:
             # Smooth edges of a thousand strokes up and down are not seen and cost 5 ms a curve.
             self.raw.opts["antialias"] = len(self.raw_x) < view.width_px / 2
@@ -131,10 +149,23 @@ class DrawnCurve:
         if self.fill:
             self.line.setFillLevel(view.y0)
 
-    def _trembles(self, view: View) -> bool:
-        """Whether it goes up and down over and over, in what is in view."""
-        seen = np.clip(self.y[np.isfinite(self.y)], view.y0, view.y1)
-        return bool(np.abs(np.diff(seen)).sum() > _BAND_WAY * (view.y1 - view.y0))
+    def _best_stroke(self, way: float, width_px: int, *, faint: bool) -> Stroke:
+        """``way``: how far it goes up and down, in heights of its plot."""
+        is_raw = self.data.smoothing == 0 and len(self.x) > width_px
+        # A filled curve is alone in its plot, as the learning rate is, which has as many points
+        # and is a line.
+        if is_raw and (not self.fill or way > _BAND_WAY):
+            return Stroke.BAND
+        if faint or is_dashed(self.colour):
+            return Stroke.HAIR if way > _WINDING_WAY else Stroke.WHOLE
+        if way > _WINDING_WAY or (len(self.x) > _MANY_POINTS and not is_raw):
+            return Stroke.SEGMENTS
+        return Stroke.WHOLE
+
+
+def _way(values: Floats, view: View) -> float:
+    seen = np.clip(values[np.isfinite(values)], view.y0, view.y1)
+    return float(np.abs(np.diff(seen)).sum()) / max(view.y1 - view.y0, math.ulp(0.0))
 
 
 def _drawable(values: Floats, view: View) -> Floats:

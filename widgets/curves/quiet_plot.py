@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
+import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QPainter, QTransform
+from PySide6.QtWidgets import (
+    QGraphicsGridLayout,
+    QGraphicsItem,
+    QSizePolicy,
+    QStyleOptionGraphicsItem,
+    QWidget,
+)
 
 from widgets.common import theme
 from widgets.curves.marks import ABOVE, Span
@@ -108,9 +117,32 @@ def shade(span: Span) -> Any:
     return item
 
 
+class _Curve(pg.PlotCurveItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """A curve whose segments are placed before they are painted.
+
+    Qt takes eight times as long for lines that it has to scale: 4 ms for 150 of them, not 0.5.
+    """
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget) -> None:
+        if self.opts["segmentedLineMode"] != "on" or self.opts["fillLevel"] is not None:
+            super().paint(painter, option, widget)
+            return
+        place = painter.worldTransform()
+        x, y = self.getData()
+        ends = np.column_stack((place.m11() * x + place.dx(), place.m22() * y + place.dy()))
+        both = np.hstack((ends[:-1], ends[1:]))
+        lines = starmap(QLineF, both[np.isfinite(both).all(axis=1)].tolist())
+        painter.save()
+        painter.setWorldTransform(QTransform())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.opts["antialias"])
+        painter.setPen(self.opts["pen"])
+        painter.drawLines(list(lines))
+        painter.restore()
+
+
 def curve_item(z: int) -> Any:
     """A line with gaps where there is NaN."""
-    item = pg.PlotCurveItem()
+    item = _Curve()
     item.setZValue(z)
     item.opts["connect"] = "finite"
     item.opts["antialias"] = True
