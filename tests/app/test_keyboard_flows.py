@@ -249,7 +249,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     assert [panel._curves.lifted for panel in page.plots.panels().values()] == [ids["fast"]] * 2
     hands.press("Del")
     hands.wait(lambda: page.ids == (ids["slow"],))
-    assert head is not hands.focus()
+    hands.wait(lambda: head is not hands.focus())
 
 
 def test_a_sweep_is_brushed_and_the_best_of_what_is_left_is_opened(hands, program, ids):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
@@ -29,6 +30,7 @@ from widgets.common.facts import Facts
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
+from widgets.common.turns import Turns
 
 _NARROW_BELOW_W = 1000
 _METERS_S = 600.0
@@ -75,6 +77,8 @@ class NodePage(QWidget):
         self._history = NodeHistory()
         self._jobs: Mapping[str, str] = {}
         self._placed: tuple[int, bool] | None = None
+        # A node of eight GPUs that is opened is 70 ms in one turn.
+        self.turns = Turns(self)
         self._make_header()
         self._facts = Facts()
         self._trouble = Banner()
@@ -159,23 +163,23 @@ class NodePage(QWidget):
         self._show_head(condition, reason)
         self._facts.set_facts(facts_of(state, beat))
         self._show_trouble(condition, reason)
-        self._findings_card.show_health(state.health)
-        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
         here = condition is not Condition.OFFLINE and condition is not Condition.NEW
         self._new.setVisible(condition is Condition.NEW)
-        reading = state.reading
-        self._meters.setVisible(here and reading is not None and not reading.gpus)
-        self._show_gpus(reading if here else None)
+        reading = state.reading if here else None
+        self._meters.setVisible(reading is not None and not reading.gpus)
+        self._show_gpus(reading)
         times = history.times()
         # Without GPUs the meters tell of the last minutes; the card is for what was before.
-        told = bool(reading.gpus) if reading is not None else False
+        told = state.reading is not None and bool(state.reading.gpus)
         told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
-        seen = bool(len(times)) and reading is not None and told
+        seen = bool(len(times)) and state.reading is not None and told
         self._history_card.setVisible(seen)
-        if seen:
-            self._history_card.show_history(history, state, jobs)
-        if reading is not None and here:
+        if reading is not None:
             self._show_meters(reading)
+        pieces = [partial(self._show_lists, state, reading, jobs)]
+        if seen:
+            pieces.append(partial(self._history_card.show_history, history, state, jobs))
+        self.turns.put(pieces)
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """The outcome of a check: what is wrong first, each with its remedy."""
@@ -354,6 +358,12 @@ class NodePage(QWidget):
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
         self._no_gpu.setVisible(bool(message))
+
+    def _show_lists(
+        self, state: NodeState, reading: NodeReading | None, jobs: tuple[JobView, ...]
+    ) -> None:
+        self._findings_card.show_health(state.health)
+        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
         if reading is not None:
             self._processes_card.show_reading(reading)
         else:

@@ -267,17 +267,7 @@ class NodesPage(QWidget):
         self._is_stale = is_unseen(self)
         if self._is_stale:
             return
-        names = {view.id: view.name for view in self._jobs}
         now = self._clock()
-        self._rows = tuple(
-            node_row(
-                state,
-                names,
-                beat_age_s=self._beat_age(state.name, now),
-                set_up=self._set_ups.get(state.name),
-            )
-            for state in self._states.values()
-        )
         if self._open not in self._states:
             self._open = ""
         alone = len(self._states) <= 1
@@ -298,12 +288,21 @@ class NodesPage(QWidget):
         state = self._states.get(wanted)
         if state is None:
             return
-        beat = next((r.beat for r in self._rows if r.name == wanted), "")
+        beat = self.beats()[wanted]
         ago = beat if beat in ("now", formats.NONE, "") else f"{beat} ago"
         self.detail.show_node(state, self._history(wanted), self._jobs, beat="" if alone else ago)
 
     def _show_overview(self, now: float) -> None:
-        rows = self._rows
+        names = {view.id: view.name for view in self._jobs}
+        rows = self._rows = tuple(
+            node_row(
+                state,
+                names,
+                beat_age_s=self._beat_age(state.name, now),
+                set_up=self._set_ups.get(state.name),
+            )
+            for state in self._states.values()
+        )
         self._header.sentence.setText(counts_sentence(rows))
         unwell = sum(row.condition.is_news for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)

@@ -48,6 +48,7 @@ def show(page, reading):
     history = NodeHistory()
     history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
     page.show_node(state, history)
+    page.turns.finish()
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
