@@ -9,13 +9,12 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
-from backend.records.files import FileState, read_json, state_of
+from backend.records.files import read_json, read_once
 from backend.records.job import CheckpointPolicy
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 
@@ -36,7 +35,7 @@ def list_checkpoints(
             path = entry.with_suffix(CHECKPOINT_SUFFIX)
             # One that is being made or pruned just now has no sidecar, or a moment later no file.
             with contextlib.suppress(OSError, ValueError):
-                found.append(_checkpoint_at(path, state_of(path.with_suffix(SIDECAR_SUFFIX))))
+                found.append(_checkpoint_of(path.with_suffix(SIDECAR_SUFFIX)))
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
@@ -46,10 +45,10 @@ def list_checkpoints(
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _checkpoint_at(path: Path, sidecar: FileState) -> Checkpoint:
-    """A live job is looked at each second, and a sidecar is written once."""
-    record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
+@read_once(_REMEMBERED)
+def _checkpoint_of(sidecar: Path) -> Checkpoint:
+    record = Checkpoint.from_sidecar(read_json(sidecar))
+    path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
     return replace(record, name=path.stem, path=str(path))
 
 

@@ -17,7 +17,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import tomli_w
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
-from backend.records.files import FileState, read_json, state_of
+from backend.records.files import read_json, read_once
 from backend.records.job import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.job_view import JobView
 from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
@@ -184,7 +183,7 @@ def read_job(folder: JobFolder) -> JobFile:
                 f"The job {folder.job_id} was made by a newer Ringmaster.",
                 "Update Ringmaster on this computer.",
             )
-        parsed = _config_in(folder.config, state_of(folder.config))
+        parsed = _config_in(folder.config)
         pins = {
             str(kind): Pin(str(pin["name"]), int(pin["version"]), str(pin["sha256"]))
             for kind, pin in meta["pins"].items()
@@ -213,9 +212,8 @@ def read_job(folder: JobFolder) -> JobFile:
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
 
 
-@lru_cache(maxsize=_CONFIGS_REMEMBERED)
-def _config_in(path: Path, state: FileState) -> ParsedJob:
-    """A live job is looked at each second, and its settings are written once."""
+@read_once(_CONFIGS_REMEMBERED)
+def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8")))
 
 

@@ -10,14 +10,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 
 from backend.datastore import stranger
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.cluster import NodeEntry
-from backend.records.files import FileState, read_json, state_of
+from backend.records.files import read_json, read_once
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading
 from backend.records.values import printable
@@ -105,14 +104,13 @@ def _readable(root: DataRoot) -> Iterator[NodeEntry]:
     for name in names:
         path = root.node(name).entry
         try:
-            found = _entry_at(path, state_of(path))
+            found = _entry_at(path)
         except (OSError, ValueError):
             continue
         if found.name == name:
             yield found
 
 
-@lru_cache(maxsize=_ENTRIES_REMEMBERED)
-def _entry_at(path: Path, state: FileState) -> NodeEntry:
-    """All nodes are looked at every two seconds, and their entries are written once."""
+@read_once(_ENTRIES_REMEMBERED)
+def _entry_at(path: Path) -> NodeEntry:
     return NodeEntry.from_dict(read_json(path))

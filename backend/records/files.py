@@ -11,10 +11,13 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-FileState = tuple[int, int, int]
+T = TypeVar("T")
+
 FILE_MODE = 0o644
 _PIECE_BYTES = 2**16
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -46,16 +49,28 @@ def replace_json(path: Path, value: Any, mode: int = FILE_MODE) -> None:
     replace_bytes(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode(), mode)
 
 
-def state_of(path: Path) -> FileState:
-    """Differs as soon as `replace_bytes` has put another file at ``path``.
+def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
+    """What was read of a file is known until `replace_bytes` has put another one there.
 
-    For remembering what was read there.
+    For what is looked at each second and written once. An exception is not kept.
 
-    Raises:
-        OSError: There is no file.
+    Args:
+        most: How many files are known at a time.
     """
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def known(read: Callable[[Path], T]) -> Callable[[Path], T]:
+        @lru_cache(maxsize=most)
+        def read_in_state(path: Path, _state: tuple[int, int, int]) -> T:
+            return read(path)
+
+        @wraps(read)
+        def found(path: Path) -> T:
+            now = os.stat(path)
+            return read_in_state(path, (now.st_ino, now.st_size, now.st_mtime_ns))
+
+        return found
+
+    return known
 
 
 def open_at_once(path: Path) -> int:

@@ -35,19 +35,19 @@ from backend.node.explain.weighing import Found, surest
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence, Explanation
 
 RULES = (
-    *rules_node.RULES[:1],
+    *rules_node.SHARED_MEMORY_RULES,
     *rules_gpu.RULES,
     *rules_start.RULES,
     *rules_help.RULES,
-    *rules_nccl.RULES[:-1],
+    *rules_nccl.RULES,
     *rules_torch.RULES,
     *rules_program.RULES,
     *rules_ssh.RULES,
     *rules_network.RULES,
-    *rules_nccl.RULES[-1:],
+    *rules_nccl.ANY_WARNING_RULES,
     *rules_python.RULES,
     *rules_shell.RULES,
-    *rules_node.RULES[1:],
+    *rules_node.RULES,
     *rules_codes.RULES,
 )
 """The first rule that fits wins among those of one weight; /dev/shm comes before any full disk."""

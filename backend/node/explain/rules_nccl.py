@@ -142,6 +142,9 @@ RULES = (
         _NCCL,
         where=(Where.RAISED,),
     ),
+)
+
+ANY_WARNING_RULES = (
     Rule(
         "nccl",
         message(

@@ -7,7 +7,7 @@ from backend.node.explain.rule import ANYWHERE, LINES, RANK, Rule, Weight, Where
 _ISSUES = "https://github.com/"
 _SETUP = "Set the node up again: that builds Horovod for the libraries that are there."
 
-RULES = (
+SHARED_MEMORY_RULES = (
     Rule(
         "shm_full",
         message(
@@ -32,6 +32,9 @@ RULES = (
         "Make room there, or have it made larger; TMPDIR on the node names another place.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
     ),
+)
+
+RULES = (
     Rule(
         "disk_quota",
         message(r"(?i:disk quota exceeded)|Errno 122|EDQUOT"),
