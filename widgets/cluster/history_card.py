@@ -150,6 +150,16 @@ class HistoryCard(Card):
         self._count = history.count
         self._settle()
 
+    def forget(self) -> None:
+        """Another node: nothing of the one before is seen until its own history comes."""
+        self._history = NodeHistory()
+        with self._plot.drawn_once():
+            self._plot.clear()
+            self._plot.set_marks(thresholds=(), spans=())
+        self._lane.show_bars((), 0.0, 1.0)
+        self._title.setText("")
+        self._words.setText("")
+
     def show_past(self) -> None:
         """The history goes farther back than before."""
         if self._state is not None:

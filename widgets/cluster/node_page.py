@@ -274,6 +274,9 @@ class NodePage(QWidget):
         """Another node than before: nothing of the old one stays."""
         self._removal.hide()
         self._findings_card.forget()
+        self._history_card.forget()
+        self._jobs_card.hide()
+        self._processes_card.hide()
         self._check_button.setEnabled(True)
         self._check_button.setText("Check")
         for meter in (self._processor, self._memory, self._disk):

@@ -327,6 +327,22 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     assert not page.detail._jobs_card.isVisible()
 
 
+def test_until_a_node_is_drawn_nothing_of_the_one_before_is_seen(page):
+    ours = samples.state("gpu06", "ours")
+    for beat in range(3):
+        ours = replace(ours, reading=replace(ours.reading, heartbeat=beat))
+        page.show_nodes((HERE, ours, samples.state("gpu07", "ours")))
+    page.open_node("gpu06")
+    page.detail.turns.finish()
+    detail = page.detail
+    assert detail._history_card.plot.keys()
+    assert detail._processes_card.isVisible()
+    page.open_node("gpu07")
+    assert detail._history_card.plot.keys() == ()
+    assert not detail._processes_card.isVisible()
+    assert not detail._jobs_card.isVisible()
+
+
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
     with qtbot.waitSignal(page.past_requested) as wished:
