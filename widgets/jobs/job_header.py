@@ -166,7 +166,7 @@ class JobHeader(QWidget):
         self._menu.clear()
         if view is None:
             return
-        self._queue.fill(self._menu, view, self._place)
+        self._queue.fill(self._menu, view, self._place, has_checkpoints=self._has_checkpoints)
         if self._menu.actions():
             self._menu.addSeparator()
         self._add_acts(view)

@@ -37,11 +37,22 @@ class QueueActs(QObject):
         self._window = parent
         self._dialog: KeptDialog[QueueDialog] = KeptDialog()
 
-    def fill(self, menu: QMenu, view: JobView | JobLine, place: QueuePlace | None) -> None:
-        """Add what fits the job; nothing for one that runs or has finished."""
+    def fill(
+        self,
+        menu: QMenu,
+        view: JobView | JobLine,
+        place: QueuePlace | None,
+        *,
+        has_checkpoints: bool | None = None,
+    ) -> None:
+        """Add what fits the job; nothing for one that runs or has finished.
+
+        Args:
+            has_checkpoints: There are some to go on from; None while nobody knows.
+        """
         if view.state is JobState.CREATED:
             menu.addAction("Queue", partial(self.queue_requested.emit, view.id))
-        elif view.state in _CAN_GO_ON:
+        elif view.state in _CAN_GO_ON and has_checkpoints is not False:
             menu.addAction("Queue to go on", partial(self.queue_requested.emit, view.id))
         elif view.state is JobState.QUEUED:
             top = menu.addAction("To the top", partial(self.top_requested.emit, view.id))

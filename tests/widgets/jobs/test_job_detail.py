@@ -101,8 +101,15 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     with qtbot.waitSignal(detail.start_over_requested) as wished:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
+    assert "Queue to go on" not in menu_of(detail)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
+    assert "Queue to go on" in menu_of(detail)
+
+
+def menu_of(detail):
+    detail.header._fill_menu()
+    return {action.text() for action in detail.header._menu.actions()}
 
 
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
