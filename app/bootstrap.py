@@ -203,10 +203,29 @@ class Program(QObject):
 
     @Slot(object)
     def _furnish(self, services: Services) -> None:
+        self._services = services
+        if self.window.place == "refusal":
+            self.window.go(self._first_place)
+        self._make_controllers(services)
+        self._wire_jobs()
+        self._wire_compare()
+        self._wire_library()
+        self._wire_nodes()
+        self._offer_everything(services)
+        self._library_controller.refresh()
+        self._node_controller.start()
+        self._compare_controller.start()
+        self._poller.start()
+        self.jobs.begin_reading()
+        self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
+        if self._demo_workers is not None:
+            self._job_controller.train_example(self._demo_workers)
+        self._garbage.settle()
+
+    def _make_controllers(self, services: Services) -> None:
         from app.bundle_controller import BundleController
         from app.carry_out import CarryOut
         from app.compare_controller import CompareController
-        from app.form_controller import is_job_file
         from app.job_controller import JobController
         from app.job_finder import JobFinder
         from app.library_controller import LibraryController
@@ -217,133 +236,68 @@ class Program(QObject):
         from app.take_away import TakeAway
         from backend.services.job_list import JobList
 
-        self._services = services
-        side_bar = self.window.side_bar
-        if self.window.place == "refusal":
-            self.window.go(self._first_place)
-
+        runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(
-            services.jobs.look,
-            JobList(services.jobs).look,
-            self._background,
-            LOOK_INTERVAL_MS,
-            self,
+            services.jobs.look, JobList(services.jobs).look, runner, LOOK_INTERVAL_MS, self
         )
-        self._finder = JobFinder(self._background, self.jobs, self)
+        self._finder = JobFinder(runner, jobs, self)
         self._job_controller = JobController(
-            services, self._background, self._poller, self.jobs, self.form, self.window, self
+            services, runner, self._poller, jobs, self.form, window, self
         )
-        drafts = self._job_controller.drafts
-        self._many_jobs = ManyJobs(
-            services, self._background, self.jobs, self._job_controller, self.window, self
-        )
-        self._many_jobs.told.connect(self.window.toast.tell)
-        self._carry_out = CarryOut(services.jobs, self._background, self.jobs.detail, self)
-        self._carry_out.told.connect(self.window.toast.tell)
-        self._bundle_controller = BundleController(
-            services, self._background, self.jobs, self.window, self
-        )
-        self._log_controller = LogController(
-            services.logs, self._background, self.jobs.detail.log, self
-        )
+        self._many_jobs = ManyJobs(services, runner, jobs, self._job_controller, window, self)
+        self._carry_out = CarryOut(services.jobs, runner, jobs.detail, self)
+        self._bundle_controller = BundleController(services, runner, jobs, window, self)
+        self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
         self._library_controller = LibraryController(
-            services.library, self._background, self.library, self.window, self
+            services.library, runner, self.library, window, self
         )
         self._node_controller = NodeController(
-            services, self._background, self.nodes, self.window, NODE_INTERVAL_MS, self
+            services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )
-
-        self._queue_controller = QueueController(
-            services.queue, self._background, self._poller, self.jobs, self
-        )
-
-        self._take_away = TakeAway(services.comparison, self._background, self.window, self)
+        self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
+        self._take_away = TakeAway(services.comparison, runner, window, self)
         self._compare_controller = CompareController(
             services.comparison,
-            self._background,
+            runner,
             self._pages.compare,
             self._take_away,
             self._finder.rows,
             self,
         )
-        self._wire_compare()
+        for teller in (
+            self._many_jobs,
+            self._carry_out,
+            self._queue_controller,
+            self._job_controller,
+            self._bundle_controller,
+            self._library_controller,
+            self._node_controller,
+            self._take_away,
+            self._compare_controller,
+        ):
+            teller.told.connect(window.toast.tell)
 
-        self._poller.all_listed.connect(self._finder.take)
-        self._poller.listed.connect(self._listed)
+    def _wire_jobs(self) -> None:
+        side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
+        poller.all_listed.connect(self._finder.take)
+        poller.listed.connect(self._listed)
+        poller.listed.connect(self._queue_controller.show_jobs)
+        poller.updated.connect(self._updated)
+        poller.updated.connect(self._bundle_controller.see)
+        poller.unreadable.connect(self.jobs.detail.show_doubt)
+        poller.unreadable.connect(self._cannot_open)
+        poller.unlisted.connect(side_bar.show_trouble)
+        poller.unlisted.connect(self.jobs.show_trouble)
         self._finder.counted.connect(partial(side_bar.set_count, "jobs"))
-        self._finder.used.connect(self._library_controller.show_uses)
-        self._poller.listed.connect(self._queue_controller.show_jobs)
         self._queue_controller.shown.connect(side_bar.show_queue)
-        self._queue_controller.told.connect(self.window.toast.tell)
-        self._poller.updated.connect(self._updated)
-        self._poller.updated.connect(self._bundle_controller.see)
-        self._poller.unreadable.connect(self.jobs.detail.show_doubt)
-        self._poller.unreadable.connect(self._cannot_open)
-        self._poller.unlisted.connect(side_bar.show_trouble)
-        self._poller.unlisted.connect(self.jobs.show_trouble)
         drafts.form_wished.connect(partial(self.window.go, "new-job"))
-        self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
-        self._job_controller.told.connect(self.window.toast.tell)
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
+        self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._bundle_controller.made.connect(self._job_controller.show_new)
-        self._bundle_controller.told.connect(self.window.toast.tell)
-        self._bundle_controller.library_changed.connect(self._library_controller.refresh)
-        self._library_controller.told.connect(self.window.toast.tell)
-        self._library_controller.changed.connect(self._library_changed)
-        self._library_controller.job_wished.connect(drafts.new_job_with)
-        self._node_controller.listed.connect(self._show_nodes)
-        self._node_controller.told.connect(self.window.toast.tell)
-        side_bar.node_opened.connect(self._open_node)
-        self.nodes.move_off_requested.connect(self._job_controller.move_off)
-        first = self.jobs.first_start
-        first.dataset_requested.connect(
-            partial(self.library[Kind.DATASET].import_requested.emit, "")
-        )
-        first.model_requested.connect(partial(self.library[Kind.MODEL].import_requested.emit, ""))
-
-        def dropped(path: str) -> None:
-            if is_job_file(Path(path)):
-                drafts.open_job_file(Path(path))
-            elif is_weights(path):
-                self.window.toast.tell(words_for(path))
-            else:
-                self._library_controller.drop(Path(path))
-
-        self.window.dropped.connect(dropped)
         self.window.look_wished.connect(self._look_again)
-        self._library_controller.refresh()
-        self._node_controller.start()
-        self._compare_controller.start()
-        self._poller.start()
-        self.jobs.begin_reading()
-        self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
-        self.frame.furnish(services)
-        offer_acts(self.frame, self.jobs, self._job_controller, self._node_controller)
-        offer_things(
-            self.frame,
-            Things(
-                jobs=self._finder.named,
-                nodes=lambda: self._node_names,
-                items=self._library_controller.items,
-            ),
-            open_job=self._open_job,
-            open_node=self._open_node,
-            open_item=self._open_item,
-        )
-        for page in self.library.values():
-            self.frame.add_act(
-                f"Import a {page.kind.value}",
-                "upload-simple",
-                partial(page.import_requested.emit, ""),
-            )
-        if self._demo_workers is not None:
-            self._job_controller.train_example(self._demo_workers)
-        self._garbage.settle()
 
     def _wire_compare(self) -> None:
         controller, detail = self._compare_controller, self.jobs.detail
-        self._take_away.told.connect(self.window.toast.tell)
-        controller.told.connect(self.window.toast.tell)
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
@@ -367,6 +321,58 @@ class Program(QObject):
             controller.save_csv,
             controller.has_jobs,
         )
+
+    def _wire_library(self) -> None:
+        controller, drafts = self._library_controller, self._job_controller.drafts
+        controller.changed.connect(self._library_changed)
+        controller.job_wished.connect(drafts.new_job_with)
+        self._finder.used.connect(controller.show_uses)
+        self._bundle_controller.library_changed.connect(controller.refresh)
+        self.window.dropped.connect(self._take_dropped)
+        first = self.jobs.first_start
+        for kind, wished in (
+            (Kind.DATASET, first.dataset_requested),
+            (Kind.MODEL, first.model_requested),
+        ):
+            wished.connect(partial(self.library[kind].import_requested.emit, ""))
+
+    def _wire_nodes(self) -> None:
+        self._node_controller.listed.connect(self._show_nodes)
+        self.window.side_bar.node_opened.connect(self._open_node)
+        self.nodes.move_off_requested.connect(self._job_controller.move_off)
+
+    def _offer_everything(self, services: Services) -> None:
+        """What the command palette reaches."""
+        self.frame.furnish(services)
+        offer_acts(self.frame, self.jobs, self._job_controller, self._node_controller)
+        offer_things(
+            self.frame,
+            Things(
+                jobs=self._finder.named,
+                nodes=lambda: self._node_names,
+                items=self._library_controller.items,
+            ),
+            open_job=self._open_job,
+            open_node=self._open_node,
+            open_item=self._open_item,
+        )
+        for page in self.library.values():
+            self.frame.add_act(
+                f"Import a {page.kind.value}",
+                "upload-simple",
+                partial(page.import_requested.emit, ""),
+            )
+
+    @Slot(str)
+    def _take_dropped(self, path: str) -> None:
+        from app.form_controller import is_job_file
+
+        if is_job_file(Path(path)):
+            self._job_controller.drafts.open_job_file(Path(path))
+        elif is_weights(path):
+            self.window.toast.tell(words_for(path))
+        else:
+            self._library_controller.drop(Path(path))
 
     @Slot(str)
     def _save_csv_of(self, job_id: str) -> None:

@@ -146,16 +146,18 @@ class SweptFields(QObject):
             self.popover = None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        # First: of all that happens to forty fields while a page is made nothing else is meant.
+        if event.type() not in (QEvent.Type.ContextMenu, QEvent.Type.MouseButtonRelease):
+            return False
         path = self._path_of(watched)
         if not path:
-            return super().eventFilter(watched, event)
+            return False
         if isinstance(event, QContextMenuEvent):
             self.menu(path).popup(event.globalPos())
             return True
-        is_stand_in = watched is self._fields[path][0].shown and path in self._axes
-        if is_stand_in and event.type() == QEvent.Type.MouseButtonRelease:
+        if watched is self._fields[path][0].shown and path in self._axes:
             self.open(path)
-        return super().eventFilter(watched, event)
+        return False
 
     def menu(self, path: str) -> QMenu:
         """What a right click at a field offers."""
