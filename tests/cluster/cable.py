@@ -60,6 +60,9 @@ class Cable:
         state = Path("/sys/class/net", self._link, "operstate")
         wait_for(lambda: state.read_text() == "up\n", f"{self.namespace} got no carrier")
 
+    def forget_neighbours(self) -> None:
+        ip(["neigh flush dev eth0"], self.namespace)
+
     def swallow(self) -> None:
         """What it and the desktop send each other is lost in silence; nodes reach each other."""
         for line, namespace in self._ways_to_the_desktop():

@@ -112,6 +112,9 @@ class Cluster:
         With ``before``, processes of people that are not among these are ended.
         """
         self._at_once(lambda node: node.heal(before))
+        # After all are back: whoever still asked for one that was away is told within three seconds
+        # that there is no route to it, and so is everybody who asks along with him.
+        self._at_once(lambda node: node.ask_anew())
 
     @property
     def ssh_options(self) -> list[str]:

@@ -186,6 +186,10 @@ class Node:
         """Plug the cable in again."""
         self._cable.mend()
 
+    def ask_anew(self) -> None:
+        """Who answers to which address is asked of the others when it is needed next."""
+        self._cable.forget_neighbours()
+
     def leave_the_desktop(self) -> None:
         """Hear nothing of the desktop, and be heard no more, in silence; other nodes still do."""
         self._cable.swallow()
