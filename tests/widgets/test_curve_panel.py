@@ -18,7 +18,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.gui_stalls import elsewhere
+from tests.gui_stalls import elsewhere, slowness
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.curves import drawn_curve
@@ -494,8 +494,8 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
         panel.set_x_range(i * 3000, 400_000 + i * 3000)
         QApplication.processEvents()
         took.append(time.thread_time() - begin)
-    # 15 ms. Not by the clock on the wall: who else uses the machine is not our slowness.
-    assert float(np.median(took)) < 1 / 30
+    # 18 ms. Who else uses the machine, and its core's other half, is not our slowness.
+    assert float(np.median(took)) / slowness() < 1 / 30
 
 
 _GONE = """
