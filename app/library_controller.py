@@ -167,9 +167,9 @@ class LibraryController(QObject):
         self._cancel_trial(Kind.MODEL)
         progress = self._copying = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
-        # In the lane of checks: one that the page wishes for meanwhile comes after them.
+        # Not in the lane of looks: one that was cancelled ends when its process has ended.
         self._runner.run(
-            _trials_of(Kind.MODEL),
+            "import",
             lambda: self._library.give_weights(reference, Path(path), progress),
             self._has_weights,
             partial(self._failed, Kind.MODEL),
@@ -185,7 +185,7 @@ class LibraryController(QObject):
     def _preview(self, kind: Kind, trial: Trial) -> None:
         progress = self._begin_trial(kind)
         self._runner.run(
-            _trials_of(kind),
+            f"try {kind.value}",
             lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
             partial(self._show_preview, kind, trial),
             partial(self._trial_failed, kind, progress),
@@ -194,7 +194,7 @@ class LibraryController(QObject):
     def _check(self, kind: Kind, trial: Trial) -> None:
         progress = self._begin_trial(kind)
         self._runner.run(
-            _trials_of(kind),
+            f"try {kind.value}",
             lambda: self._library.check_model(
                 trial.model, trial.dataset, trial.loader, progress=progress
             ),
@@ -290,11 +290,6 @@ class LibraryController(QObject):
             page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
-
-
-def _trials_of(kind: Kind) -> str:
-    """The lane of them."""
-    return f"try {kind.value}"
 
 
 def _open_folder(folder: Path) -> None:
