@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtCore import QEvent, QLineF, QPoint, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPen, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.gui_stalls import elsewhere, slowness
+from tests.gui_stalls import elsewhere
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.curves import drawn_curve
@@ -494,8 +494,28 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
         panel.set_x_range(i * 3000, 400_000 + i * 3000)
         QApplication.processEvents()
         took.append(time.thread_time() - begin)
-    # 18 ms. Who else uses the machine, and its core's other half, is not our slowness.
-    assert float(np.median(took)) / slowness() < 1 / 30
+    # 18 ms, four times what Qt takes to paint the lines alone. Who else uses the machine is not our
+    # slowness, so where that is slower a frame may be.
+    assert float(np.median(took)) < max(1 / 30, 6 * bare_lines_s(4 * 958))
+
+
+def bare_lines_s(count: int) -> float:
+    """How long Qt takes to paint so many lines of a curve, and nothing else."""
+    image = QImage(1000, 400, QImage.Format.Format_RGB32)
+    rng = np.random.default_rng(0)
+    lines = [
+        QLineF(float(x), rng.uniform(150, 250), x + 1.0, 200.0) for x in np.arange(count) % 958
+    ]
+    times_s = []
+    for _ in range(5):
+        painter = QPainter(image)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(BLUE), 2.2, c=Qt.PenCapStyle.SquareCap))
+        begin = time.thread_time()
+        painter.drawLines(lines)
+        times_s.append(time.thread_time() - begin)
+        painter.end()
+    return min(times_s)
 
 
 _GONE = """

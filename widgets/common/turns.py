@@ -35,11 +35,6 @@ class Turns(QObject):
         self._pieces = iter(())
         self._next.stop()
 
-    def finish(self) -> None:
-        """Do the rest at once."""
-        while not self.is_done:
-            self._do()
-
     @Slot()
     def _do(self) -> None:
         piece = next(self._pieces, None)

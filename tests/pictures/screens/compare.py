@@ -10,6 +10,7 @@ from backend.records.series import HistoryUpdate
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
+from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, three
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
@@ -21,7 +22,7 @@ def put_looks(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
         page.show_look(_judged(each))
-    page.turns.finish()
+    finish(page.turns)
     return page
 
 
@@ -86,7 +87,7 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     page.set_jobs((jobs[0].id,))
     page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
-    page.turns.finish()
+    finish(page.turns)
     page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)
     stage.settle()
     bar = page._scroll.verticalScrollBar()

@@ -14,6 +14,7 @@ from backend.records.node import (
     NodeState,
     Presence,
 )
+from tests.turns import finish
 from tests.widgets.cluster import samples
 from widgets.cluster.node_history import NodeHistory
 from widgets.cluster.node_page import NodePage
@@ -48,7 +49,7 @@ def show(page, reading):
     history = NodeHistory()
     history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
     page.show_node(state, history)
-    page.turns.finish()
+    finish(page.turns)
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):

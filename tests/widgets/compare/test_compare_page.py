@@ -12,6 +12,7 @@ from backend.records.comparison import ComparedRow, RowKind
 from backend.records.job_line import line_of
 from backend.records.state import JobState
 from backend.services.job_index import JobIndex
+from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
@@ -42,7 +43,7 @@ def show(page, looks):
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
         page.show_look(each)
-    page.turns.finish()
+    finish(page.turns)
     QApplication.processEvents()
 
 
@@ -80,7 +81,7 @@ def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     assert titles == ["Validation mAP", "Loss", "Learning rate"]
     plot._menu.actions()[2].trigger()
     page.show_look(news(three()[0].view, 3201, 10))
-    page.turns.finish()
+    finish(page.turns)
     assert list(plots(page)) == ["learning_rate", "loss"]
 
 
@@ -135,7 +136,7 @@ def test_a_live_run_goes_on_growing(page):
     show(page, three())
     live = three()[0].view
     page.show_look(news(live, 3201, 100))
-    page.turns.finish()
+    finish(page.turns)
     curve = page.curves(live.id).get("loss")
     assert len(curve) == 3300
     assert plots(page)["loss"].read(32.9)[0][0][0] == "coco 2x"
@@ -258,11 +259,11 @@ def test_one_job_alone_is_shown_and_asks_for_another(page):
 def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
     show(page, three())
     page.show_gone("id1", "“lr 0.02” is not in the list of jobs any more.")
-    page.turns.finish()
+    finish(page.turns)
     assert "not in the list" in page._message.text()
     assert "id1" in plots(page)["loss"].keys()[1:]
     page.set_jobs(("id0", "id2"))
-    page.turns.finish()
+    finish(page.turns)
     assert page._message.text() == ""
     assert plots(page)["loss"].keys() == ("id0", "id2")
 
@@ -353,5 +354,5 @@ def test_a_state_that_changes_is_news(page):
     show(page, [a, b])
     ended = news(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
     page.show_look(ended)
-    page.turns.finish()
+    finish(page.turns)
     assert page.table._heads[0].accessibleName().endswith(", Finished.")

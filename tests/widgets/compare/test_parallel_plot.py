@@ -15,6 +15,7 @@ from backend.records.comparison import ComparedLook, RunFigures
 from backend.records.parallel import parallel
 from backend.records.series import HistoryUpdate
 from tests.gui_stalls import slowness
+from tests.turns import finish
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
@@ -48,7 +49,7 @@ def compare(page, *jobs):
     page.set_jobs(tuple(view.id for view in jobs))
     for view in jobs:
         page.show_look(ComparedLook(view, HistoryUpdate(drop_from=0), RunFigures()))
-    page.turns.finish()
+    finish(page.turns)
 
 
 def drag(plot, axis, low, high):
@@ -197,7 +198,7 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert [line.job_id for line in page.parallel.shown.lines] == [view.id for view in jobs]
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
-    page.turns.finish()
+    finish(page.turns)
     assert not page.parallel.isVisible()
 
 
