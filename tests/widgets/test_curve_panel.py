@@ -6,27 +6,23 @@ import math
 import os
 import subprocess
 import sys
-import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, QLineF, QPoint, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QImage, QPainter, QPen, QWheelEvent
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.gui_stalls import elsewhere
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
-from widgets.curves import drawn_curve
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.end_names import Ending, name_rects, name_span
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import SOLID_CURVES, Boundary, Overlay, Post, Span, Threshold, curve_pen
+from widgets.curves.marks import Boundary, Overlay, Post, Span, Threshold, curve_pen
 from widgets.curves.plot_marks import EndsOf
 from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
@@ -179,43 +175,6 @@ def test_a_smooth_curve_of_many_points_is_as_thick_as_one_of_few(panel: CurvePan
         shades = [middle.pixelColor(0, y).lightness() for y in range(middle.height())]
         inks.append(sum(abs(shade - ground) > 40 for shade in shades))
     assert inks[1] >= inks[0] >= 2
-
-
-def winding() -> Floats:
-    return np.random.default_rng(1).uniform(0.0, 100.0, 150)
-
-
-@pytest.mark.parametrize("lifted", ["", "another"])
-@pytest.mark.parametrize("number", [0, SOLID_CURVES])
-def test_a_curve_that_winds_is_painted_about_as_fast_as_a_flat_one(
-    panel: CurvePanel, lifted: str, number: int
-) -> None:
-    """As one smooth stroke eight GPUs that waver took 160 ms a frame."""
-    panel.set_curve("another", "another", curve([50.0] * 150), 1)
-    times_s = []
-    for values in (np.linspace(0, 100, 150), winding()):
-        panel.set_curve("use", "use", curve(values), number)
-        panel.lift(lifted)
-        settle()
-        times_s.append(min(painting_s(panel) for _ in range(5)))
-    assert times_s[1] < 2 * times_s[0]
-
-
-def painting_s(panel: CurvePanel) -> float:
-    begin = time.thread_time()
-    panel.grab()
-    return time.thread_time() - begin
-
-
-def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
-    panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    panel.set_curve("use", "use", curve(winding()), named=False)
-    in_segments = pixels(panel, BLUE)
-    monkeypatch.setattr(drawn_curve, "_WINDING_WAY", math.inf)
-    panel.clear()
-    panel.set_curve("use", "use", curve(winding()), named=False)
-    assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
 
 
 def test_the_highest_figure_of_the_axis_is_written(panel: CurvePanel) -> None:
@@ -475,47 +434,6 @@ def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:
 
 
 # Speed
-
-
-def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: CurvePanel) -> None:
-    rng = np.random.default_rng(0)
-    steps = np.arange(1_000_000)
-    panel.resize(1000, 400)
-    panel.set_smoothing(0.9)
-    for i in range(4):
-        values = 0.4 + 0.1 * i + np.exp(-steps / 2e5) + rng.normal(0, 0.1, len(steps))
-        data = elsewhere(partial(curve, values))
-        elsewhere(partial(data.set_smoothing, 0.9))
-        panel.set_curve(str(i), f"run {i}", data, i)
-    settle()
-    took = []
-    for i in range(40):
-        begin = time.thread_time()
-        panel.set_x_range(i * 3000, 400_000 + i * 3000)
-        QApplication.processEvents()
-        took.append(time.thread_time() - begin)
-    # 18 ms, four times what Qt takes to paint the lines alone. Who else uses the machine is not our
-    # slowness, so where that is slower a frame may be.
-    assert float(np.median(took)) < max(1 / 30, 6 * bare_lines_s(4 * 958))
-
-
-def bare_lines_s(count: int) -> float:
-    """How long Qt takes to paint so many lines of a curve, and nothing else."""
-    image = QImage(1000, 400, QImage.Format.Format_RGB32)
-    rng = np.random.default_rng(0)
-    lines = [
-        QLineF(float(x), rng.uniform(150, 250), x + 1.0, 200.0) for x in np.arange(count) % 958
-    ]
-    times_s = []
-    for _ in range(5):
-        painter = QPainter(image)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(BLUE), 2.2, c=Qt.PenCapStyle.SquareCap))
-        begin = time.thread_time()
-        painter.drawLines(lines)
-        times_s.append(time.thread_time() - begin)
-        painter.end()
-    return min(times_s)
 
 
 _GONE = """
