@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 import pytest
 from PySide6.QtCore import QLineF, Qt
-from PySide6.QtGui import QColor, QImage, QPainter, QPen
+from PySide6.QtGui import QColor, QPen
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.gui_stalls import elsewhere
+from tests.widgets.bare_painting import bare_lines_s
 from tests.widgets.test_curve_panel import BLUE, curve, pixels, settle
 from widgets.curves import drawn_curve
 from widgets.curves.curve_panel import CurvePanel
@@ -81,6 +82,8 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
         elsewhere(partial(data.set_smoothing, 0.9))
         panel.set_curve(str(i), f"run {i}", data, i)
     settle()
+    way = [QLineF(x, rng.uniform(150, 250), x + 1.0, 200.0) for x in np.arange(4 * 958.0) % 958]
+    pen = QPen(QColor(BLUE), 2.2, c=Qt.PenCapStyle.SquareCap)
     took = []
     for i in range(40):
         begin = time.thread_time()
@@ -89,23 +92,5 @@ def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: Curve
         took.append(time.thread_time() - begin)
     # 18 ms, four times what Qt takes to paint the lines alone. Who else uses the machine is not our
     # slowness, so where that is slower a frame may be.
-    assert float(np.median(took)) < max(1 / 30, 6 * bare_lines_s(4 * 958))
-
-
-def bare_lines_s(count: int) -> float:
-    """How long Qt takes to paint so many lines of a curve, and nothing else."""
-    image = QImage(1000, 400, QImage.Format.Format_RGB32)
-    rng = np.random.default_rng(0)
-    lines = [
-        QLineF(float(x), rng.uniform(150, 250), x + 1.0, 200.0) for x in np.arange(count) % 958
-    ]
-    times_s = []
-    for _ in range(5):
-        painter = QPainter(image)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(BLUE), 2.2, c=Qt.PenCapStyle.SquareCap))
-        begin = time.thread_time()
-        painter.drawLines(lines)
-        times_s.append(time.thread_time() - begin)
-        painter.end()
-    return min(times_s)
+    bare_s = bare_lines_s(way, pen, panel.size(), smooth=True)
+    assert float(np.median(took)) < max(1 / 30, 6 * bare_s)
