@@ -16,13 +16,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from backend import pace
 from backend.errors import BackendError
 from backend.progress import Progress
+from widgets.common.turns import Turns
 
 T = TypeVar("T")
 
@@ -77,9 +79,7 @@ class Background(QObject):
         # The looks at twenty jobs end together, and Qt delivers all that was posted before it
         # looks at keys: 70 ms at a time (tests/benchmarks/soak.py).
         self._home: deque[tuple[_Task, Future[Any]]] = deque()
-        self._next = QTimer(self)
-        self._next.setSingleShot(True)
-        self._next.timeout.connect(self._hand_back_some)
+        self._turns = Turns(self)
         self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
         self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
 
@@ -123,19 +123,16 @@ class Background(QObject):
     def _came_home(self, task: _Task, future: Future[Any]) -> None:
         self._home.append((task, future))
         # Not at once: all that came home together is delivered in one turn.
-        if not self._next.isActive():
-            self._next.start()
+        if self._turns.is_done:
+            self._turns.put(repeat(self._hand_back_some))
 
-    @Slot()
     def _hand_back_some(self) -> None:
         """As much as fits into a turn. What is handed back may turn the loop, or be a bug."""
         end = time.monotonic() + _TURN_S
-        try:
-            while self._home and time.monotonic() < end:
-                self._hand_back(*self._home.popleft())
-        finally:
-            if self._home:
-                self._next.start()
+        while self._home and time.monotonic() < end:
+            self._hand_back(*self._home.popleft())
+        if not self._home:
+            self._turns.stop()
 
     def _hand_back(self, task: _Task, future: Future[Any]) -> None:
         if self._closed:

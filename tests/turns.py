@@ -8,4 +8,4 @@ from widgets.common.turns import Turns
 def finish(turns: Turns) -> None:
     """Do the rest of them."""
     while not turns.is_done:
-        turns._do()
+        turns.do_one()

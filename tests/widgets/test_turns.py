@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QObject
+import shiboken6
+from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
 from widgets.common.turns import Turns
@@ -20,7 +22,7 @@ def test_one_piece_a_turn_in_their_order(qtbot: QtBot, turns: Turns) -> None:
     done: list[str] = []
     turns.put([partial(done.append, "side bar"), partial(done.append, "form")])
     assert done == []
-    turns._do()
+    turns.do_one()
     assert done == ["side bar"]
     qtbot.waitUntil(lambda: done == ["side bar", "form"])
 
@@ -50,3 +52,37 @@ def test_nothing_is_done_after_stop(qtbot: QtBot, turns: Turns) -> None:
     later.put([partial(other.append, "turned")])
     qtbot.waitUntil(lambda: bool(other))
     assert done == []
+
+
+def test_of_all_who_have_work_one_is_served_a_turn(qtbot: QtBot, qapp: QObject) -> None:
+    """A timer for each of them would be a turn as long as all of their pieces."""
+    order: list[str] = []
+    for name in ("side bar", "form", "table"):
+        Turns(qapp).put([partial(order.append, name)] * 2)
+    key = QTimer()
+    key.timeout.connect(partial(order.append, "key"))
+    key.start(0)
+    qtbot.waitUntil(lambda: len(order) - order.count("key") == 6)
+    key.stop()
+    at = [number for number, name in enumerate(order) if name != "key"]
+    assert [order[number] for number in at] == ["side bar", "form", "table"] * 2
+    assert all("key" in order[a:b] for a, b in pairwise(at))
+
+
+def test_a_piece_may_turn_the_loop_and_the_others_go_on(qtbot: QtBot, qapp: QObject) -> None:
+    done: list[str] = []
+    dialog = Turns(qapp)
+    dialog.put([lambda: qtbot.waitUntil(lambda: bool(done))])
+    Turns(qapp).put([partial(done.append, "another")])
+    qtbot.waitUntil(lambda: dialog.is_done)
+    assert done == ["another"]
+
+
+def test_who_is_gone_is_left_out(qtbot: QtBot, qapp: QObject) -> None:
+    done: list[str] = []
+    owner = QObject()
+    Turns(owner).put([partial(done.append, "late")])
+    shiboken6.delete(owner)
+    Turns(qapp).put([partial(done.append, "other")])
+    qtbot.waitUntil(lambda: bool(done))
+    assert done == ["other"]

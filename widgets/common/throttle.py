@@ -10,6 +10,8 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
+from widgets.common.turns import Turns
+
 
 def is_unseen(widget: QWidget) -> bool:
     """Whether its window shows something else: news can wait until it is shown."""
@@ -30,6 +32,7 @@ class Throttle(QObject):
         self._pause.setSingleShot(True)
         self._pause.setInterval(interval_ms)
         self._pause.timeout.connect(self._pause_over)
+        self._turns = Turns(self)
 
     def ask(self) -> None:
         """Call now, or when the pause after the last call is over."""
@@ -41,14 +44,16 @@ class Throttle(QObject):
     def stop(self) -> None:
         """Leave out what was asked for: whom it was for may be gone."""
         self._pause.stop()
+        self._turns.stop()
         self._asked = False
 
     @Slot()
     def _pause_over(self) -> None:
         if self._asked:
-            self._now()
+            self._turns.put([self._now])
 
     def _now(self) -> None:
         self._asked = False
+        self._turns.stop()
         self._pause.start()
         self._call()

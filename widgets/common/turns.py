@@ -5,23 +5,23 @@ News of 64 nodes go to many places of the window; each is quick, all together wo
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtCore import QCoreApplication, QObject, Qt, QTimer, Slot
+from shiboken6 import isValid
 
 
 class Turns(QObject):
-    """Keys and painting have their turn between two pieces."""
+    """Keys and painting have their turn between two pieces, whoever else has work to do."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._pieces: Iterator[Callable[[], object]] = iter(())
-        self._next = QTimer(self)
-        self._next.timeout.connect(self._do)
+        self._pieces: Iterator[Callable[[], object]] | None = None
 
     @property
     def is_done(self) -> bool:
-        return not self._next.isActive()
+        return self._pieces is None
 
     def put(self, pieces: Iterable[Callable[[], object]]) -> None:
         """Do these from the next turn on; they are newer than what is not done yet.
@@ -29,16 +29,52 @@ class Turns(QObject):
         They are taken one by one, so there may be one that is done until it calls `stop`.
         """
         self._pieces = iter(pieces)
-        self._next.start()
+        _Wheel.of_program().add(self)
 
     def stop(self) -> None:
-        self._pieces = iter(())
-        self._next.stop()
+        self._pieces = None
 
-    @Slot()
-    def _do(self) -> None:
-        piece = next(self._pieces, None)
+    def do_one(self) -> None:
+        """The next piece, now."""
+        piece = next(self._pieces, None) if self._pieces else None
         if piece is None:
-            self._next.stop()
+            self._pieces = None
         else:
             piece()
+
+
+class _Wheel(QObject):
+    """Whose turn it is. With a timer for each of those who wait Qt would serve all in one turn."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._waiting: deque[Turns] = deque()
+        self._next = QTimer(self)
+        # Single, and begun again before each piece: a piece may open a dialog and turn the loop,
+        # and Qt serves no timer that it is serving.
+        self._next.setSingleShot(True)
+        self._next.timeout.connect(self._turn)
+
+    @classmethod
+    def of_program(cls) -> _Wheel:
+        """That of the one event loop there is."""
+        program = QCoreApplication.instance()
+        assert program is not None
+        found = program.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        return found or cls(program)
+
+    def add(self, turns: Turns) -> None:
+        if turns not in self._waiting:
+            self._waiting.append(turns)
+        if not self._next.isActive():
+            self._next.start()
+
+    @Slot()
+    def _turn(self) -> None:
+        while self._waiting:
+            turns = self._waiting.popleft()
+            if isValid(turns) and not turns.is_done:
+                self._waiting.append(turns)
+                self._next.start()
+                turns.do_one()
+                return
