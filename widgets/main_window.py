@@ -17,12 +17,13 @@ from PySide6.QtGui import (
     QResizeEvent,
     QShortcut,
 )
-from PySide6.QtWidgets import QMainWindow, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMainWindow, QWidget
 
 from backend.records.library import is_weights
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
+from widgets.common.stack import Stack
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
 from widgets.frame.drop_words import words_for
@@ -63,7 +64,7 @@ class MainWindow(QMainWindow):
         self.is_put_away_when_closed = lambda: False
         self.side_bar = SideBar()
         self.side_bar.place_chosen.connect(self.go)
-        self._stack = QStackedWidget()
+        self._stack = Stack()
         self._pages: dict[str, QWidget] = {}
         self._stack.addWidget(QWidget())
         content = QWidget()

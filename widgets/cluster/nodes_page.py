@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QRect, QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
@@ -24,6 +24,7 @@ from widgets.common.cards import Card, PageHeader, Scroll
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col
+from widgets.common.stack import Stack
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
 from widgets.common.throttle import is_unseen
@@ -117,7 +118,7 @@ class NodesPage(QWidget):
         self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
         self.detail = NodePage()
         self.detail.set_alone(True)
-        self._pages = QStackedWidget()
+        self._pages = Stack()
         self._pages.addWidget(self.detail)
         self._pages.addWidget(self._overview)
         self.setLayout(col((self._pages, 1), gap=0))

@@ -64,4 +64,5 @@ def paint_icon(painter: QPainter, rect: QRectF, name: str, tone: str = "text") -
     side = int(min(rect.width(), rect.height()))
     target = QRectF(0, 0, side, side)
     target.moveCenter(rect.center())
-    icon(name, tone).paint(painter, target.toRect())
+    ratio = painter.device().devicePixelRatioF()
+    painter.drawPixmap(target.toRect(), pixmap(name, tone, side, ratio))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QSplitter, QWidget
 
+OPEN_LEAST_W = 512
+"""What is open needs that much for its head."""
+
 
 class ListSplit(QSplitter):
     """The two halves of a place.

@@ -103,8 +103,10 @@ class Label(QLabel):
 
     def set_tip(self, text: str, key: str = "") -> None:
         """The tool tip; an elided label shows its whole text above it."""
-        self._tip = plain_tip(text, key) if text else ""
-        self._show()
+        tip = plain_tip(text, key) if text else ""
+        if tip != self._tip:
+            self._tip = tip
+            self._show()
 
     def tone(self) -> str:
         return str(self.property("tone"))
@@ -115,9 +117,11 @@ class Label(QLabel):
             repolish(self)
 
     def set_role(self, role: Role) -> None:
-        self.setFont(theme.font(role))
-        self._show()
-        self.updateGeometry()
+        font = theme.font(role)
+        if font != self.font():
+            self.setFont(font)
+            self._show()
+            self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()

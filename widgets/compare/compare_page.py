@@ -13,7 +13,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QShortcut,
 )
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.comparison import (
     MOST_JOBS,
@@ -32,6 +32,7 @@ from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import Slider
 from widgets.common.job_drag import DraggedJobs, DropOffer, jobs_in
 from widgets.common.layout import col, row
+from widgets.common.stack import Stack
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.common.turns import Turns
@@ -121,7 +122,7 @@ class ComparePage(QWidget):
         )
         self._empty.pressed.connect(self.open_picker)
         self._reading = EmptyState("chart-line-up", "Reading the curves…")
-        self._pages = QStackedWidget()
+        self._pages = Stack()
         self._pages.addWidget(self._reading)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._scroll)

@@ -118,10 +118,11 @@ def shown(line: JobLine, column: JobColumn) -> str:
         # The seconds of a run of minutes are of no use, and have no room.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
         return formats.rough(took) if is_long else formats.duration(took)
+    if column is JobColumn.NODES:
+        return _few_nodes(line)
     words = {
         JobColumn.STATE: line.state.word,
         JobColumn.NAME: line.name,
-        JobColumn.NODES: _few_nodes(line),
         JobColumn.USER: line.user,
     }
     return words.get(column, " ".join(line.notes.split()))

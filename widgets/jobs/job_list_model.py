@@ -39,6 +39,12 @@ MEMBER_ROLE = Qt.ItemDataRole.UserRole + 3
 """Whether the row stands under that of its sweep."""
 NAME_ROLE = Qt.ItemDataRole.UserRole + 4
 """What is written as the name; of a sweep's job what tells it from the others."""
+_FLAGS = (
+    Qt.ItemFlag.ItemIsSelectable
+    | Qt.ItemFlag.ItemIsEnabled
+    | Qt.ItemFlag.ItemNeverHasChildren
+    | Qt.ItemFlag.ItemIsDragEnabled
+)
 
 
 class JobListModel(QAbstractTableModel):
@@ -57,6 +63,7 @@ class JobListModel(QAbstractTableModel):
     def __init__(self, *, in_columns: bool = False) -> None:
         super().__init__()
         self._columns = len(JobColumn) if in_columns else 1
+        self._editable = {column for column in JobColumn if column.can_edit and in_columns}
         self._rows = JobRows()
         self._order = self._rows.order
         self._row_of_slot = self._rows.places()
@@ -175,6 +182,23 @@ class JobListModel(QAbstractTableModel):
         slot = self._rows.slot_of(job_id)
         return self._rows.lines[slot] if slot is not None else None
 
+    def line_at(self, row: int) -> JobLine:
+        """Of a job or a sweep that is shown."""
+        return self._rows.lines[self._order.item(row)]
+
+    def name_at(self, row: int) -> str:
+        """What is written as the name; of a sweep's job what tells it from the others."""
+        line = self.line_at(row)
+        head = self._rows.head(self._order.item(row))
+        count = self._rows.lines[head].sweep if head >= 0 else None
+        is_swept = count is not None and len(count.ids) >= FEWEST
+        return own_words(line.name, count.common) if count and is_swept else line.name
+
+    def is_member(self, row: int) -> bool:
+        """Whether the row stands under that of its sweep."""
+        line = self.line_at(row)
+        return line.sweep is None and self.head_row(line.id) >= 0
+
     def has_name(self, name: str) -> bool:
         """Whether any job there is, shown or not, is called so."""
         return any(line.name == name and line.sweep is None for line in self._rows.lines)
@@ -218,14 +242,11 @@ class JobListModel(QAbstractTableModel):
         return 0 if parent.isValid() else self._columns
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
-        flags = super().flags(index)
-        if index.isValid():
-            flags |= Qt.ItemFlag.ItemIsDragEnabled
-        if self._columns > 1 and index.isValid() and JobColumn(index.column()).can_edit:
-            line: JobLine = index.data(JOB_ROLE)
-            if line.sweep is None:
-                flags |= Qt.ItemFlag.ItemIsEditable
-        return flags
+        if not index.isValid():
+            return Qt.ItemFlag.NoItemFlags
+        if index.column() in self._editable and self.line_at(index.row()).sweep is None:
+            return _FLAGS | Qt.ItemFlag.ItemIsEditable
+        return _FLAGS
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -243,7 +264,7 @@ class JobListModel(QAbstractTableModel):
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        line = self._rows.lines[int(self._order[index.row()])]
+        line = self.line_at(index.row())
         if role == JOB_ROLE:
             return line
         if role == QUEUE_ROLE:
@@ -251,12 +272,9 @@ class JobListModel(QAbstractTableModel):
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
         if role == NAME_ROLE:
-            head = self._rows.head(int(self._order[index.row()]))
-            count = self._rows.lines[head].sweep if head >= 0 else None
-            is_swept = count is not None and len(count.ids) >= FEWEST
-            return own_words(line.name, count.common) if count and is_swept else line.name
+            return self.name_at(index.row())
         if role == MEMBER_ROLE:
-            return line.sweep is None and self.head_row(line.id) >= 0
+            return self.is_member(index.row())
         give = CELL_ROLES.get(role)
         if give is None:
             return None

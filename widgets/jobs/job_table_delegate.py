@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, Qt
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
@@ -20,7 +20,7 @@ from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.job_columns import JobColumn, best_words, shown
 from widgets.jobs.job_delegate import paint_pieces
-from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, NAME_ROLE, OPEN_ROLE, QUEUE_ROLE
+from widgets.jobs.job_list_model import JobListModel
 from widgets.jobs.sweep_words import news_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -33,49 +33,57 @@ _CHIP_H = 18
 _NOTES_H = 132
 
 
-_CHOSEN = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
+# As numbers: a table is 200 cells, and with a flag of Qt Python computes for a microsecond.
+_SELECTED = QStyle.StateFlag.State_Selected.value
+_POINTED = QStyle.StateFlag.State_MouseOver.value
+_BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
+_COLUMNS = tuple(JobColumn)
 
 
 class JobTableDelegate(QStyledItemDelegate):
     """Paints and edits a cell."""
 
+    def __init__(self, model: JobListModel, parent: QObject) -> None:
+        super().__init__(parent)
+        self._model = model
+
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        line: JobLine = index.data(JOB_ROLE)
-        column = JobColumn(index.column())
+        # Not by roles: each is ten times as long on its way through Qt.
+        model, number = self._model, index.row()
+        line = model.line_at(number)
+        column = _COLUMNS[index.column()]
+        state = option.state.value
         cell = QRectF(option.rect)
-        painter.save()
         # Smooth edges of two cells leave a seam between them where a pixel is not a dot.
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
-        if option.state & QStyle.StateFlag.State_Selected:
+        if state & _SELECTED:
             painter.fillRect(cell, t.q("selected"))
-        elif option.state & QStyle.StateFlag.State_MouseOver:
+        elif state & _POINTED:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
-        if option.state & by_key == by_key:
+        if state & _BY_KEY == _BY_KEY:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
         inner = cell.adjusted(_LEFT, 0, -_RIGHT, -1)
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
             # Whose sweep it is, the row above says.
-            hidden = sweep_of(line.tags) if index.data(MEMBER_ROLE) else ""
+            hidden = sweep_of(line.tags) if model.is_member(number) else ""
             tags = [tag for tag in line.tags if tag != hidden]
-            _paint_tags(painter, inner, tags, on_plain=not option.state & _CHOSEN)
+            _paint_tags(painter, inner, tags, on_plain=not state & (_SELECTED | _POINTED))
         elif column is JobColumn.PROGRESS:
-            _paint_progress(painter, inner, line, index.data(QUEUE_ROLE))
+            _paint_progress(painter, inner, line, model.place(line.id))
         elif column is JobColumn.BEST:
             _paint_best(painter, inner, line)
         elif column is JobColumn.NAME and line.sweep is not None:
-            _paint_sweep(painter, inner, line, index.data(OPEN_ROLE))
+            _paint_sweep(painter, inner, line, model.is_open(number))
         elif column is JobColumn.NAME:
-            inner.setLeft(inner.left() + (_CARET_W if index.data(MEMBER_ROLE) else 0))
-            paint_text(painter, inner, index.data(NAME_ROLE), "strong")
+            inner.setLeft(inner.left() + (_CARET_W if model.is_member(number) else 0))
+            paint_text(painter, inner, model.name_at(number), "strong")
         else:
             paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
-        painter.restore()
 
     def createEditor(
         self, parent: QWidget, _option: QStyleOptionViewItem, index: AnyIndex

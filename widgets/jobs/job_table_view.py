@@ -91,7 +91,7 @@ class JobTableView(QTableView):
         self._extra = 0
         self._edited: JobColumn | None = None
         self.setModel(model)
-        self.setItemDelegate(JobTableDelegate(self))
+        self.setItemDelegate(JobTableDelegate(model, self))
         dress(self, "All jobs")
         self.setProperty("kind", "list")
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QWidget
 
 from widgets.common import formats
 from widgets.common.buttons import UnderlinedTabs
+from widgets.common.stack import Stack
 from widgets.common.text import plain_tip
 
 _TABS = (
@@ -20,7 +21,7 @@ _TABS = (
 _FAILURE = ("failure", "What happened")
 
 
-class JobTabs(QStackedWidget):
+class JobTabs(Stack):
     """The page of the chosen tab.
 
     Signals:

@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.job_line import JobLine, JobQuery
 from backend.records.job_view import JobView, RunUpdate
@@ -15,7 +15,8 @@ from backend.records.sweep_line import FEWEST
 from widgets.common.cards import EmptyState
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
-from widgets.common.list_split import ListSplit
+from widgets.common.list_split import OPEN_LEAST_W, ListSplit
+from widgets.common.stack import Stack
 from widgets.common.state_badge import turns
 from widgets.common.theme import (
     LIST_NARROW_W,
@@ -96,7 +97,7 @@ class JobsPage(QWidget):
         self._is_shown = False
         self._wants_list = True
         self._nothing_open = EmptyState("stack", "No job is open", "Choose one from the list.")
-        self._right = QStackedWidget()
+        self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
         self._right.addWidget(self.detail)
@@ -104,7 +105,7 @@ class JobsPage(QWidget):
         self._right.addWidget(self.sweep)
         self.split = ListSplit(self.list, self._right)
         self._reading = EmptyState("stack", "Reading the jobs…")
-        self._pages = QStackedWidget()
+        self._pages = Stack()
         for page in (QWidget(), self._reading, self.first_start, self.split, self.table):
             self._pages.addWidget(page)
         self.setLayout(col((self._pages, 1), gap=0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from backend.records.job_view import (
@@ -33,6 +33,7 @@ from widgets.jobs.log_view import LogView
 
 LOOK_INTERVAL_MS = 500
 MOST_COPIED = 50_000
+_ALL_WORDS_FROM_W = 640
 """Lines; more than anybody pastes."""
 
 
@@ -82,8 +83,10 @@ class LogTab(QWidget):
         self._down = IconButton("caret-down", "Next match")
         self._down.clicked.connect(lambda: self._step(1))
         self.view = LogView()
-        error = Button("First error", icon="warning")
-        error.clicked.connect(self._wish_error)
+        self._error = Button("First error", icon="warning")
+        self._error_sign = IconButton("warning", "First error")
+        for error in (self._error, self._error_sign):
+            error.clicked.connect(self._wish_error)
         copy = IconButton("copy", "Copy the chosen lines, or all")
         copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
         self.view.lines_wished.connect(
@@ -104,7 +107,8 @@ class LogTab(QWidget):
             self._count,
             self._up,
             self._down,
-            error,
+            self._error,
+            self._error_sign,
             copy,
             gap=S2,
         )
@@ -361,6 +365,7 @@ class LogTab(QWidget):
         for arrow in (self._up, self._down):
             arrow.setVisible(bool(self._search.text()))
             arrow.setEnabled(found > 0)
+        self._settle_head()
         if self._search.text() and (self._searched or found):
             more = " and more" if self._is_cut else ""
             if found:
@@ -370,6 +375,16 @@ class LogTab(QWidget):
                 self._count.setText("No line holds it")
         elif not self._search.text():
             self._count.setText("")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._settle_head()
+
+    def _settle_head(self) -> None:
+        """Beside a search that found something there is not always room for all words."""
+        is_short = bool(self._search.text()) and self.width() < _ALL_WORDS_FROM_W
+        self._error.setVisible(not is_short)
+        self._error_sign.setVisible(is_short)
 
     def _state_words(self) -> str:
         if self._trouble and self.view.total:

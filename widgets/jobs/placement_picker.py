@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -30,7 +31,7 @@ from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
 _MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
-_ROWS_A_TURN = 3
+_ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 3, 8
 
 
 class _Name(Label):
@@ -214,17 +215,17 @@ class PlacementPicker(QWidget):
             # Of 64 nodes each look would be a stall, and opening the form one of its own.
             self._making.put(repeat(self._make_some))
         else:
-            self._catch_up()
+            self._catch_up_soon()
 
     def _make_some(self) -> None:
         """A few of the rows that will be needed."""
         missing = self._missing()
-        for state in missing[:_ROWS_A_TURN]:
+        for state in missing[:_ROWS_MADE_A_TURN]:
             self._add(state)
-        if len(missing) <= _ROWS_A_TURN:
+        if len(missing) <= _ROWS_MADE_A_TURN:
             self._making.stop()
             if not is_unseen(self):
-                self._catch_up()
+                self._catch_up_soon()
 
     def _missing(self) -> list[NodeState]:
         return [state for state in self._news or () if state.name not in self._rows]
@@ -236,6 +237,23 @@ class PlacementPicker(QWidget):
         """Before it is asked or told something. Many rows that are to come take theirs along."""
         if not self._awaits_many():
             self._catch_up()
+
+    def _catch_up_soon(self) -> None:
+        if len(self._news or ()) > _MANY_NODES:
+            self._making.put(self._catching_up())
+        else:
+            self._catch_up()
+
+    def _catching_up(self) -> Iterator[Callable[[], object]]:
+        states = [state for state in self._news or () if state.name in self._rows]
+        for first in range(0, len(states), _ROWS_TOLD_A_TURN):
+            yield partial(self._show_some, states[first : first + _ROWS_TOLD_A_TURN])
+        yield self._catch_up
+
+    def _show_some(self, states: Sequence[NodeState]) -> None:
+        for state in states:
+            self._rows[state.name].show_state(state)
+            self._made_of_news.add(state.name)
 
     def _catch_up(self) -> None:
         states, self._news = self._news, None
@@ -258,7 +276,8 @@ class PlacementPicker(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._take_news()
+        if not self._awaits_many():
+            self._catch_up_soon()
 
     def value(self) -> list[Mapping[str, Any]]:
         """The job file's ``placement``, nodes that are not known here included."""

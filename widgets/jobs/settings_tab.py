@@ -13,7 +13,7 @@ from backend.records.settings import flat
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Frame, Scroll
 from widgets.common.fields import TextBox
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 from widgets.common.throttle import is_unseen
@@ -28,6 +28,7 @@ class SettingsTab(QWidget):
         super().__init__(parent)
         self._config: JobConfig | None = None
         self._shown: JobConfig | None = None
+        self._pairs: list[tuple[Label, Label]] = []
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
@@ -76,18 +77,25 @@ class SettingsTab(QWidget):
         if config is None or config == self._shown:
             return
         self._shown = config
-        clear(self._grid)
         usual = flat(_plain_job(config).to_dict())
-        for number, (name, value) in enumerate(flat(config.to_dict()).items()):
-            differs = usual.get(name) != value
-            caption = Label(name.replace("_", " "), "body", "text2")
-            self._grid.addWidget(caption, number, 0)
-            shown = Label(value, "strong" if differs else "body", elide="right")
-            self._grid.addWidget(shown, number, 1)
-            # What is added to a page that is seen counts as hidden until the next event: no height.
-            caption.show()
-            shown.show()
+        settings = flat(config.to_dict())
+        while len(self._pairs) < len(settings):
+            self._add_pair()
+        for (caption, shown), (name, value) in zip(self._pairs, settings.items(), strict=False):
+            caption.setText(name.replace("_", " "))
+            shown.setText(value)
+            shown.set_role("strong" if usual.get(name) != value else "body")
+        for number, pair in enumerate(self._pairs):
+            for label in pair:
+                label.setVisible(number < len(settings))
         self._fit()
+
+    def _add_pair(self) -> None:
+        """A name and its value. They stay for the next job: most have the same settings."""
+        pair = Label("", "body", "text2"), Label("", elide="right")
+        for column, label in enumerate(pair):
+            self._grid.addWidget(label, len(self._pairs), column)
+        self._pairs.append(pair)
 
     def show_file(self, toml: str, command: tuple[str, ...]) -> None:
         self._toml.setPlainText(toml)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
@@ -21,6 +21,7 @@ from widgets.common.cards import Chip, ProgressLine
 from widgets.common.facts import Fact, Facts
 from widgets.common.fields import ComboBox
 from widgets.common.layout import STRETCH, col, row
+from widgets.common.stack import Stack
 from widgets.common.text import Label, literal
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.library.entries import Entry
@@ -225,7 +226,7 @@ class LibraryDetail(QWidget):
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
         self._versions = VersionsView()
-        self._pages = QStackedWidget()
+        self._pages = Stack()
         self._by_key: dict[str, QWidget] = {
             **self._trial.pages,
             "source": self._source,

@@ -18,7 +18,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QShortcut,
 )
-from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
+from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.library import Kind, LibraryItem, is_weights
 from backend.records.values import printable
@@ -28,7 +28,8 @@ from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_split import ListSplit
+from widgets.common.list_split import OPEN_LEAST_W, ListSplit
+from widgets.common.stack import Stack
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import (
     CONTROL_H,
@@ -161,7 +162,7 @@ class LibraryPage(QWidget):
             hint="or drop a folder or a zip here",
         )
         self._empty.pressed.connect(self._import_new)
-        self._right = QStackedWidget()
+        self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._empty)
         self._right.addWidget(self.detail)
