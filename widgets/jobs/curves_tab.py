@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
 
@@ -68,6 +67,8 @@ class CurvesTab(QWidget):
         self._drawing = Turns(self)
         self._to_come: deque[HistoryUpdate] = deque()
         self._taking = Turns(self)
+        self._to_show: deque[str] = deque()
+        self._showing = Turns(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
@@ -127,6 +128,8 @@ class CurvesTab(QWidget):
         self._drawing.stop()
         self._taking.stop()
         self._to_come.clear()
+        self._showing.stop()
+        self._to_show.clear()
         self._curves.clear()
         self._checkpoints, self._ever_kept = (), {}
         self._end, self._alarms, self._unwell = None, (), ()
@@ -162,14 +165,14 @@ class CurvesTab(QWidget):
         came = self._curves.append(history)
         if self._to_come and not came:
             return
-        with ExitStack() as once:
-            for panel in self._panels() if came else [self._loss]:
-                once.enter_context(panel.drawn_once())
+        with self._loss.drawn_once():
             for name in came:
-                self._show_curve(name)
+                self._make_room(name)
             self._mark()
+        # All plots painted in one turn are 50 ms of each look at a job that trains.
+        if self._to_show:
+            self._showing.put(repeat(self._show_next))
         if not came:
-            # All plots painted in one turn are 50 ms of each look at a job that trains.
             self._drawing.put([plot.panel.refresh for plot in self._small.values()])
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
@@ -220,18 +223,19 @@ class CurvesTab(QWidget):
         """The points of one metric, for those who test."""
         return self._curves.get(name)
 
-    def _show_curve(self, name: str) -> None:
+    def _make_room(self, name: str) -> None:
+        """For a metric that is new: the loss is drawn at once, of the others first the place."""
         data = self._curves.get(name)
         if data is None:
             return
+        base = name.removeprefix(VALIDATION)
         if name == "loss":
             self._loss.set_curve("loss", "train", data, 0)
-        elif name == "validation/loss":
+        elif base == "loss":
             self._loss.set_curve(name, "validation", data, 1, smooth=False, with_raw=False)
         else:
-            base = name.removeprefix(VALIDATION)
-            plot = self._small.get(base)
-            if plot is None:
+            self._to_show.append(name)
+            if base not in self._small:
                 plot = self._spare.pop(base, None) or self._make_plot(base)
                 plot.panel.set_axis(self._axis)
                 plot.panel.set_smoothing(self._smoothing.share())
@@ -239,16 +243,25 @@ class CurvesTab(QWidget):
                 self._lay_out()
                 # Not before: what has no place yet would be a window of its own.
                 plot.show()
-            validation = name.startswith(VALIDATION)
-            plot.panel.set_curve(
-                name,
-                "validation" if validation else "train",
-                data,
-                1 if validation else 0,
-                smooth=not validation and name != "learning_rate",
-                with_raw=not validation and name != "learning_rate",
-                fill=name == "learning_rate",
-            )
+
+    def _show_next(self) -> None:
+        name = self._to_show.popleft()
+        if not self._to_show:
+            self._showing.stop()
+        data = self._curves.get(name)
+        if data is None:
+            return
+        is_validation = name.startswith(VALIDATION)
+        is_rate = name == "learning_rate"
+        self._small[name.removeprefix(VALIDATION)].panel.set_curve(
+            name,
+            "validation" if is_validation else "train",
+            data,
+            1 if is_validation else 0,
+            smooth=not is_validation and not is_rate,
+            with_raw=not is_validation and not is_rate,
+            fill=is_rate,
+        )
 
     def _make_plot(self, base: str) -> SmallPlot:
         while len(self._spare) >= _SPARE_MOST:

@@ -136,6 +136,21 @@ def test_many_changes_are_drawn_once(tab, qtbot):
     assert drawn == [1]
 
 
+def test_of_a_job_that_is_opened_each_plot_is_drawn_in_a_turn_of_its_own(tab):
+    """All at once they are painted at once, which is 50 ms."""
+    tab.clear("the next")
+    metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6], "dice": [0.4]}
+    tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
+    panels = [plot.panel for plot in tab._small.values()]
+    assert len(panels) == len(metrics) - 1, "their places are there at once"
+    assert set(tab._loss.keys()) == {"loss"}
+    left = []
+    while not tab._showing.is_done:
+        tab._showing.do_one()
+        left.append(sum(not panel.keys() for panel in panels))
+    assert left == [2, 1, 0]
+
+
 def test_news_of_a_job_that_trains_are_drawn_one_plot_a_turn(tab, qtbot):
     tab.append(accuracy(0.5))
     drawn = []
