@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,8 +19,9 @@ from tests.widgets.bare_painting import bare_lines_s
 from tests.widgets.test_curve_panel import BLUE, curve, pixels, settle
 from widgets.curves import drawn_curve
 from widgets.curves.curve_panel import CurvePanel
-from widgets.curves.marks import SOLID_CURVES
+from widgets.curves.marks import SOLID_CURVES, Span
 from widgets.curves.pyramid import Floats
+from widgets.curves.quiet_plot import KeptView
 
 pytestmark = pytest.mark.usefixtures("look")
 
@@ -69,6 +71,58 @@ def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
     panel.clear()
     panel.set_curve("use", "use", curve(winding()), named=False)
     assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
+
+
+@pytest.fixture
+def painted(panel: CurvePanel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows each time when curves are painted and not copied."""
+    panel.set_curve("use", "use", curve(winding()))
+    for _ in range(3):
+        settle()
+    times: list[str] = []
+    paint = KeptView.render
+
+    def render(*given: object) -> None:
+        times.append("painted")
+        paint(*given)
+
+    monkeypatch.setattr(KeptView, "render", render)
+    return times
+
+
+def test_a_hover_line_and_a_page_shown_again_paint_no_curve(
+    panel: CurvePanel, painted: list[str]
+) -> None:
+    for step in (10.0, 60.0, 90.0):
+        panel.point_at(step)
+        settle()
+    panel.hide()
+    settle()
+    panel.show()
+    settle()
+    assert painted == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda panel: panel.set_x_range(20.0, 70.0),
+        lambda panel: panel.set_curve("more", "more", curve([50.0] * 150), 1),
+        lambda panel: panel.set_smoothing(0.9),
+        lambda panel: panel.set_log_y(True),
+        lambda panel: panel.set_marks(spans=(Span(10.0, 40.0),)),
+        lambda panel: panel.resize(800, 400),
+        lambda panel: panel.clear(),
+    ],
+)
+def test_whatever_changes_is_painted(
+    panel: CurvePanel, painted: list[str], change: Callable[[CurvePanel], object]
+) -> None:
+    before = panel.grab().toImage()
+    change(panel)
+    settle()
+    assert panel.grab().toImage() != before
+    assert painted
 
 
 def test_p7_four_runs_of_a_million_points_pan_at_30_frames_a_second(panel: CurvePanel) -> None:

@@ -11,6 +11,14 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from widgets.curves.marks import Frame, Overlay
 from widgets.curves.quiet_plot import quiet_plot
 
+_OF_SCENES = (
+    QEvent.Type.Show,
+    QEvent.Type.Hide,
+    QEvent.Type.WindowActivate,
+    QEvent.Type.WindowDeactivate,
+)
+"""Of these Qt tells the scene, and all of it is painted anew, though nothing in it is other."""
+
 
 class PlotSurface(QWidget):
     """What a plot of curves stands on. It tells what happens to it, and knows nothing of curves.
@@ -85,6 +93,8 @@ class PlotSurface(QWidget):
             self._pointer_left.emit()
         elif kind == QEvent.Type.MouseButtonDblClick:
             self._double_clicked.emit()
+            return True
+        elif kind in _OF_SCENES:
             return True
         return super().eventFilter(watched, event)
 
