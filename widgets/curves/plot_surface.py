@@ -17,7 +17,7 @@ _OF_SCENES = (
     QEvent.Type.WindowActivate,
     QEvent.Type.WindowDeactivate,
 )
-"""Of these Qt tells the scene, and all of it is painted anew, though nothing in it is other."""
+"""Of these Qt tells the scene, and all of it is painted anew, though nothing in it changed."""
 
 
 class PlotSurface(QWidget):
