@@ -1,4 +1,4 @@
-"""What stood in the window when a test failed: from outside nothing else tells why."""
+"""What stood in the window, and was said: from outside nothing else tells why a test failed."""
 
 from __future__ import annotations
 
@@ -17,5 +17,6 @@ def pytest_runtest_makereport(
     program = getattr(item, "funcargs", {}).get("program")
     if report.failed and isinstance(program, Program) and program.process.poll() is None:
         words = [f"{part.kind}: {part.name}" for part in program.parts() if part.name]
+        words += [f"Toast before: {text}" for text in program.look().get("said", ())]
         report.sections.append(("What stood in the window", "\n".join(words)))
     return report

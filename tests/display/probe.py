@@ -43,7 +43,24 @@ def look() -> dict[str, Any]:
         "tray": [_box(icon.geometry()) for icon in _Tray.every if icon.isVisible()],
         "has_tray": QSystemTrayIcon.isSystemTrayAvailable(),
         "screens": [_box(screen.geometry()) for screen in QGuiApplication.screens()],
+        "said": _SAID,
     }
+
+
+_SAID: list[str] = []
+"""Every toast, which whoever looks later does not see any more."""
+
+
+def _listen_to_toasts() -> None:
+    from widgets.common.toast import Toast
+
+    tell = Toast.tell
+
+    def heard(self: Toast, text: str, **more: Any) -> None:
+        _SAID.append(text)
+        tell(self, text, **more)
+
+    Toast.tell = heard  # type: ignore[method-assign]
 
 
 class _Tray(QSystemTrayIcon):
@@ -135,5 +152,6 @@ if __name__ == "__main__":
     QtWidgets.QSystemTrayIcon = _Tray  # type: ignore[misc]  # before the program takes it
     threading.Thread(target=_listen, args=(sys.argv[1],), daemon=True).start()
     sys.path.insert(0, str(ROOT))
+    _listen_to_toasts()
     sys.argv = [str(ROOT / "main.py"), *sys.argv[2:]]
     runpy.run_path(sys.argv[0], run_name="__main__")
