@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from backend.records.job import JobConfig, parse_job
-from backend.records.job_line import JobLine, make_line, seconds
+from backend.records.job_line import JobLine, make_line
 from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem, Pin
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 from backend.records.status import RankError, finite
 

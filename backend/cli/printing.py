@@ -16,6 +16,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from backend.records.stamps import instant
+
 OK, FAILED = 0, 1
 """Exit codes; argparse has 2 for itself."""
 
@@ -121,11 +123,5 @@ def _width(text: str) -> int:
 
 def in_local_time(stamp: str) -> str:
     """A time of the files, as people read it, in their own time zone."""
-    from datetime import datetime
-
-    if not stamp:
-        return ""
-    try:
-        return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return stamp
+    when = instant(stamp)
+    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S") if when is not None else stamp

@@ -17,6 +17,7 @@ from backend.datastore.bundle_files import Bundle
 from backend.datastore.share import MOUNTED, Share
 from backend.datastore.shared_folders import make_folder
 from backend.progress import Progress
+from backend.records import stamps
 from backend.records.bundle import CHECKPOINTS, HISTORY, Manifest
 from backend.records.environment import RunEnvironment
 from backend.records.files import read_json, replace_bytes, replace_json
@@ -77,7 +78,7 @@ def _fill(
     replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
     replace_json(
         folder.meta,
-        job_files.meta_of(job_id, config, pins, job_files.now(), job_files.user_name()),
+        job_files.meta_of(job_id, config, pins, stamps.now(), job_files.user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}

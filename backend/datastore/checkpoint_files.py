@@ -18,7 +18,7 @@ from backend.records.files import read_json, read_once
 from backend.records.job import CheckpointPolicy
 from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 
-_REMEMBERED = 4096
+_REMEMBERED = 1024
 
 
 def list_checkpoints(

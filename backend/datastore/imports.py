@@ -18,7 +18,6 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.datastore import library_files
@@ -30,6 +29,7 @@ from backend.datastore.staging import make_shared_folder, make_staging, stagings
 from backend.datastore.zip_source import look_at_zip
 from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
+from backend.records import stamps
 from backend.records.files import FILE_MODE, replace_bytes
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, LibraryItem
@@ -107,7 +107,7 @@ def import_source(
                 sha256=hashlib.sha256(listing).hexdigest(),
                 bytes=content.bytes,
                 files=len(content.files),
-                created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                created=stamps.now("seconds"),
                 source=whence,
             )
             known = same(item.sha256)

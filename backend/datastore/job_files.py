@@ -24,6 +24,7 @@ import tomli_w
 
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.records import stamps
 from backend.records.files import read_json, read_once
 from backend.records.job import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.job_view import JobView
@@ -99,11 +100,6 @@ class StopWish:
     time: str = ""
 
 
-def now() -> str:
-    """This moment as the files hold it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def user_name() -> str:
     try:
         return getpass.getuser()
@@ -117,7 +113,7 @@ def create_job(
 ) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
     share.make_folder(root.jobs, exist_ok=True)
-    user, created = user_name(), now()
+    user, created = user_name(), stamps.now()
     while True:
         job_id = new_id()
         folder = root.job(job_id)
@@ -257,7 +253,7 @@ def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> No
 
 def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
-    wish = asdict(StopWish(run, user_name(), socket.gethostname(), now()))
+    wish = asdict(StopWish(run, user_name(), socket.gethostname(), stamps.now()))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:

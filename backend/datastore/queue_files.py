@@ -12,6 +12,7 @@ import os
 from backend.datastore import job_files
 from backend.datastore.share import MOUNTED, Share
 from backend.node import waiting
+from backend.records import stamps
 from backend.records.launch import Launch
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.queue import QueueEntry
@@ -72,7 +73,7 @@ def leave(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> None:
 
 def pause(root: DataRoot, share: Share = MOUNTED) -> None:
     share.make_folder(root.queue, exist_ok=True)
-    share.replace_json(root.paused, {"user": job_files.user_name(), "time": job_files.now()})
+    share.replace_json(root.paused, {"user": job_files.user_name(), "time": stamps.now()})
 
 
 def resume(root: DataRoot, share: Share = MOUNTED) -> None:

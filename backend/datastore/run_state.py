@@ -79,8 +79,7 @@ def judge(evidence: Evidence) -> RunState:
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
     if evidence.exit is not None:
-        record = evidence.exit
-        over = replace(status, state=record.state, message=record.message, error=record.error)
+        over = status.ended_as(evidence.exit)
         if evidence.is_queued:
             over = replace(status, state=JobState.QUEUED, message="", error=None, eta_s=None)
         return RunState(over, problems=evidence.problems)
@@ -180,6 +179,10 @@ class RunStateReader:
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
         # has left none.
         ended = self._read_exit(run, problems)
+        if ended is not None and not self._has_ended(run):
+            # It came between the two reads; the figures before it are not the last ones.
+            self._share.look_at_job(folder)
+            self._read_status(problems)
         stop = False
         with suppress(OSError):
             stop = run > 0 and wish_to_stop(folder.lock, run)
@@ -195,6 +198,10 @@ class RunStateReader:
             is_queued=waiting.entry_of(folder) is not None,
             problems=tuple(problems),
         )
+
+    def _has_ended(self, run: int) -> bool:
+        status = self._status
+        return status is not None and status.run == run and status.state.is_over
 
     def _read_status(self, problems: list[str]) -> None:
         try:

@@ -6,12 +6,12 @@ A desktop finds it when it looks at a job, the agent of a node when nobody looks
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime, timezone
 from enum import Enum
 
 from backend.node import identity, sweep, traces
 from backend.node.supervise import final_status
 from backend.node.verdict import Found, run_exit
+from backend.records import stamps
 from backend.records.files import read_json
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder, run_tag
@@ -70,7 +70,7 @@ def close_run(
             launcher_error=why,
         ),
         leftovers,
-        f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        stamps.now(),
     )
     status = final_status(record, last, launch)
     try:

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
 from backend.node.traces import make_own, shared_memory_folder
+from backend.records import stamps
 from backend.records.beat import (
     BEAT_BYTES,
     BEAT_VARIABLE,
@@ -125,7 +125,7 @@ class Guard:
         """Start the rank, wait for its end, clear up behind it, and say how it ended."""
         self._log(
             f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
-            f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} ──\n"
+            f"{stamps.now('seconds')} ──\n"
         )
         self._log_begin = os.fstat(self._log_fd).st_size
         Spare(self._attempt.rank_exit(self._plan.rank)).take()

@@ -14,12 +14,12 @@ import re
 import stat
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from backend.errors import BackendError
 from backend.node import closing, identity, waiting
 from backend.node.start import start_supervisor
+from backend.records import stamps
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch
 from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
@@ -60,7 +60,7 @@ def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         _move_earlier_runs(folder, run)
     _clear_old_wish(folder, run)
     replace_json(folder.launch, launch.to_dict())
-    replace_json(folder.status, first_status(launch, before, _now()).to_dict())
+    replace_json(folder.status, first_status(launch, before, stamps.now()).to_dict())
     try:
         start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
     except BackendError as error:
@@ -222,7 +222,3 @@ def _status(folder: JobFolder) -> RunStatus | None:
     with suppress(OSError, ValueError):
         return RunStatus.from_dict(read_json(folder.status))
     return None
-
-
-def _now() -> str:
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"

@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from backend.node import far_sweep, identity, linux, mpi, run_signs, sweep, traces, words
@@ -25,6 +24,7 @@ from backend.node.explain.log_text import read_logs, read_parts
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
+from backend.records import stamps
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
@@ -162,7 +162,7 @@ class Supervisor:
     def _start(self, launch: Launch) -> str:
         """Start mpirun; returns why it could not be started, or ""."""
         log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(log, f"── run {self._run}, {_now()} ──\n".encode())
+        os.write(log, f"── run {self._run}, {stamps.now('seconds')} ──\n".encode())
         environment = _environment(launch, self._tag)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
@@ -336,7 +336,7 @@ class Supervisor:
         launch: Launch | None = None,
         status: RunStatus | None = None,
     ) -> RunExit:
-        record = run_exit(found, leftovers, _now())
+        record = run_exit(found, leftovers, stamps.now())
         insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
         insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
@@ -352,15 +352,7 @@ def final_status(
         last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
         if launch is not None:
             last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
-    return replace(
-        last,
-        state=record.state,
-        message=record.message,
-        error=record.error,
-        heartbeat=last.heartbeat + 1,
-        eta_s=None,
-        updated=record.ended,
-    )
+    return replace(last.ended_as(record), heartbeat=last.heartbeat + 1)
 
 
 def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
@@ -385,10 +377,6 @@ def _code(status: int | None) -> int | None:
     if status is None:
         return None
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def _now() -> str:
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 if __name__ == "__main__":

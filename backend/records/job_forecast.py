@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backend.records.job import JobConfig, Optimizer
-from backend.records.job_line import seconds
 from backend.records.job_view import JobForecast, JobView
 from backend.records.library import Pin
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 
 _FEWEST_KEPT = 2

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, Optional
 
 from backend.records.job_view import JobView
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 
 LIVE, WAITING, ENDED = 0, 1, 2
@@ -218,14 +218,6 @@ def _folded(parts: Iterable[str]) -> str:
 @lru_cache(maxsize=8192)
 def _kept_once(text: str) -> str:
     return text
-
-
-def seconds(iso: str) -> float:
-    """A time of a record as seconds since 1970; 0.0 when there is none that can be read."""
-    try:
-        return datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return 0.0
 
 
 _SAID_ELSEWHERE = frozenset({"name", "notes", "tags", "placement", "model", "dataset", "loader"})

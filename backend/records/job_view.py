@@ -124,6 +124,10 @@ class JobForecast:
         return self.checkpoint_bytes * self.checkpoints_kept
 
 
+GPU_CHECK = "gpu"
+"""Its finding that is not ok: a chosen GPU is somebody else's at the moment."""
+
+
 @dataclass(frozen=True)
 class JobCheck:
     """What the form shows beside itself: faults, and what the settings come to.
@@ -139,7 +143,7 @@ class JobCheck:
     rates: tuple[float, ...] = ()
     command: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Checks that passed, and hints that do not keep the job from starting."""
+    """Checks that passed; one that did not is a hint, and does not keep the job from being made."""
     jobs: int = 1
     """How many jobs would be made; more than one of a sweep, whose figures are its first job's."""
     forecast: JobForecast = JobForecast()
@@ -147,6 +151,11 @@ class JobCheck:
     @property
     def may_start(self) -> bool:
         return not self.faults
+
+    @property
+    def waits_for_gpus(self) -> bool:
+        """It can be queued; a start would be refused with the owner's name."""
+        return any(one.check == GPU_CHECK and not one.ok for one in self.findings)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from enum import Enum
 from math import isfinite
 from typing import Any
 
 from backend.records.job import THIS_COMPUTER, Placement, parse_placement
 from backend.records.schema import check_schema
+from backend.records.stamps import moment
 
 SCHEMA = 1
 PROCESSES_PER_CORE = 4
@@ -136,7 +136,8 @@ class QueueEntry:
             )
             if faults or not placement:
                 raise ValueError(f"queued job without a usable placement: {faults}")
-            moment(str(raw.get("not_before", "")))
+            if raw.get("not_before"):
+                moment(str(raw["not_before"]))
             texts = ("job_id", "name", "machine", "host", "not_before", "queued", "user", "refusal")
             known = cls(
                 **{
@@ -233,18 +234,3 @@ def place_between(before: float | None, after: float | None) -> float | None:
         return before + STEP
     middle = (before + after) / 2
     return middle if before < middle < after else None
-
-
-def moment(stamp: str) -> datetime | None:
-    """A time of a file, None for "".
-
-    Raises:
-        ValueError: It is no time, or tells no zone.
-    """
-    if not stamp:
-        return None
-    # Python 3.9 knows no Z.
-    found = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
-    if found.tzinfo is None:
-        raise ValueError(f"a time without its zone: {stamp}")
-    return found

@@ -13,9 +13,9 @@ from backend.records.queue import (
     Seat,
     Waiting,
     in_order,
-    moment,
 )
 from backend.records.queue_why import Scene
+from backend.records.stamps import instant
 
 _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 
@@ -53,7 +53,7 @@ def starts_in(
 def _first_room(
     entry: QueueEntry, laid: list[tuple[Seat, float | None]], scene: Scene
 ) -> float | None:
-    begin = moment(entry.not_before)
+    begin = instant(entry.not_before)
     start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0
     for seat in entry.seats:
         node = scene.nodes.get(seat.node)

@@ -23,9 +23,9 @@ from backend.records.queue import (
     Running,
     Waiting,
     in_order,
-    moment,
     place_words,
 )
+from backend.records.stamps import instant
 from backend.records.values import printable
 
 LEAST_DISK_BYTES = 100_000_000
@@ -90,7 +90,7 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
     never = entry.refusal or _never(entry, scene)
     if never:
         return Waiting(Cause.NEVER, never)
-    begin = moment(entry.not_before)
+    begin = instant(entry.not_before)
     if begin is not None and scene.now < begin:
         return Waiting(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
     for seat in entry.seats:

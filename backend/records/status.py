@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from backend.records.alarm import Alarm
@@ -85,6 +85,17 @@ class RunStatus:
     def progress(self) -> float:
         """Share of the job that is done, 0 to 1."""
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    def ended_as(self, record: RunExit) -> RunStatus:
+        """The last of a run: the figures are these, how it ended is on record."""
+        return replace(
+            self,
+            state=record.state,
+            message=record.message,
+            error=record.error,
+            eta_s=None,
+            updated=record.ended or self.updated,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         raw = asdict(self)

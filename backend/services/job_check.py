@@ -22,6 +22,7 @@ from backend.errors import BackendError
 from backend.records import figures
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
+from backend.records.job_view import GPU_CHECK
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
 from backend.records.node import Finding, NodeReading, NodeState, Presence
@@ -234,7 +235,7 @@ class JobChecker:
                 checked.findings.append(
                     Finding(
                         "processes",
-                        True,
+                        False,
                         f"{placement.processes} processes share {cores} cores of "
                         f"{placement.node}; more than {cores} make it no faster.",
                     )
@@ -255,8 +256,8 @@ class JobChecker:
                 who = f"the job {owner}" if owner else process.user or f"process {process.pid}"
                 checked.findings.append(
                     Finding(
-                        "gpu",
-                        True,
+                        GPU_CHECK,
+                        False,
                         f"GPU {gpu.index} of {placement.node} is in use by {printable(who)}; "
                         "the job can start when it is free.",
                     )

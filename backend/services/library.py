@@ -24,6 +24,7 @@ from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
+from backend.records import stamps
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.library import (
@@ -181,7 +182,7 @@ class LibraryService:
                     "Stop the job first." if view.state.is_live else "Take it out of the queue.",
                 )
         today = datetime.now(UTC)
-        record = {"removed": today.isoformat(timespec="seconds"), "item": item.to_dict()}
+        record = {"removed": stamps.stamp(today, "seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with in_words(f"The {folder.words} cannot be moved to the trash"):
             library_files.move_to_trash(folder, record, place, self._share)

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from backend.cluster.shell import Shell
@@ -23,6 +22,7 @@ from backend.node import tell
 from backend.node.message import TAIL_BYTES, message_of
 from backend.node.post import NotSent, post_webhook, send_mail
 from backend.node.telling import Telling
+from backend.records import stamps
 from backend.records.cluster import NodeEntry
 from backend.records.files import read_json, replace_json
 from backend.records.layout import DataRoot, NodeHome
@@ -107,7 +107,7 @@ class NoticeService:
             raise BackendError(fault)
         before = self.channels()
         if set(channels.targets) - set(before.targets) or not before.since:
-            channels = replace(channels, since=_now())
+            channels = replace(channels, since=stamps.now("seconds"))
         else:
             channels = replace(channels, since=before.since)
         if channels.mail is not None and password is not None:
@@ -245,7 +245,3 @@ class NoticeService:
 
     def _password(self, mail: Mail) -> str:
         return self._passwords.get(mail.account) or self._keyring.read(mail.account)
-
-
-def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -24,6 +24,7 @@ from backend.node.machine import machine
 from backend.node.queue_keeper import lock_of
 from backend.node.start import CODE_ROOT, last_line
 from backend.node.waiting import entry_of, is_led_by
+from backend.records import stamps
 from backend.records.files import read_json
 from backend.records.job import THIS_COMPUTER, JobConfig, Placement
 from backend.records.job_view import JobView
@@ -142,7 +143,7 @@ class QueueService:
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=_lasts_s(view, start_over),
-                queued=job_files.now(),
+                queued=stamps.now(),
                 user=job_files.user_name(),
             )
             if placement:
@@ -349,9 +350,7 @@ def _check_priority(priority: int) -> None:
 
 
 def _stamp(when: datetime | None) -> str:
-    if when is None:
-        return ""
-    return when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return "" if when is None else stamps.stamp(when, "seconds")
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, one_site, rank_plans
 from backend.node import queue_start, run_signs, words
+from backend.records import stamps
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import DataRoot, JobFolder
@@ -92,7 +93,7 @@ class RunStarter:
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        status = queue_start.first_status(launch, run_signs.last_status(folder), job_files.now())
+        status = queue_start.first_status(launch, run_signs.last_status(folder), stamps.now())
         with self._nodes.head(plan.ranks) as head:
             share = self._share
             if not job_files.claim_run(folder, run, share):

@@ -19,14 +19,13 @@ import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
 
 from backend.errors import BackendError
-from backend.records import figures
+from backend.records import figures, stamps
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import FILE_MODE, read_json, replace_json
 from backend.records.job import CheckpointPolicy
@@ -87,7 +86,7 @@ class Checkpointer:
             bytes=0,
             sha256="",
             config_sha256=self._config_sha256,
-            created=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            created=stamps.now(),
             metrics=dict(metrics),
             reason=reason,
         )

@@ -22,11 +22,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
 from backend.errors import BackendError
+from backend.records import stamps
 from backend.records.alarm import Alarm
 from backend.records.history import BLOCK_END, Block, encode
 from backend.records.layout import JobFolder
@@ -91,7 +91,7 @@ class Reporter:
         self._has_evaluations = False
         self._metrics: dict[str, float] = {}
         self._heartbeat = first_heartbeat
-        self._started = _now()
+        self._started = stamps.now("microseconds")
         self._samples_per_second: float | None = None
         self._rank_step_ms: tuple[float, ...] = ()
         self._eta = Eta()
@@ -313,7 +313,7 @@ class Reporter:
             rank_step_ms=self._rank_step_ms,
             alarms=alarms,
             started=self._started,
-            updated=_now(),
+            updated=stamps.now("microseconds"),
         )
         try:
             self._status_file.replace_json(status.to_dict())
@@ -378,14 +378,10 @@ def _block(steps: Sequence[Step], run: int, state: JobState) -> Block:
         epoch=last.epoch,
         epoch_step=last.epoch_step,
         first=steps[0].step,
-        timestamp=_now(),
+        timestamp=stamps.now("microseconds"),
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},
     )
 
 
 def _judged(step: Step) -> bool:
     return any(name.startswith("validation/") for name in step.metrics)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from backend.datastore import run_state
 from backend.datastore.run_state import (
     Evidence,
     RunStateReader,
@@ -19,6 +21,7 @@ from backend.datastore.run_state import (
 )
 from backend.errors import BackendError
 from backend.node import identity
+from backend.node.supervise import final_status
 from backend.records.files import read_json, replace_json
 from backend.records.layout import JobFolder
 from backend.records.state import JobState
@@ -72,6 +75,26 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
         )
         found = judge(evidence)
         assert (found.state, found.status.step, found.doubt) == (JobState.FINISHED, 40, "")
+
+
+def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_ones_see(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
+    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
+
+    def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
+        if path == folder.attempt(1).exit and not path.exists():
+            replace_json(folder.status, last_of_rank_0.to_dict())
+            replace_json(path, ended.to_dict())
+        return read_json(path)
+
+    monkeypatch.setattr(run_state, "read_json", read_as_the_run_ends)
+    early = RunStateReader(folder).look().status
+    replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
+    later = RunStateReader(folder).look().status
+    assert (early.step, early.updated) == (64, ended.ended)
+    assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
 
 
 def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -> None:
