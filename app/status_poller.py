@@ -84,7 +84,8 @@ class StatusPoller(QObject):
 
     def open(self, job_id: str) -> None:
         """From now on the history of this job is wanted too, from its beginning."""
-        self._open_id = job_id
+        before, self._open_id = self._open_id, job_id
+        self._forget_resting(before)
         self._cursors.pop(job_id, None)
         self._look_at(job_id)
 
@@ -156,6 +157,12 @@ class StatusPoller(QObject):
             self._live[view.id] = view
         else:
             self._live.pop(view.id, None)
+            self._forget_resting(view.id)
+
+    def _forget_resting(self, job_id: str) -> None:
+        """Where looks stopped counts for what moves or is open: a window sees jobs by thousands."""
+        if job_id != self._open_id and job_id not in self._live:
+            self._cursors.pop(job_id, None)
 
     def _take_list(self, listing: JobListing) -> None:
         self._listing = False

@@ -128,6 +128,20 @@ def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
         look_at_all(poller)
 
 
+def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
+    look_at_all(poller)
+    poller.start()
+    look_at_all(poller)
+    assert set(poller._cursors) == {"a"}
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    look_at_all(poller)
+    assert not poller._cursors
+    poller.open("a")
+    assert set(poller._cursors) == {"a"}, "a job that goes on is drawn on from where it was"
+    poller.open("b")
+    assert "a" not in poller._cursors
+
+
 def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
     poller.look_at_list()
     jobs.broken = "The data root does not answer."

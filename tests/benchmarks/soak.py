@@ -1,10 +1,11 @@
 """P9: half an hour of the window with 64 nodes of 8 GPUs and 20 live jobs, one node black-holed.
 
-``python -m tests.benchmarks.soak [--minutes 30] [--find]``. What is on the data root is written by
-the real agent, reporter and records in a process of its own (`tests.fakes.busy_cluster`), and
-somebody uses the window all the time (`soak_window`). The other side is a process that only ticks:
-what it is late by is the machine's doing. With ``--find`` it is told which calls held the window
-up; to look for them takes a tenth of its thread, so figures are taken without.
+``python -m tests.benchmarks.soak [--minutes 30] [--life 600] [--find]``. What is on the data root
+is written by the real agent, reporter and records in a process of its own
+(`tests.fakes.busy_cluster`), and somebody uses the window all the time (`soak_window`). The other
+side is a process that only ticks: what it is late by is the machine's doing. With ``--find`` it is
+told which calls held the window up; to look for them takes a tenth of its thread, so figures are
+taken without.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ MINUTES = 30.0
 WARM_SHARE = 1 / 6
 """Of the soak, five of thirty minutes: until then caches fill and each page is seen once."""
 NODES, JOBS = 64, 20
+ENDED = 300
+"""Jobs that ended before: more than a window remembers whole (`services.job_list`)."""
 LIFE_S = 600.0
 _STALLS_SHOWN = 20
 ROOT = Path(__file__).parents[2]
@@ -61,8 +64,10 @@ class Slope:
         return abs(self.per_hour) <= self.error
 
 
-def measure(minutes: float = MINUTES, *, find: bool = False) -> list[Figure]:
-    told = soak(60 * minutes, find=find)
+def measure(
+    minutes: float = MINUTES, *, life_s: float = LIFE_S, find: bool = False
+) -> list[Figure]:
+    told = soak(60 * minutes, life_s=life_s, find=find)
     warm_s = 60 * minutes * WARM_SHARE
     after = [sample for sample in told["memory"] if sample[0] >= warm_s]
     slope = slope_of([one[0] for one in after], [one[1] for one in after])
@@ -102,6 +107,7 @@ def soak(
     nodes: int = NODES,
     jobs: int = JOBS,
     life_s: float = LIFE_S,
+    ended: int = ENDED,
     *,
     find: bool = False,
 ) -> dict[str, Any]:
@@ -109,7 +115,7 @@ def soak(
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "root"
-        stack.enter_context(_busy_cluster(folder, root, nodes, jobs, life_s))
+        stack.enter_context(_busy_cluster(folder, root, nodes, jobs, life_s, ended))
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -141,11 +147,14 @@ def soak(
 
 
 @contextlib.contextmanager
-def _busy_cluster(folder: Path, root: Path, nodes: int, jobs: int, life_s: float) -> Iterator[None]:
+def _busy_cluster(
+    folder: Path, root: Path, nodes: int, jobs: int, life_s: float, ended: int
+) -> Iterator[None]:
     driver = FakeDriver(build(folder / "nvml"), folder / "nvml-state")
     # These are other machines, and take nothing from the window.
     command = ["nice", "-n", "10", sys.executable, "-m", "tests.fakes.busy_cluster", str(root)]
-    command += ["--nodes", str(nodes), "--jobs", str(jobs), "--life", str(life_s)]
+    command += ["--nodes", str(nodes), "--jobs", str(jobs)]
+    command += ["--life", str(life_s), "--ended", str(ended)]
     process = subprocess.Popen(
         command,
         env={**driver.environment, "PYTHONPATH": str(ROOT)},
@@ -198,11 +207,14 @@ def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
         f"its workers {told['workers_s']:.1f} s, "
         f"and it stood ready without a processor {told['waited_s']:.1f} s"
     )
-    every = max(1, len(told["memory"]) // 12)
-    lines += [
-        f"  minute {at / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, {threads:.0f} threads"
-        for at, mb, files, threads in told["memory"][::every]
-    ]
+    samples = told["memory"][:: max(1, len(told["memory"]) // 12)]
+    for before, now in pairwise(samples):
+        at_s, mb, files, threads, computed_s, late = now
+        share = (computed_s - before[4]) / (at_s - before[0])
+        lines.append(
+            f"  until minute {at_s / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, "
+            f"{threads:.0f} threads; {100 * share:.0f} % computed, {late - before[5]:.0f} late"
+        )
     lines.append(f"memory {slope.per_hour:+.2f} ± {slope.error:.2f} MB/h over {minutes:g} min")
     return "\n".join(lines) + "\n"
 
@@ -212,9 +224,10 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak")
     parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--life", type=float, default=LIFE_S, help="seconds that a job trains")
     parser.add_argument("--find", action="store_true")
     given = parser.parse_args()
-    figures = measure(given.minutes, find=given.find)
+    figures = measure(given.minutes, life_s=given.life, find=given.find)
     sys.stdout.write(table(figures) + "\n")
     return 0 if all(figure.is_met for figure in figures) else 1
 

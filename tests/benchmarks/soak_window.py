@@ -164,12 +164,16 @@ class Person(QObject):
 
 
 class Memory(QObject):
-    """What the process holds, every 5 s: seconds since the beginning, MB, files, threads."""
+    """What the process holds, every 5 s: seconds since the beginning, MB, files, threads.
 
-    def __init__(self, seconds: float) -> None:
+    And for how long the GUI thread has computed, and how many presses were late, until then.
+    """
+
+    def __init__(self, seconds: float, presses: Presses) -> None:
         super().__init__()
+        self._presses = presses
         # Made at once: it is not to grow in what it measures.
-        self._samples = np.zeros((int(seconds / _SAMPLE_MS * 1000) + 10, 4))
+        self._samples = np.zeros((int(seconds / _SAMPLE_MS * 1000) + 10, 6))
         self._count = 0
         self._began = time.monotonic()
         self._timer = QTimer(self)
@@ -186,6 +190,8 @@ class Memory(QObject):
                 resident_mb(),
                 len(os.listdir("/proc/self/fd")),
                 len(os.listdir("/proc/self/task")),
+                time.thread_time(),
+                self._presses.all.long,
             )
             self._count += 1
 
@@ -209,7 +215,8 @@ def main() -> None:
     program = Program(app, root, catalogue, None)
     program.window.resize(1440, 900)
     program.show()
-    presses, memory = Presses(), Memory(seconds + 60)
+    presses = Presses()
+    memory = Memory(seconds + 60, presses)
     watch = StallWatch() if "--find" in sys.argv else None
     waited = computed = worked = 0.0
     person: list[Person] = []

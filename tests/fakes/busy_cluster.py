@@ -1,7 +1,7 @@
 """Many nodes and jobs that train, as files: what agents, rank 0 and the guards write, they write.
 
-``python -m tests.fakes.busy_cluster ROOT --nodes 64 --jobs 20``, in the environment of a
-`FakeDriver`; it prints a line when everything is there and ends when its standard input does.
+``python -m tests.fakes.busy_cluster ROOT --nodes 64 --jobs 20 --ended 300``, in the environment of
+a `FakeDriver`; it prints a line when everything is there and ends when its standard input does.
 Readings come from the real `Agent` over the real NVML binding, status and history from the real
 `Reporter`; only the steps themselves are made up. A job that ends is followed by another, so that
 the world is as large after an hour as it was after a minute.
@@ -48,6 +48,7 @@ INTERVAL_S = 2.0
 STEP_S = 0.1
 EPOCHS = 12
 KEPT_CHECKPOINTS = 4
+_STEPS_OF_ENDED = 2 * EPOCHS
 UNWELL_EVERY = 16
 _WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
 _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
@@ -154,10 +155,11 @@ class BusyCluster:
     Args:
         life_s: How long a job trains. When the cluster begins its jobs are of all ages, so that
             they end one by one.
+        ended: Jobs that were over before: whoever remembers the last few has them at once.
     """
 
     def __init__(
-        self, root: DataRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float
+        self, root: DataRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended: int
     ) -> None:
         self._root = root
         self._driver = driver
@@ -172,6 +174,8 @@ class BusyCluster:
             node_files.write_entry(root, self._entry(name))
         self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
         self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
+        for number in range(ended):
+            self._train_before(number % jobs)
         self._trainings = [self._begin(number) for number in range(jobs)]
         for number, training in enumerate(self._trainings):
             for _ in range(int(training.steps * number / jobs)):
@@ -222,7 +226,13 @@ class BusyCluster:
     def _nodes_of(self, number: int, jobs: int) -> list[str]:
         return self._names[number::jobs]
 
-    def _begin(self, number: int) -> Training:
+    def _train_before(self, number: int) -> None:
+        training = self._begin(number, steps=_STEPS_OF_ENDED)
+        while not training.is_over:
+            training.make_step()
+        training.end()
+
+    def _begin(self, number: int, steps: int | None = None) -> Training:
         self._made += 1
         config = JobConfig(
             name=f"{_NAMES[number % len(_NAMES)]} {self._made}",
@@ -240,7 +250,8 @@ class BusyCluster:
         )
         pins = {kind: Pin("digits", 1, "0" * 64) for kind in ("model", "dataset", "loader")}
         folder = self._root.job(create_job(self._root, config, pins).id)
-        return Training(folder, config, int(self._life_s / STEP_S) // EPOCHS * EPOCHS)
+        usual = int(self._life_s / STEP_S) // EPOCHS * EPOCHS
+        return Training(folder, config, steps or usual)
 
     def _entry(self, name: str) -> NodeEntry:
         host, port = self._hole.getsockname()
@@ -260,9 +271,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=64)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--life", type=float, default=600.0, help="seconds that a job trains")
+    parser.add_argument("--ended", type=int, default=0, help="jobs that were over before")
     options = parser.parse_args()
     driver = FakeDriver(Path(), Path(os.environ["FAKE_NVML_STATE"]))
-    cluster = BusyCluster(DataRoot(options.root), driver, options.nodes, options.jobs, options.life)
+    cluster = BusyCluster(
+        DataRoot(options.root), driver, options.nodes, options.jobs, options.life, options.ended
+    )
     ends = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
     sys.stdout.write("there\n")
