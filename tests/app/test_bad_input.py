@@ -136,7 +136,7 @@ def test_m2_a_place_where_it_cannot_run_is_told_at_the_nodes(form, placement, se
 def test_m2_what_has_no_field_is_told_among_the_checks(form):
     form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
     assert told(form) == {}
-    words = form._findings.itemAt(0).layout().itemAt(1).layout().itemAt(0).widget().text()
+    words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words.startswith("environment.A B: ")
 
 

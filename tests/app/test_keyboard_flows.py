@@ -246,7 +246,12 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     assert page.ids == (ids["slow"], ids["fast"])
     hands.wait(lambda: len(page.table._heads) == 2)
     head = hands.tab_to("fast")
-    assert [panel._curves.lifted for panel in page.plots.panels().values()] == [ids["fast"]] * 2
+
+    def lifted():
+        return [panel._curves.lifted for panel in page.plots.panels().values()]
+
+    # One whose points come now is lifted when they are there.
+    hands.wait(lambda: lifted() == [ids["fast"]] * 2)
     hands.press("Del")
     hands.wait(lambda: page.ids == (ids["slow"],))
     hands.wait(lambda: head is not hands.focus())

@@ -182,9 +182,9 @@ def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster
     dialog = controller._dialog
     dialog._plate.trust.default.click()
     assert not dialog._plate.isVisible()
-    qtbot.waitUntil(dialog._view.step("Reach")._retry.isVisible)
+    qtbot.waitUntil(dialog._view.step("Reach").details.retry.isVisible)
     assert cluster.trusted == []
-    dialog._view.step("Reach")._retry.click()
+    dialog._view.step("Reach").details.retry.click()
     assert dialog._plate.isVisible()
 
 

@@ -26,6 +26,7 @@ from tests.integration.tiny import raw_job
 
 NODES = ("node1", "node2", "node3")
 LIMIT_S = 20.0
+_LOOKS = 3
 TOGETHER: tuple[dict[str, str], ...] = (
     {"node1": "cluster_key_readable_by_all", "node2": "torch_missing", "node3": "program_changed"},
     {"node1": "cluster_key_missing", "node2": "left_over_process", "node3": "mpirun_missing"},
@@ -95,13 +96,18 @@ def _parsed(placement: Sequence[object]) -> JobConfig:
     return parsed.config
 
 
-def faults_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
-    return {(finding.check, finding.nodes) for finding in found.findings if not finding.ok}
-
-
 def is_slow(finding: PreflightFinding) -> bool:
     """A machine that also does other things while it is looked at; that is said, and no fault."""
     return finding.is_warning and finding.check == words.HOROVOD
+
+
+def look_well(ready: ReadyCluster, wish: JobConfig) -> Preflight:
+    """Again where the machine was too slow to see what is looked for."""
+    for _ in range(_LOOKS):
+        found = ready.services.preflight.run(wish)
+        if not any(map(is_slow, found.findings)):
+            break
+    return found
 
 
 def told_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
@@ -115,7 +121,7 @@ def only(found: Preflight, check: str) -> PreflightFinding:
 
 def assert_well(ready: ReadyCluster, found: Preflight) -> None:
     assert found.passed, found.faults
-    assert not faults_of(found)
+    assert not told_of(found)
     assert found.smaller == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
@@ -155,7 +161,7 @@ def test_faults_are_found_by_name_and_no_other(
         for node, name in batch.items():
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
             expected |= FAULTS[name].expected(node)
-        found = ready_cluster.services.preflight.run(config())
+        found = look_well(ready_cluster, config())
     assert told_of(found) == expected, [finding.sentence for finding in found.faults]
     assert found.took_s < LIMIT_S
     for finding in found.faults:
@@ -172,11 +178,12 @@ def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_p
     with ExitStack() as stack:
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
-        assert faults_of(preflight.run(job)) == set()
+        before = preflight.run(job)
+        assert told_of(before) == set(), [finding.sentence for finding in before.findings]
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
         found = preflight.run(job)
-    assert faults_of(found) == {(words.GPUS, (node,)) for node in NODES}
+    assert told_of(found) == {(words.GPUS, (node,)) for node in NODES}
     busy = next(finding for finding in found.faults if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.sentence
     assert "holds 18 GiB" in busy.sentence

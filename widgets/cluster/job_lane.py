@@ -10,6 +10,7 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.job_view import JobView
+from backend.records.stamps import instant
 from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_text
 from widgets.common.text import plain_tip
@@ -33,7 +34,7 @@ def bars_of(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
     """The newest run of each job that has one on this node, oldest first."""
     found = []
     for view in views:
-        began, ended = formats.instant(view.started), formats.instant(view.ended)
+        began, ended = instant(view.started), instant(view.ended)
         if node not in view.nodes or began is None:
             continue
         if view.state.is_live:

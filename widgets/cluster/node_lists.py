@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
@@ -16,59 +17,104 @@ from widgets.common.cards import Card, Rule
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import S1, S2, Role, Tone
+from widgets.common.turns import Turns, lots
 
 _MOST_LINES = 12
+_LINES_A_TURN = 4
+
+
+class _Line(NamedTuple):
+    icon: str
+    tone: Tone
+    sentence: str
+    remedy: str
+    role: Role
+
+
+class _FindingRow(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self._icon = IconLabel("warning-fill", "warn")
+        self._sentence = Label("", wrap=True)
+        self._remedy = Label("", tone="text2", wrap=True, selectable=True)
+        words = col(self._sentence, self._remedy, gap=2)
+        self.setLayout(row(self._icon, (words, 1), top=True))
+
+    def show_line(self, line: _Line) -> None:
+        self._icon.set_icon(line.icon, line.tone)
+        self._sentence.setText(line.sentence)
+        self._sentence.set_tone("text2" if line.tone == "good" else "text")
+        self._remedy.setText(line.remedy)
+        self._remedy.set_role(line.role)
+        self._remedy.setVisible(bool(line.remedy))
+        self.show()
 
 
 class FindingsCard(Card):
     """The outcome of a check: what is wrong first, each with its remedy."""
 
     def __init__(self) -> None:
-        self.rows = col(gap=S2)
-        super().__init__(Label("Findings", "strong"), self.rows, gap=S2)
-        self._health: tuple[tuple[str, str], ...] = ()
+        self._column = col(gap=S2)
+        super().__init__(Label("Findings", "strong"), self._column, gap=S2)
+        self._rows: list[_FindingRow] = []
+        self._turns = Turns(self)
+        self._lines: tuple[_Line, ...] = ()
+        self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
         self.hide()
 
     def show_health(self, health: tuple[HealthFinding, ...]) -> None:
         """What the readings say, all the time."""
-        told = tuple((one.sentence, one.remedy) for one in health)
-        if told != self._health:
-            self._health = told
-            self._fill()
+        self._health = health
+        self._fill()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """What a check found when it was asked for."""
-        if findings != self._found:
-            self._found = findings
-            self._fill()
+        self._found = findings
+        self._fill()
 
     def forget(self) -> None:
         """Another node: nobody has looked at that one yet."""
-        if self._health or self._found:
-            self._health, self._found = (), ()
-            self._fill()
+        self._health, self._found = (), ()
+        self._fill()
+        for one in self._rows:
+            one.hide()
 
     def _fill(self) -> None:
-        self.setVisible(bool(self._health or self._found))
-        clear(self.rows)
+        lines = tuple(self._told())
+        if lines != self._lines:
+            self._lines = lines
+            self.setVisible(bool(lines))
+            self._turns.put(self._pieces(lines))
+
+    def _pieces(self, lines: Sequence[_Line]) -> Iterator[Callable[[], object]]:
+        for number, some in enumerate(lots(lines, _LINES_A_TURN)):
+            yield partial(self._show_some, number * _LINES_A_TURN, some)
+        yield partial(self._show_no_more, len(lines))
+
+    def _show_some(self, begin: int, lines: Sequence[_Line]) -> None:
+        while len(self._rows) < begin + len(lines):
+            made = _FindingRow()
+            self._rows.append(made)
+            self._column.addWidget(made)
+        for one, line in zip(self._rows[begin:], lines, strict=False):
+            one.show_line(line)
+
+    def _show_no_more(self, count: int) -> None:
+        for one in self._rows[count:]:
+            one.hide()
+
+    def _told(self) -> Iterator[_Line]:
         told = ""
-        for sentence, remedy in self._health:
+        for one in self._health:
             # Heat and what comes of it have one remedy: said once.
-            self._add("warning-fill", "warn", sentence, "" if remedy == told else remedy, "body")
-            told = remedy
+            again = one.remedy == told
+            yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
+            told = one.remedy
         for finding in sorted(self._found, key=lambda f: f.ok):
             icon = "check-circle-fill" if finding.ok else "x-circle-fill"
             tone: Tone = "good" if finding.ok else "bad"
-            self._add(icon, tone, finding.sentence, finding.remedy, "mono")
-
-    def _add(self, icon: str, tone: Tone, sentence: str, remedy: str, role: Role) -> None:
-        words = col(
-            Label(sentence, "body", "text2" if tone == "good" else "text", wrap=True), gap=2
-        )
-        if remedy:
-            words.addWidget(Label(remedy, role, "text2", wrap=True, selectable=True))
-        self.rows.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+            yield _Line(icon, tone, finding.sentence, finding.remedy, "mono")
 
 
 class JobsCard(Card):

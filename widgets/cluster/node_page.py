@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -32,7 +32,7 @@ from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 from widgets.common.turns import Turns
 
-_NARROW_BELOW_W = 1000
+_NARROW_BELOW_W, _CARDS_A_TURN = 1000, 2
 _METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
 _NEW_H = 400
@@ -94,13 +94,13 @@ class NodePage(QWidget):
         )
         self._gpu_grid = QGridLayout()
         self._gpu_grid.setSpacing(S3)
+        self._cards: list[GpuCard] = []
         self._gpu_cards: dict[str, GpuCard] = {}
         self._no_gpu = Label("", "body", "text2", wrap=True)
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
         self._findings_card = FindingsCard()
-        self._findings = self._findings_card.rows
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard()
         self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
@@ -167,7 +167,6 @@ class NodePage(QWidget):
         self._new.setVisible(condition is Condition.NEW)
         reading = state.reading if here else None
         self._meters.setVisible(reading is not None and not reading.gpus)
-        self._show_gpus(reading)
         times = history.times()
         # Without GPUs the meters tell of the last minutes; the card is for what was before.
         told = state.reading is not None and bool(state.reading.gpus)
@@ -176,7 +175,15 @@ class NodePage(QWidget):
         self._history_card.setVisible(seen)
         if reading is not None:
             self._show_meters(reading)
-        pieces = [partial(self._show_lists, state, reading, jobs)]
+        gpus = len(reading.gpus) if reading is not None else 0
+        pieces: list[Callable[[], object]] = [
+            partial(self._make_cards, count)
+            for count in range(len(self._cards) + _CARDS_A_TURN, gpus, _CARDS_A_TURN)
+        ]
+        pieces += [
+            partial(self._show_gpus, reading),
+            partial(self._show_lists, state, reading, jobs),
+        ]
         if seen:
             pieces.append(partial(self._history_card.show_history, history, state, jobs))
         self.turns.put(pieces)
@@ -345,15 +352,15 @@ class NodePage(QWidget):
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
         if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
-            # Nodes are mostly alike: the cards of the one before serve for this one, too.
-            cards = list(self._gpu_cards.values())
-            for spare in cards[len(gpus) :]:
+            self._make_cards(len(gpus))
+            for spare in self._cards[len(gpus) :]:
                 self._gpu_grid.removeWidget(spare)
-                spare.deleteLater()
-            cards += [GpuCard() for _ in gpus[len(cards) :]]
-            self._gpu_cards = {gpu.uuid: card for gpu, card in zip(gpus, cards, strict=False)}
+                spare.hide()
+            self._gpu_cards = dict(zip((gpu.uuid for gpu in gpus), self._cards, strict=False))
             self._placed = None
             self._place()
+            for card in self._gpu_cards.values():
+                card.show()
         for gpu in gpus:
             use = self._history.lately(gpu.uuid, "use")
             finding = self._state.of_gpu(gpu) if self._state is not None else None
@@ -361,6 +368,11 @@ class NodePage(QWidget):
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
         self._no_gpu.setVisible(bool(message))
+
+    def _make_cards(self, count: int) -> None:
+        """So many there are to be. Nodes are mostly alike: a card serves for the next one, too."""
+        while len(self._cards) < count:
+            self._cards.append(GpuCard())
 
     def _show_lists(
         self, state: NodeState, reading: NodeReading | None, jobs: tuple[JobView, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from backend.records.cluster import SetUp, StepState
 from backend.records.job import THIS_COMPUTER
@@ -58,11 +59,14 @@ def node_words(name: str) -> str:
     return "this computer" if name == THIS_COMPUTER else name
 
 
-@dataclass(frozen=True)
-class GpuCell:
+NODES_A_TURN = 16
+"""So many, with eight GPUs each, are enough for a turn of the event loop."""
+
+
+class GpuCell(NamedTuple):
     """One GPU of a row. ``owner`` is a job's name when it is ours, else a user."""
 
-    index: int
+    number: int
     use: GpuUse
     owner: str = ""
     use_percent: int | None = None
@@ -81,7 +85,7 @@ class GpuCell:
         heat = "" if self.temperature_c is None else formats.celsius(self.temperature_c)
         used = "" if self.use_percent is None else f"{self.use_percent}{formats.GAP}% use"
         memory = self.memory if self.memory != formats.NONE else ""
-        parts = (f"GPU {self.index}", who or f"in use by {self.owner}", used, memory, heat)
+        parts = (f"GPU {self.number}", who or f"in use by {self.owner}", used, memory, heat)
         return ", ".join(part for part in (*parts, self.unwell) if part)
 
 
@@ -150,7 +154,7 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.UNWELL, found.headline
     if fault:
         return Condition.UNWELL, fault
-    return Condition.WELL, "is ready"
+    return Condition.WELL, "is well"
 
 
 def node_row(

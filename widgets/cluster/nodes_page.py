@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 
 from PySide6.QtCore import QRect, QSize, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
@@ -15,7 +17,13 @@ from backend.records.node import Finding, NodeState, Presence, bad_gpus, words_b
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NodeHistory, Past
 from widgets.cluster.node_page import NodePage
-from widgets.cluster.node_row import NodeRow, beat_words, counts_sentence, node_row
+from widgets.cluster.node_row import (
+    NODES_A_TURN,
+    NodeRow,
+    beat_words,
+    counts_sentence,
+    node_row,
+)
 from widgets.cluster.rack import Rack, RackHead
 from widgets.cluster.rack_legend import RackLegend
 from widgets.common import formats
@@ -28,6 +36,7 @@ from widgets.common.stack import Stack
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
 from widgets.common.throttle import is_unseen
+from widgets.common.turns import Turns, lots
 
 _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
 
@@ -88,7 +97,10 @@ class NodesPage(QWidget):
         self._histories: dict[str, NodeHistory] = {}
         self._rows: tuple[NodeRow, ...] = ()
         self._open = ""
+        self._left = ""
         self._is_stale = False
+        self._taking = Turns(self)
+        self._showing = Turns(self)
         self.rack = Rack()
         self._focus = FocusLead(self, self.rack)
         self.rack.opened.connect(self.open_node)
@@ -134,15 +146,14 @@ class NodesPage(QWidget):
         Args:
             since: When each node left being well, Unix time, as far as it is known.
         """
-        now = self._clock()
         self._states = {state.name: state for state in states}
         self._since = since or {}
-        for state in states:
-            self._take_beat(state, now)
         for known in (self._beats, self._histories, self._set_ups):
             for name in set(known) - set(self._states):
                 del known[name]
-        self._settle()
+        now = self._clock()
+        taking = (partial(self._take_beats, some, now) for some in lots(states, NODES_A_TURN))
+        self._taking.do(chain(taking, [self._settle]), at_once=len(states) <= NODES_A_TURN)
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         """All jobs there are; their names stand at the GPUs they hold."""
@@ -183,11 +194,8 @@ class NodesPage(QWidget):
     @Slot()
     def show_rack(self) -> None:
         """All nodes again; the one that was open has the focus."""
-        left, self._open = self._open, ""
+        self._left, self._open = self._open, ""
         self._settle()
-        number = self.rack.rows_model.row_of(left)
-        if number is not None:
-            self.rack.setCurrentIndex(self.rack.rows_model.index(number))
         self.rack.setFocus()
         self.opened.emit("")
 
@@ -250,6 +258,10 @@ class NodesPage(QWidget):
     def _history(self, name: str) -> NodeHistory:
         return self._histories.setdefault(name, NodeHistory())
 
+    def _take_beats(self, states: Sequence[NodeState], now: float) -> None:
+        for state in states:
+            self._take_beat(state, now)
+
     def _take_beat(self, state: NodeState, now: float) -> None:
         reading = state.reading
         if reading is None:
@@ -275,8 +287,9 @@ class NodesPage(QWidget):
         self.detail.set_alone(alone)
         self._show_detail(alone)
         by_itself = alone or bool(self._open)
+        self._showing.stop()
         if not by_itself:
-            self._show_overview(now)
+            self._read_rows(now)
         self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
         self._focus.lead_to(self.detail if by_itself else self.rack)
 
@@ -293,17 +306,33 @@ class NodesPage(QWidget):
         ago = beat if beat in ("now", formats.NONE, "") else f"{beat} ago"
         self.detail.show_node(state, self._history(wanted), self._jobs, beat="" if alone else ago)
 
-    def _show_overview(self, now: float) -> None:
+    def _read_rows(self, now: float) -> None:
         names = {view.id: view.name for view in self._jobs}
-        rows = self._rows = tuple(
-            node_row(
-                state,
-                names,
-                beat_age_s=self._beat_age(state.name, now),
-                set_up=self._set_ups.get(state.name),
+        states = tuple(self._states.values())
+        rows: list[NodeRow] = []
+
+        def read(some: Sequence[NodeState]) -> None:
+            rows.extend(
+                node_row(
+                    state,
+                    names,
+                    beat_age_s=self._beat_age(state.name, now),
+                    set_up=self._set_ups.get(state.name),
+                )
+                for state in some
             )
-            for state in self._states.values()
-        )
+
+        reading = (partial(read, some) for some in lots(states, NODES_A_TURN))
+
+        def show() -> None:
+            self._show_overview(states, tuple(rows), now)
+
+        self._showing.do(chain(reading, [show]), at_once=len(states) <= NODES_A_TURN)
+
+    def _show_overview(
+        self, states: tuple[NodeState, ...], rows: tuple[NodeRow, ...], now: float
+    ) -> None:
+        self._rows = rows
         self._header.sentence.setText(counts_sentence(rows))
         unwell = sum(row.condition.is_news for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
@@ -311,11 +340,14 @@ class NodesPage(QWidget):
         self._filter.set_text("unwell", f"Unwell {unwell}" if unwell else "Unwell")
         self._filter.set_text("free", f"Free {free}" if free else "Free")
         by_name = {row.name: row for row in rows}
-        states = self._states.values()
         self._cards.show_cards(attentions(states, by_name, self._jobs, self._since, now))
         self.rack.show_rows(rows)
         self._legend.show_for(self.rack.density, any(row.gpus for row in rows))
         self._dim()
+        number = self.rack.rows_model.row_of(self._left)
+        if number is not None:
+            self.rack.setCurrentIndex(self.rack.rows_model.index(number))
+        self._left = ""
 
     @Slot()
     def _dim(self) -> None:

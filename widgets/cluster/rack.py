@@ -7,8 +7,9 @@ list for Qt, so that keys, screen readers and repainting of single rows come wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import repeat
 from typing import Any
 
 from PySide6.QtCore import (
@@ -43,6 +44,7 @@ from widgets.common.paint import paint_focus
 from widgets.common.row_table import NO_PARENT
 from widgets.common.text import plain_tip
 from widgets.common.theme import R_CARD, RACK_ROW_H, S2, S3
+from widgets.common.turns import Turns
 from widgets.common.views import dress
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -52,6 +54,7 @@ DIMMED_ROLE = Qt.ItemDataRole.UserRole + 1
 TALL_UP_TO, ROWS_UP_TO = 12, 24
 _WALL_COLUMN_LEAST_W, _WALL_MOST_COLUMNS = 240, 4
 _READ_OUT_MOST_W = 1040
+_ROWS_A_TURN = 16
 
 
 class Density(Enum):
@@ -75,6 +78,8 @@ class RackModel(QAbstractListModel):
         super().__init__()
         self._rows: tuple[NodeRow, ...] = ()
         self._dimmed: frozenset[str] = frozenset()
+        self._untold: list[int] = []
+        self._turns = Turns(self)
 
     @property
     def rows(self) -> tuple[NodeRow, ...]:
@@ -83,6 +88,8 @@ class RackModel(QAbstractListModel):
     def put(self, rows: Sequence[NodeRow]) -> None:
         new, old = tuple(rows), self._rows
         if [row.name for row in new] != [row.name for row in old]:
+            self._turns.stop()
+            self._untold = []
             self.beginResetModel()
             self._rows = new
             self.endResetModel()
@@ -116,10 +123,20 @@ class RackModel(QAbstractListModel):
             return row.sentence
         return None
 
-    def _tell(self, numbers: Any) -> None:
-        for number in numbers:
+    def _tell(self, numbers: Iterable[int]) -> None:
+        """To paint sixteen rows is enough for a turn."""
+        self._untold += [number for number in numbers if number not in self._untold]
+        self._tell_some()
+        if self._untold:
+            self._turns.put(repeat(self._tell_some))
+
+    def _tell_some(self) -> None:
+        some, self._untold = self._untold[:_ROWS_A_TURN], self._untold[_ROWS_A_TURN:]
+        for number in some:
             index = self.index(number)
             self.dataChanged.emit(index, index)
+        if not self._untold:
+            self._turns.stop()
 
 
 class RackDelegate(QStyledItemDelegate):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QSizePolicy, QWidget
 
@@ -18,9 +19,10 @@ from widgets.common.cards import Frame, Scroll
 from widgets.common.layout import STRETCH, clear, col, fit_height, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import S1, S2, S3, S4, S6, TARGET_MIN
+from widgets.common.turns import Turns, lots
 
 _WIDTH = 560
-_ROWS_SEEN = 5
+_ROWS_SEEN, _ROWS_A_TURN = 5, 8
 _KEEPS = "What is there already stays until the new has proved itself; jobs that run there go on."
 
 
@@ -73,7 +75,9 @@ class SetUpAgainDialog(QDialog):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._entries: tuple[NodeEntry, ...] = ()
         self._brought = brought_mpi
+        self._ticked: dict[str, bool] = {}
         self._boxes: dict[str, CheckBox] = {}
+        self._making = Turns(self)
         self._title = Label("", "title", elide="right")
         self._all = Button("All", kind="quiet")
         self._all.setAutoDefault(False)
@@ -144,7 +148,7 @@ class SetUpAgainDialog(QDialog):
         fit_height(self)
 
     def ticked(self) -> tuple[str, ...]:
-        return tuple(name for name, box in self._boxes.items() if box.isChecked())
+        return tuple(name for name, is_ticked in self._ticked.items() if is_ticked)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -152,19 +156,31 @@ class SetUpAgainDialog(QDialog):
         fit_height(self)
 
     def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
+        """What is seen at once, what is scrolled to some a turn."""
         self._entries = tuple(entries)
+        self._ticked = {entry.name: entry.name in ticked for entry in self._entries}
         clear(self._rows)
         self._boxes = {}
-        for entry in self._entries:
-            box = self._boxes[entry.name] = CheckBox(entry.name, checked=entry.name in ticked)
-            box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            box.setToolTip(plain_tip(entry.name))
-            box.toggled.connect(self._check)
-            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
+        self._make_some(self._entries[:_ROWS_SEEN])
+        unseen = lots(self._entries[_ROWS_SEEN:], _ROWS_A_TURN)
+        self._making.put(partial(self._make_some, some) for some in unseen)
         self._nodes.setVisible(len(self._entries) > 1)
         seen = min(len(self._entries), _ROWS_SEEN)
         self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
         self._trouble.hide()
+        self._check()
+
+    def _make_some(self, entries: Sequence[NodeEntry]) -> None:
+        for entry in entries:
+            name = entry.name
+            box = self._boxes[name] = CheckBox(name, checked=self._ticked[name])
+            box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            box.setToolTip(plain_tip(name))
+            box.toggled.connect(partial(self._tick, name))
+            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
+
+    def _tick(self, name: str, is_ticked: bool) -> None:
+        self._ticked[name] = is_ticked
         self._check()
 
     @Slot(object)
@@ -200,9 +216,13 @@ class SetUpAgainDialog(QDialog):
 
     @Slot()
     def _tick_all(self) -> None:
-        all_are = len(self.ticked()) == len(self._boxes)
+        wanted = not all(self._ticked.values())
+        self._ticked = dict.fromkeys(self._ticked, wanted)
         for box in self._boxes.values():
-            box.setChecked(not all_are)
+            # What fits is checked once, not once for each.
+            with QSignalBlocker(box):
+                box.setChecked(wanted)
+        self._check()
 
     @Slot()
     def _wish_look(self) -> None:

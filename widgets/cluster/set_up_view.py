@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import repeat
 
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
@@ -18,6 +19,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.state_badge import StateGlyph
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_NAV, S2, S3, Tone
+from widgets.common.turns import Turns
 from widgets.jobs.log_ansi import plain
 
 STEPS = {
@@ -38,6 +40,7 @@ _ICONS: dict[StepState, tuple[str, Tone]] = {
     StepState.FAILED: ("x-circle-fill", "bad"),
     StepState.CANCELLED: ("minus-circle-fill", "idle"),
 }
+_STOPPED = (StepState.FAILED, StepState.CANCELLED)
 _WORDS = {
     StepState.WAITING: "waits",
     StepState.RUNNING: "is under way",
@@ -80,24 +83,11 @@ class StepView(QWidget):
         self._title = Label(title, "strong")
         self._words = Label("", "body", "text2", elide="right")
         self._time = Label("", "small", "text3")
-        self._cause = Label("", "body", "bad", wrap=True, selectable=True)
-        self._remedy = Label("", "body", "text2", wrap=True, selectable=True)
-        self._lines = col(gap=3, margins=(S3, S2, S3, S2))
-        self._log = Frame("sunken", self._lines)
-        self._log_shown: list[str] = []
-        self._retry = Button("Retry from here", icon="arrow-clockwise")
-        self._retry.clicked.connect(self.retry_requested)
-        self._copy = Button("Copy log", kind="quiet", icon="copy")
-        self._copy.clicked.connect(self._copy_log)
+        # Most steps never have any, and to make them takes longer than all the rest.
+        self.details: StepDetails | None = None
         head = row(self._glyph, self._icon, self._title, (self._words, 1), self._time, gap=10)
-        self._actions = QWidget()
-        self._actions.setLayout(row(self._retry, self._copy, STRETCH, gap=S2))
-        self._more = QWidget()
-        margins = (ICON_NAV + 10, 0, 0, 4)
-        # What mends it before the log, or a long one pushes it out of sight.
-        parts = (self._cause, self._remedy, self._actions, self._log)
-        self._more.setLayout(col(*parts, gap=S2, margins=margins))
-        self.setLayout(col(head, self._more, gap=6, margins=(0, 7, 0, 7)))
+        self._column = col(head, gap=6, margins=(0, 7, 0, 7))
+        self.setLayout(self._column)
         self.show_step(self._step)
 
     def show_step(self, step: SetUpStep) -> None:
@@ -118,19 +108,20 @@ class StepView(QWidget):
         self._words.setText(words or STEPS.get(step.title, "") if drawn else words)
         tones: dict[StepState, Tone] = {StepState.RUNNING: "live", StepState.WAITING: "text3"}
         self._words.set_tone(tones.get(state, "text2"))
-        self._cause.setText(step.sentence if failed else "")
-        self._cause.setVisible(failed and bool(step.sentence))
-        self._remedy.setText(step.remedy)
-        self._remedy.setVisible(failed and bool(step.remedy))
-        count = {StepState.RUNNING: _LIVE_LINES, StepState.FAILED: _FAILED_LINES}.get(state, 0)
-        self._show_lines(last_lines(step.output, count) if count else [])
-        ended = state in (StepState.FAILED, StepState.CANCELLED)
-        self._actions.setVisible(ended)
-        self._copy.setVisible(bool(step.output))
-        self._more.setVisible(ended or bool(self._log_shown))
+        self._show_details(step)
         self.tick()
         spoken = f"{step.title} {_WORDS[state]}. {step.sentence} {step.remedy if failed else ''}"
         self.setAccessibleName(spoken.strip())
+
+    def _show_details(self, step: SetUpStep) -> None:
+        count = {StepState.RUNNING: _LIVE_LINES, StepState.FAILED: _FAILED_LINES}.get(step.state, 0)
+        lines = last_lines(step.output, count) if count else []
+        if self.details is None and (lines or step.state in _STOPPED):
+            self.details = StepDetails()
+            self.details.retry_requested.connect(self.retry_requested)
+            self._column.addWidget(self.details)
+        if self.details is not None:
+            self.details.show_step(step, lines)
 
     def tick(self) -> None:
         """The clock of the live step goes on between two of its news."""
@@ -140,6 +131,47 @@ class StepView(QWidget):
             self._time.setText(step_time(max(1.0, float(int(seconds)))))
         else:
             self._time.setText(step_time(seconds) if seconds else "")
+
+
+class StepDetails(QWidget):
+    """What it prints; when it failed why, what to do, and the way on.
+
+    Signals:
+        retry_requested: From this step once more.
+    """
+
+    retry_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._output = ""
+        self.cause = Label("", "body", "bad", wrap=True, selectable=True)
+        self.remedy = Label("", "body", "text2", wrap=True, selectable=True)
+        self._lines = col(gap=3, margins=(S3, S2, S3, S2))
+        self._log = Frame("sunken", self._lines)
+        self._log_shown: list[str] = []
+        self.retry = Button("Retry from here", icon="arrow-clockwise")
+        self.retry.clicked.connect(self.retry_requested)
+        self.copy = Button("Copy log", kind="quiet", icon="copy")
+        self.copy.clicked.connect(self._copy_log)
+        self._actions = QWidget()
+        self._actions.setLayout(row(self.retry, self.copy, STRETCH, gap=S2))
+        # What mends it before the log, or a long one pushes it out of sight.
+        parts = (self.cause, self.remedy, self._actions, self._log)
+        self.setLayout(col(*parts, gap=S2, margins=(ICON_NAV + 10, 0, 0, 4)))
+
+    def show_step(self, step: SetUpStep, lines: list[str]) -> None:
+        """The step, and those of its last lines that are to be seen."""
+        self._output = step.output
+        failed, ended = step.state is StepState.FAILED, step.state in _STOPPED
+        self.cause.setText(step.sentence if failed else "")
+        self.cause.setVisible(failed and bool(step.sentence))
+        self.remedy.setText(step.remedy)
+        self.remedy.setVisible(failed and bool(step.remedy))
+        self._show_lines(lines)
+        self._actions.setVisible(ended)
+        self.copy.setVisible(bool(step.output))
+        self.setVisible(ended or bool(lines))
 
     def _show_lines(self, lines: list[str]) -> None:
         self._log.setVisible(bool(lines))
@@ -162,7 +194,7 @@ class StepView(QWidget):
 
     @Slot()
     def _copy_log(self) -> None:
-        QGuiApplication.clipboard().setText(plain(self._step.output))
+        QGuiApplication.clipboard().setText(plain(self._output))
 
 
 class SetUpView(QWidget):
@@ -177,7 +209,9 @@ class SetUpView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._set_up = SetUp("")
+        self._steps: dict[str, SetUpStep] = {}
         self._views: dict[str, StepView] = {}
+        self._building = Turns(self)
         self._column = col(gap=0)
         self.setLayout(self._column)
         self._clock = QTimer(self)
@@ -193,12 +227,17 @@ class SetUpView(QWidget):
 
     def show_set_up(self, set_up: SetUp) -> None:
         """The whole of it, at each change; before the first there are only the plans."""
-        steps = set_up.steps or tuple(SetUpStep(title) for title in STEPS)
-        self._set_up = set_up
-        if list(self._views) != [step.title for step in steps]:
-            self._build([step.title for step in steps])
-        for step in steps:
-            self._views[step.title].show_step(step)
+        steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
+        is_other = list(self._steps) != list(steps)
+        self._set_up, self._steps = set_up, steps
+        if is_other:
+            self._clear()
+            self._building.put(map(partial, repeat(self._add), steps))
+        # A plan may come a line a turn; of what has begun the steps are there at once.
+        while set_up.steps and not self._building.is_done:
+            self._building.do_one()
+        for title, view in self._views.items():
+            view.show_step(steps[title])
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -208,15 +247,17 @@ class SetUpView(QWidget):
         super().hideEvent(event)
         self._clock.stop()
 
-    def _build(self, titles: list[str]) -> None:
+    def _clear(self) -> None:
         clear(self._column)
         self._views = {}
-        for title in titles:
-            if self._views:
-                self._column.addWidget(Rule())
-            view = self._views[title] = StepView(title)
-            view.retry_requested.connect(partial(self._retried, title))
-            self._column.addWidget(view)
+
+    def _add(self, title: str) -> None:
+        if self._views:
+            self._column.addWidget(Rule())
+        view = self._views[title] = StepView(title)
+        view.retry_requested.connect(partial(self._retried, title))
+        view.show_step(self._steps[title])
+        self._column.addWidget(view)
 
     def _retried(self, title: str) -> None:
         self.retry_requested.emit(self._set_up.node, title)

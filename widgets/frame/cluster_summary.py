@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -9,6 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from backend.records.node import NodeState
 from widgets.cluster.node_names import fitted
 from widgets.cluster.node_row import (
+    NODES_A_TURN,
     Condition,
     GpuCell,
     NodeRow,
@@ -21,6 +26,7 @@ from widgets.common.paint import paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.text import Label, Note, plain_tip
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
+from widgets.common.turns import Turns, lots
 
 MOST_SENTENCES = 3
 _NAMED_UP_TO = 20
@@ -257,6 +263,7 @@ class ClusterSummary(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._turns = Turns(self)
         self._rows: tuple[NodeRow, ...] = ()
         self._sentences: tuple[tuple[Condition, str, str], ...] = ()
         self._narrow = False
@@ -282,8 +289,17 @@ class ClusterSummary(QWidget):
         self._settle()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """All nodes, in the order they keep."""
-        self._rows = tuple(node_row(state) for state in states)
+        """All nodes, in the order they keep; of many, some a turn."""
+        rows: list[NodeRow] = []
+        reading = (partial(self._read, rows, some) for some in lots(states, NODES_A_TURN))
+        pieces = chain(reading, [partial(self._show, states, rows)])
+        self._turns.do(pieces, at_once=len(states) <= NODES_A_TURN)
+
+    def _read(self, rows: list[NodeRow], states: Sequence[NodeState]) -> None:
+        rows += [node_row(state) for state in states]
+
+    def _show(self, states: tuple[NodeState, ...], rows: list[NodeRow]) -> None:
+        self._rows = tuple(rows)
         self.counts.show_rows(self._rows)
         total = sum(len(node.gpus) for node in self._rows)
         free = sum(node.free_gpus for node in self._rows)

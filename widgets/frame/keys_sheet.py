@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 
 from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
@@ -11,7 +12,8 @@ from widgets.common.cards import Scroll
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, native_key
 from widgets.common.theme import S2, S3, S4, S6
-from widgets.frame.keys import KEYS
+from widgets.common.turns import Turns
+from widgets.frame.keys import KEYS, Key
 
 _SIZE = (460, 640)
 _AROUND = 48
@@ -28,20 +30,12 @@ class KeysSheet(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Keys")
         self.setObjectName("dialog")
-        lines = QGridLayout()
-        lines.setHorizontalSpacing(S4)
-        lines.setVerticalSpacing(S2)
-        lines.setColumnStretch(1, 1)
-        for where, keys in groupby(KEYS, key=lambda key: key.where):
-            heading = Label(where or "Everywhere", "strong")
-            heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
-            lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
-            for key in keys:
-                at = lines.rowCount()
-                lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
-                lines.addWidget(Label(key.does), at, 1)
+        self._lines = QGridLayout()
+        self._lines.setHorizontalSpacing(S4)
+        self._lines.setVerticalSpacing(S2)
+        self._lines.setColumnStretch(1, 1)
         body = QWidget()
-        body.setLayout(col(lines, STRETCH, margins=(0, 0, S4, 0)))
+        body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
         close = Button("Close", kind="primary")
         close.setDefault(True)
         close.clicked.connect(self.accept)
@@ -58,3 +52,17 @@ class KeysSheet(QDialog):
         if parent is not None:
             height = min(height, parent.window().height() - _AROUND)
         self.resize(width, height)
+        Turns(self).put(
+            partial(self._add_place, where or "Everywhere", tuple(keys))
+            for where, keys in groupby(KEYS, key=lambda key: key.where)
+        )
+
+    def _add_place(self, where: str, keys: tuple[Key, ...]) -> None:
+        lines = self._lines
+        heading = Label(where, "strong")
+        heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
+        lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
+        for key in keys:
+            at = lines.rowCount()
+            lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
+            lines.addWidget(Label(key.does), at, 1)

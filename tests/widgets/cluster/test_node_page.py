@@ -18,6 +18,7 @@ from tests.turns import finish
 from tests.widgets.cluster import samples
 from widgets.cluster.node_history import NodeHistory
 from widgets.cluster.node_page import NodePage
+from widgets.common.text import Label
 
 NOON = 1_700_000_000.0
 READING = NodeReading(
@@ -90,8 +91,7 @@ def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     assert wished.args == ["this-computer"]
     assert not page._check_button.isEnabled()
     page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
-    first = page._findings.itemAt(0).layout().itemAt(1).layout().itemAt(0).widget()
-    assert first.text() == "broken"
+    assert told(page) == ["broken", "mend it", "fine"]
     assert page._check_button.isEnabled()
 
 
@@ -100,8 +100,25 @@ def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(pag
     assert page._header.sentence.text() == "Unwell: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
     show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
-    sentences = [
-        page._findings.itemAt(n).layout().itemAt(1).layout().itemAt(0).widget().text()
-        for n in range(page._findings.count())
-    ]
-    assert sentences == ["0.1 GB left for the data root.", "fine"]
+    assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]
+
+
+def test_of_many_findings_no_turn_makes_all_and_none_of_another_node_stays(page):
+    card = page._findings_card
+    card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "mend") for n in range(9)))
+    counts = []
+    while not card._turns.is_done:
+        card._turns.do_one()
+        counts.append(len(card._rows))
+    assert counts[:3] == [4, 8, 9]
+    assert len(told(page)) == 18
+    card.forget()
+    assert told(page) == []
+    assert card.isHidden()
+
+
+def told(page) -> list[str]:
+    """What the card of findings says, from its top."""
+    finish(page._findings_card._turns)
+    labels = [label for row in page._findings_card._rows for label in row.findChildren(Label)]
+    return [label.text() for label in labels if label.isVisibleTo(page._findings_card)]

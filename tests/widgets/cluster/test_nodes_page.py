@@ -306,6 +306,8 @@ def test_processes_of_one_run_are_one_line(page):
 def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
     page.resize(1176, 420)
     page.show_nodes(samples.cluster(24))
+    finish(page._taking)
+    finish(page._showing)
     page.rack.setFocus()
     page.rack.setCurrentIndex(page.rack.rows_model.index(0))
     bar = page._scroll.verticalScrollBar()

@@ -49,11 +49,22 @@ def dialog(qtbot):
     return dialog
 
 
-def test_before_it_begins_the_plan_is_seen(dialog):
+def test_before_it_begins_the_plan_is_seen(dialog, qtbot):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
+    qtbot.waitUntil(lambda: len(dialog._view._views) == len(STEPS))
     assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
     assert dialog._address.text() == "mai@10.0.4.23"
     assert dialog._sentence.text() == "Not begun."
+
+
+@pytest.mark.parametrize("news", [LIVE, BROKEN])
+def test_what_begins_while_the_plan_is_laid_out_is_seen_at_once(dialog, news):
+    dialog.show_set_up(SetUp("gpu13"))
+    assert len(dialog._view._views) < len(STEPS)
+    dialog.show_set_up(news)
+    assert list(dialog._view._views) == list(STEPS)
+    assert not dialog._view.step("Horovod").details.isHidden()
+    assert dialog._view.step("Reach")._time.text()
 
 
 def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
@@ -69,25 +80,28 @@ def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
 def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
     dialog.show_set_up(LIVE)
     step = dialog._view.step("Horovod")
-    assert step._log_shown == ["[ 61%] Building b", "last"]
+    assert step.details._log_shown == ["[ 61%] Building b", "last"]
     assert step._time.text() == "1:48"
     later = time.monotonic() + 30
     monkeypatch.setattr(time, "monotonic", lambda: later)
     dialog._view._tick()
     assert step._time.text() == "2:18"
     assert dialog._view.step("Reach")._time.text().replace("\xa0", " ") == "2.0 s"
-    assert not dialog._view.step("Reach")._more.isVisible()
+    assert dialog._view.step("Reach").details is None
 
 
 def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     dialog.show_set_up(BROKEN)
     step = dialog._view.step("Horovod")
-    qtbot.waitUntil(step._cause.isVisible)
-    assert (step._cause.text(), step._remedy.text()) == ("cmake was not found.", "Install it.")
+    qtbot.waitUntil(step.details.cause.isVisible)
+    assert (step.details.cause.text(), step.details.remedy.text()) == (
+        "cmake was not found.",
+        "Install it.",
+    )
     with qtbot.waitSignal(dialog.retry_requested) as wished:
-        qtbot.mouseClick(step._retry, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(step.details.retry, Qt.MouseButton.LeftButton)
     assert wished.args == ["gpu13", "Horovod"]
-    qtbot.mouseClick(step._copy, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
     assert not dialog._cancel.isVisible()
@@ -106,8 +120,8 @@ def test_a_retry_closes_what_had_failed(dialog):
     dialog.show_set_up(BROKEN)
     dialog.show_set_up(LIVE)
     step = dialog._view.step("Horovod")
-    assert not step._cause.isVisible()
-    assert not step._retry.isVisible()
+    assert not step.details.cause.isVisible()
+    assert not step.details.retry.isVisible()
     assert dialog._cancel.isVisible()
 
 
@@ -190,7 +204,7 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     assert dialog._tabs["gpu14"].accessibleName() == "gpu14, Horovod failed"
     qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
     assert dialog.chosen == "gpu14"
-    qtbot.waitUntil(dialog._view.step("Horovod")._retry.isVisible)
+    qtbot.waitUntil(dialog._view.step("Horovod").details.retry.isVisible)
 
 
 def test_a_node_that_was_removed_goes(dialog):
