@@ -135,6 +135,16 @@ def test_points_survive_every_growth_and_every_going_back(plan: list[tuple[int, 
     np.testing.assert_allclose(data.smoothed, smoothed_one_by_one(expected, 0.6))
 
 
+@given(VALUES, st.sampled_from([0.6, 0.9, 0.99, 0.999]), st.integers(0, 200))
+def test_after_going_back_the_average_goes_on_from_there(
+    values: list[float], weight: float, first: int
+) -> None:
+    data = curve(values, weight)
+    data.extend(np.arange(first, first + 3, dtype=float), [1.0, 2.0, 3.0])
+    expected = smoothed_one_by_one([*values[:first], 1.0, 2.0, 3.0], weight)
+    np.testing.assert_allclose(data.smoothed, expected, rtol=1e-9, atol=1e-6)
+
+
 def test_a_few_points_survive_the_coming_of_many() -> None:
     data = CurveData()
     for begin, end in ((0, 200), (200, 5000), (5000, 5001), (5001, 90_000)):
@@ -347,3 +357,10 @@ def test_p7_a_point_is_added_to_a_million_within_5_ms() -> None:
         data.append(1_000_000 + i, 0.5)
         took.append(time.thread_time() - begin)
     assert float(np.quantile(took, 0.99)) < 0.005
+
+
+def test_p7_a_resumed_run_goes_back_in_a_million_points_within_20_ms() -> None:
+    data = curve(np.random.default_rng(0).normal(size=1_000_000), 0.9)
+    begin = time.thread_time()
+    data.append(900_000, 0.5)
+    assert time.thread_time() - begin < 0.020

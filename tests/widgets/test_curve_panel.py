@@ -228,6 +228,23 @@ def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
     assert pixels(panel, BLUE) == 0
 
 
+def test_a_curve_that_comes_has_nothing_of_the_one_whose_line_it_takes(panel: CurvePanel) -> None:
+    panel.set_smoothing(0.6)
+    panel.set_curve("rate", "rate", curve(loss()), 0, fill=True)
+    settle()
+    count = len(panel._box.addedItems)
+    panel.clear()
+    settle()
+    assert pixels(panel, theme.current().curves[0]) == 0
+    panel.set_curve("peer", "peer", curve(loss()), 1, smooth=False, with_raw=False)
+    settle()
+    (peer,) = panel._curves.values()
+    assert len(panel._box.addedItems) == count
+    assert peer.line.opts["fillLevel"] is None
+    assert not peer.raw.isVisible()
+    assert pixels(panel, theme.current().curves[1]) > 0
+
+
 def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
     panel.set_curve("b", "b", curve(loss() + 1), 1)
@@ -235,6 +252,23 @@ def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:
     assert pixels(panel, BLUE) == 0
     assert pixels(panel, ORANGE) > 100
     panel.lift("")
+    assert pixels(panel, BLUE) > 100
+
+
+def test_a_curve_is_lifted_that_comes_after_it_was_asked_for(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve(loss()), 0)
+    panel.lift("b")
+    assert pixels(panel, BLUE) > 100
+    panel.set_curve("b", "b", curve(loss() + 1), 1)
+    assert pixels(panel, BLUE) == 0
+    assert pixels(panel, ORANGE) > 100
+
+
+def test_the_others_are_no_longer_faint_when_the_lifted_one_goes(panel: CurvePanel) -> None:
+    panel.set_curve("a", "a", curve(loss()), 0)
+    panel.set_curve("b", "b", curve(loss() + 1), 1)
+    panel.lift("b")
+    panel.remove_curve("b")
     assert pixels(panel, BLUE) > 100
 
 

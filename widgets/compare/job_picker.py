@@ -49,7 +49,7 @@ class JobPicker(FittedDialog):
         self._search.installEventFilter(self)
         self._list = QListView()
         self._list.setModel(self._model)
-        self._list.setItemDelegate(JobDelegate(self._list))
+        self._list.setItemDelegate(JobDelegate(self._model, self._list))
         dress(self._list, "Jobs that can be added")
         self._list.setFixedHeight(_ROWS * ROW_H)
         self._list.clicked.connect(self._take)

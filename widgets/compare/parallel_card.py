@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,8 @@ class ParallelCard(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
         self._shown = Parallel()
-        self._wanted_w: list[int] = []
+        self._name_w = 0
+        self._wanted_w: tuple[list[int], list[int]] = ([], [])
         self.choice = ComboBox(name="Which jobs are drawn")
         self.choice.setFixedWidth(_CHOICE_W)
         self.plot = ParallelPlot()
@@ -112,7 +114,8 @@ class ParallelCard(Card):
             columns.append(Column(axis.label, partial(_cell, number, axis.key == METRIC)))
         self._model = _Rows(tuple(columns))
         self.table.setModel(self._model)
-        self._wanted_w = [_wanted_w(self._shown, number) for number in range(len(columns))]
+        self._name_w = _widest(line.name for line in self._shown.lines)
+        self._wanted_w = _wanted_w(self._shown)
         self.plot.show_parallel(self._shown)
         self._fill()
 
@@ -155,18 +158,24 @@ class ParallelCard(Card):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """All alike; where long names have too little of that, they get what the values leave."""
+        """All alike; where long names have too little of that, they get what the rest leaves.
+
+        The headings give way first, each as much of itself as the others.
+        """
         header = self.table.horizontalHeader()
         header.setMinimumSectionSize(_LEAST_COLUMN_W)
-        columns, width = self._model.columnCount(), self.table.width()
-        spare = width - sum(self._wanted_w[1:])
-        is_short = max(self._wanted_w, default=0) * columns > width
+        width = self.table.width()
+        whole, values = self._wanted_w
+        spare = width - _LEAST_NAME_W - sum(values)
+        is_short = max((self._name_w, *whole)) * self._model.columnCount() > width
+        share = min(spare / max(sum(whole) - sum(values), 1), 1.0)
         modes = QHeaderView.ResizeMode
-        for column in range(columns):
-            is_fixed = is_short and spare >= _LEAST_NAME_W and column > 0
+        for column in range(self._model.columnCount()):
+            is_fixed = column > 0 and is_short and spare >= 0
             header.setSectionResizeMode(column, modes.Fixed if is_fixed else modes.Stretch)
             if is_fixed:
-                header.resizeSection(column, self._wanted_w[column])
+                least, most = values[column - 1], whole[column - 1]
+                header.resizeSection(column, int(least + share * (most - least)))
 
     @Slot(str)
     def _pointed(self, job_id: str) -> None:
@@ -207,15 +216,19 @@ def _cell(number: int, is_metric: bool, line: ParallelLine) -> str:
     return f"{text}  best" if is_metric and line.is_best else text
 
 
-def _wanted_w(shown: Parallel, column: int) -> int:
-    """How wide a column would be with every text whole; the first is that of the names."""
-    if not column:
-        texts = {line.name for line in shown.lines}
-        return max((text_width(text, "strong") for text in texts), default=0) + _AROUND_W
-    axis = shown.axes[column - 1]
-    texts = {_cell(column - 1, axis.key == METRIC, line) for line in shown.lines}
-    wide = max((text_width(text, "strong") for text in texts), default=0)
-    return max(wide, text_width(axis.label, "small")) + _AROUND_W
+def _widest(texts: Iterable[str]) -> int:
+    """How wide a column would be with every text whole."""
+    return max((text_width(text, "strong") for text in set(texts)), default=0) + _AROUND_W
+
+
+def _wanted_w(shown: Parallel) -> tuple[list[int], list[int]]:
+    """How wide the columns behind the names would be: with their headings whole, and without."""
+    values = [
+        _widest(_cell(number, axis.key == METRIC, line) for line in shown.lines)
+        for number, axis in enumerate(shown.axes)
+    ]
+    headings = [text_width(axis.label, "small") + _AROUND_W for axis in shown.axes]
+    return list(map(max, values, headings)), values
 
 
 def _title(key: str) -> str:

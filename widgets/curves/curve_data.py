@@ -147,7 +147,11 @@ class CurveData:
         for column in (self._step, self._epoch, self._time, self._raw):
             column.shorten(size)
         self._raw_levels.shorten(size)
-        self._smooth_anew()
+        self._smooth.shorten(size)
+        self._smooth_levels.shorten(size)
+        self._average = Average(self._smoothing)
+        if self._smoothing > 0:
+            self._average.skip(self._raw.values)
         self.revision += 1
 
     def set_smoothing(self, weight: float) -> None:

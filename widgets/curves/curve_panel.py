@@ -101,6 +101,7 @@ class CurvePanel(RangedPlot):
         self._pointer_left.connect(self._link.leave)
         self.setAccessibleName(title)
         self._keys = PlotKeys(self)
+        self._dressed_for: tuple[theme.Theme, float] | None = None
         self._dress()
 
     # What is shown
@@ -149,8 +150,10 @@ class CurvePanel(RangedPlot):
 
     def clear(self) -> None:
         """Take all curves out."""
-        for key in tuple(self._curves):
-            self.remove_curve(key)
+        gone = [key for key in tuple(self._curves) if self._curves.remove(key)]
+        if gone:
+            self._legend_changed()
+            self.refresh()
 
     def keys(self) -> tuple[str, ...]:
         return tuple(self._curves)
@@ -179,8 +182,9 @@ class CurvePanel(RangedPlot):
 
     def set_empty_text(self, text: str) -> None:
         """What an empty plot says."""
-        self._empty_text = text
-        self._overlay.update()
+        if text != self._empty_text:
+            self._empty_text = text
+            self._overlay.update()
 
     def lift(self, key: str) -> None:
         """Draw one curve as usual and the others faint; "" for all as usual."""
@@ -277,6 +281,11 @@ class CurvePanel(RangedPlot):
     # Inside
 
     def _dress(self) -> None:
+        """Qt tells of a change of style whenever a plot moves to another parent, too."""
+        dress = theme.current(), self.devicePixelRatioF()
+        if dress == self._dressed_for:
+            return
+        self._dressed_for = dress
         dress_axes(self._left, self._bottom)
         self._curves.pen()
         self._lay_spans()

@@ -110,8 +110,8 @@ class DrawnCurve:
             Stroke.BAND: pg.mkPen(curve_colour(self.colour, alpha), width=ratio),
         }
         self.line.setPen(self._pens[self._stroke])
+        self.line.setFillLevel(0.0 if self.fill else None)
         if self.fill:
-            self.line.setFillLevel(0.0)
             self.line.setBrush(curve_colour(self.colour, 0.03 if faint else 0.10))
         raw_colour = curve_colour(self.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA)
         self.raw.setPen(pg.mkPen(raw_colour, width=ratio))

@@ -19,20 +19,21 @@ class PlotCurves(Mapping[str, DrawnCurve]):
     """Curves by their keys, in the order in which they came.
 
     Args:
-        box: pyqtgraph's. It gets the lines of the curves, and loses them.
+        box: pyqtgraph's. It gets the lines of the curves.
         ratio: Dots to a pixel of the screen that the plot is on now.
 
     Attributes:
         smoothing: Of those that are to be smoothed, from 0 (not) to below 1.
-        lifted: Key of the curve that is drawn as usual while the others are faint, "" for none.
     """
 
     def __init__(self, box: Any, ratio: Callable[[], float]) -> None:
         self._box = box
         self._ratio = ratio
         self._curves: dict[str, DrawnCurve] = {}
+        # To make lines takes as long as to fill and to draw them.
+        self._spare: list[tuple[Any, Any]] = []
         self.smoothing = 0.0
-        self.lifted = ""
+        self._asked = ""
 
     def __getitem__(self, key: str) -> DrawnCurve:
         return self._curves[key]
@@ -61,40 +62,60 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         """Add a curve, or change the one with this key."""
         old = self._curves.get(key)
         if old is None:
-            raw, line = curve_item(1), curve_item(10)
-            for item in (raw, line):
-                self._box.addItem(item, ignoreBounds=True)
+            raw, line = self._spare.pop() if self._spare else self._new_lines()
+            line.show()
         else:
             raw, line = old.raw, old.line
         curve = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill, line, raw)
         self._curves[key] = curve
         if smooth:
             data.set_smoothing(self.smoothing)
-        self._pen(key, curve)
+        if old is None and key == self.lifted:
+            self.pen()
+        else:
+            self._pen(key, curve)
 
     def remove(self, key: str) -> bool:
         """Take a curve out; whether there was one."""
         curve = self._curves.pop(key, None)
         if curve is None:
             return False
-        self._box.removeItem(curve.raw)
-        self._box.removeItem(curve.line)
+        for item in (curve.raw, curve.line):
+            item.clear()
+            item.hide()
+        self._spare.append((curve.raw, curve.line))
+        if key == self._asked:
+            self.pen()
         return True
+
+    def _new_lines(self) -> tuple[Any, Any]:
+        raw, line = curve_item(1), curve_item(10)
+        for item in (raw, line):
+            self._box.addItem(item, ignoreBounds=True)
+        return raw, line
 
     # How they are drawn
 
+    @property
+    def lifted(self) -> str:
+        """Key of the curve that is drawn as usual while the others are faint, "" for none."""
+        return self._asked if self._asked in self._curves else ""
+
     def lift(self, key: str, view: View) -> bool:
-        """Draw one as usual and the others faint, "" for all as usual; whether that is new."""
-        if key == self.lifted:
+        """Draw one as usual and the others faint, "" for all as usual; whether that is new.
+
+        One that is not there yet is lifted when it comes.
+        """
+        before, self._asked = self.lifted, key
+        if self.lifted == before:
             return False
-        self.lifted = key if key in self._curves else ""
         for each, curve in self._curves.items():
             self._pen(each, curve)
             curve.draw(view, faint=self.is_faint(each))
         return True
 
     def is_faint(self, key: str) -> bool:
-        return bool(self.lifted) and key != self.lifted
+        return self.lifted not in ("", key)
 
     def smooth(self, weight: float) -> None:
         """Smooth all that are to be smoothed."""

@@ -118,12 +118,13 @@ class EndsOf:
 
     def _line(self, frame: Frame, curve: DrawnCurve) -> tuple[Floats, Floats]:
         """Where a curve is, in pixels."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            y = np.log10(curve.y) if self.log_y else curve.y
         scale = frame.rect.width() / (frame.x1 - frame.x0)
         px = frame.rect.left() + (curve.x - frame.x0) * scale
         up = frame.rect.height() / (frame.y1 - frame.y0)
-        return px, frame.rect.bottom() - (y - frame.y0) * up
+        # What diverged is at infinity, too.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            y = np.log10(curve.y) if self.log_y else curve.y
+            return px, frame.rect.bottom() - (y - frame.y0) * up
 
     def _thresholds(
         self, frame: Frame, on_axis: Callable[[float], float]

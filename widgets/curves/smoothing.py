@@ -11,6 +11,9 @@ import numpy as np
 
 from widgets.curves.pyramid import Floats
 
+_LAST_DIGIT = 1e-18
+"""What is less of a sum does not change it."""
+
 
 class Average:
     """An exponential average without the pull to zero of its start.
@@ -34,37 +37,44 @@ class Average:
         if not len(inner):
             return result
         sums = _recur(inner * (1 - self._weight), self._weight, self._sum)
-        norms = np.ones(len(inner))
-        # Beyond this many points what is missing to one is less than the last digit.
-        young = min(len(inner), math.ceil(-40 / math.log(self._weight)))
-        norms[:young] -= (1 - self._norm) * self._weight ** np.arange(1, young + 1)
+        norms = 1 - (1 - self._norm) * _fading(self._weight, len(inner))
         low = np.minimum(np.minimum.accumulate(inner), self._low)
         high = np.maximum(np.maximum.accumulate(inner), self._high)
-        result[told] = np.clip(sums / norms, low, high)
         self._sum, self._norm = float(sums[-1]), float(norms[-1])
         self._low, self._high = float(low[-1]), float(high[-1])
+        sums[: len(norms)] /= norms
+        result[told] = np.clip(sums, low, high)
         return result
+
+    def skip(self, values: Floats) -> None:
+        """These are known to have been averaged: go on after them."""
+        inner = values[~np.isnan(values)]
+        if not len(inner):
+            return
+        fading = _fading(self._weight, len(inner))
+        last = inner[len(inner) - len(fading) :]
+        weights = np.concatenate(([1.0], fading[:-1]))[::-1]
+        self._sum = self._sum * float(fading[-1]) + (1 - self._weight) * float(last @ weights)
+        self._norm = 1 - (1 - self._norm) * float(fading[-1])
+        self._low = min(self._low, float(inner.min()))
+        self._high = max(self._high, float(inner.max()))
+
+
+def _fading(weight: float, length: int) -> Floats:
+    """What is left of a value 1, 2, 3 … points later, until that is less than the last digit."""
+    reach = min(length, math.ceil(math.log(_LAST_DIGIT) / math.log(weight)))
+    return weight ** np.arange(1.0, reach + 1)
 
 
 def _recur(values: Floats, weight: float, start: float) -> Floats:
-    """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds.
+    """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds, in their place.
 
-    The values are cut into rows that are worked out side by side as if each began at zero; what
-    came before a row then fades along it.
+    To each sum of the last so many values the one before it is added: twice as many each time.
     """
-    length = len(values)
-    width = max(round(math.sqrt(length)), 1)
-    height = -(-length // width)
-    padded = np.zeros(height * width)
-    padded[:length] = values
-    table = np.ascontiguousarray(padded.reshape(height, width).T)
-    for i in range(1, width):
-        table[i] += weight * table[i - 1]
-    carry = np.empty(height)
-    fade = weight**width
-    ends, before = table[-1].tolist(), start
-    for row in range(height):
-        carry[row] = before
-        before = ends[row] + fade * before
-    table += weight ** np.arange(1, width + 1)[:, None] * carry
-    return table.T.reshape(-1)[:length]
+    reach, fade = 1, weight
+    while reach < len(values) and fade > _LAST_DIGIT:
+        values[reach:] += fade * values[:-reach]
+        reach, fade = 2 * reach, fade * fade
+    fading = _fading(weight, len(values))
+    values[: len(fading)] += start * fading
+    return values

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPolygonF
+from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import theme
-from widgets.common.paint import round_pen
+from widgets.common.paint import draw_thin_line
 from widgets.curves.pyramid import Floats
 
 
@@ -48,9 +48,8 @@ def paint_sparkline(
             painter.setBrush(shade)
             ends = [QPointF(piece[-1].x(), rect.bottom()), QPointF(piece[0].x(), rect.bottom())]
             painter.drawPolygon(QPolygonF([*piece, *ends]))
-            painter.setPen(round_pen(colour, 1.5))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPolyline(QPolygonF(piece))
+            painter.setPen(QPen(colour, 1.5))
+            draw_thin_line(painter, piece)
         piece = []
     painter.restore()
 

@@ -217,14 +217,23 @@ def test_the_name_of_a_job_gets_what_its_values_leave(page):
     jobs = sweep(60)
     page.show_siblings(jobs)
     compare(page, jobs[0])
-    page.resize(1400, 900)
     header = page.parallel.table.horizontalHeader()
-    rest = [header.sectionSize(column) for column in range(1, header.count())]
-    assert header.sectionSize(0) > max(rest)
-    assert rest == page.parallel._wanted_w[1:]
-    page.resize(700, 600)
-    widths = [header.sectionSize(column) for column in range(header.count())]
-    assert max(widths) - min(widths) <= 1, "where all have little room, all have the same"
+    whole, values = page.parallel._wanted_w
+
+    def widths(of_window):
+        page.resize(of_window, 900)
+        return [header.sectionSize(column) for column in range(header.count())]
+
+    name, *rest = widths(1400)
+    assert name > max(rest)
+    assert rest == whole
+    name, *rest = widths(900)
+    assert name > max(rest)
+    assert all(least <= one <= most for least, one, most in zip(values, rest, whole, strict=True))
+    assert sum(values) < sum(rest) < sum(whole)
+    page.parallel.setMaximumWidth(500)
+    every = widths(600)
+    assert max(every) - min(every) <= 1, "where all have little room, all have the same"
 
 
 def test_a_value_is_written_as_the_sentence_below_writes_it(page):
