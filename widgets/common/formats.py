@@ -203,14 +203,6 @@ def ago(seconds: float | None) -> str:
     return text if text == NONE else f"{text} ago"
 
 
-def instant(iso: str) -> datetime | None:
-    """A time of a record, None when it has none that can be read."""
-    try:
-        return datetime.fromisoformat(iso.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-
-
 def clock(when: datetime | float) -> str:
     """``14:02``."""
     return f"{_local(when):%H:%M}"

@@ -6,10 +6,18 @@ News of 64 nodes go to many places of the window; each is quick, all together wo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from PySide6.QtCore import QCoreApplication, QObject, Qt, QTimer, Slot
 from shiboken6 import isValid
+
+T = TypeVar("T")
+
+
+def lots(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items by so many, in their order: what is done in one turn."""
+    return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
 class Turns(QObject):
@@ -30,6 +38,12 @@ class Turns(QObject):
         """
         self._pieces = iter(pieces)
         _Wheel.of_program().add(self)
+
+    def do(self, pieces: Iterable[Callable[[], object]], *, at_once: bool) -> None:
+        """Do these now, because they are few, or from the next turn on."""
+        self.put(pieces)
+        while at_once and not self.is_done:
+            self.do_one()
 
     def stop(self) -> None:
         self._pieces = None

@@ -6,10 +6,11 @@ from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHeaderView, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import CheckpointPolicy
+from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
@@ -17,7 +18,7 @@ from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.row_table import Column
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.views import AsHighAsRows, dress
+from widgets.common.views import AsHighAsRows, SharedWidth, dress
 from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.export_dialog import USUAL_FORMAT, format_title
 
@@ -26,7 +27,6 @@ _EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2,
 _LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
 """Narrower, a column goes: the name says epoch and step, too, and a file beside the checkpoint says
 the hash."""
-_MEASURED_ROWS = 100
 
 
 def marks(checkpoint: Checkpoint) -> str:
@@ -76,12 +76,7 @@ class CheckpointsTab(QWidget):
         self._table.drag_began.connect(self.drag_began)
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
-        header = self._table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        # The newest have the largest numbers; a thousand rows, Qt's own choice, are 0.2 s.
-        header.setResizeContentsPrecision(_MEASURED_ROWS)
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(_MARKS_COLUMN, QHeaderView.ResizeMode.Stretch)
+        self._widths = SharedWidth(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from it", icon="play")
         self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))
@@ -139,10 +134,7 @@ class CheckpointsTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for column, least in _LEAST_W.items():
-            hidden = self.width() < least
-            if hidden != self._table.isColumnHidden(column):
-                self._table.setColumnHidden(column, hidden)
+        self._widths.hide({column: self.width() < least for column, least in _LEAST_W.items()})
 
     def set_export_kind(self, kind: str) -> None:
         """As what a checkpoint is exported that is dragged out."""
@@ -175,4 +167,4 @@ class CheckpointsTab(QWidget):
 
 def _made(checkpoint: Checkpoint) -> str:
     now = datetime.now().astimezone()
-    return formats.moment_long(formats.instant(checkpoint.created), now)
+    return formats.moment_long(instant(checkpoint.created), now)

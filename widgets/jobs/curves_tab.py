@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -45,7 +46,8 @@ from widgets.jobs.rank_strip import RankStrip
 _NARROW_BELOW_W = 600
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
-_POINTS_A_TURN = 50_000
+_POINTS_A_TURN = 10_000
+_BEFORE_STEPS = "The first points come with the first steps"
 _USUAL = ("accuracy", "learning_rate", "samples_per_second")
 
 
@@ -69,6 +71,7 @@ class CurvesTab(QWidget):
         self._taking = Turns(self)
         self._to_show: deque[str] = deque()
         self._showing = Turns(self)
+        self._averaging = Turns(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
@@ -94,7 +97,7 @@ class CurvesTab(QWidget):
         save.setMenu(menu)
         self._loss = LargePlot("Loss", link=self._link)
         add_pictures(menu, self._loss, self._save)
-        self._loss.set_empty_text("The first points come with the first steps")
+        self._loss.set_empty_text(_BEFORE_STEPS)
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
         title.set_tip("The wheel zooms, dragging pans, a double click fits", "F")
@@ -118,7 +121,7 @@ class CurvesTab(QWidget):
         self._body = CurvesBody(self._problem, loss_card, self.ranks)
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
-        self._smooth(smoothing)
+        self._smooth()
         # A plot takes 15 ms to make; nobody waits for these when a first job is opened.
         self._spare = {base: self._make_plot(base) for base in _USUAL}
 
@@ -130,6 +133,7 @@ class CurvesTab(QWidget):
         self._to_come.clear()
         self._showing.stop()
         self._to_show.clear()
+        self._averaging.stop()
         self._curves.clear()
         self._checkpoints, self._ever_kept = (), {}
         self._end, self._alarms, self._unwell = None, (), ()
@@ -140,6 +144,10 @@ class CurvesTab(QWidget):
             plot.clear()
         self._spare |= self._small
         self._small.clear()
+        while len(self._spare) > _SPARE_MOST:
+            oldest = self._spare.pop(next(iter(self._spare)))
+            self._body.forget(oldest)
+            oldest.deleteLater()
         self._body.place([])
         self._problem.hide()
         self._loss.fit()
@@ -168,6 +176,8 @@ class CurvesTab(QWidget):
         with self._loss.drawn_once():
             for name in came:
                 self._make_room(name)
+            if self._missing() is None:
+                self._place(self._new())
             self._mark()
         # All plots painted in one turn are 50 ms of each look at a job that trains.
         if self._to_show:
@@ -180,6 +190,8 @@ class CurvesTab(QWidget):
 
     def show_view(self, view: JobView) -> None:
         """Where it ended, what it warned of, and how fast each rank is."""
+        is_without = view.state.is_over and view.step == 0
+        self._loss.set_empty_text("It ended before its first step" if is_without else _BEFORE_STEPS)
         ended = view.state in (JobState.ERROR, JobState.LOST, JobState.INTERRUPTED)
         end = (view.step, view.state) if ended else None
         if (end, view.alarms) != (self._end, self._alarms):
@@ -224,7 +236,7 @@ class CurvesTab(QWidget):
         return self._curves.get(name)
 
     def _make_room(self, name: str) -> None:
-        """For a metric that is new: the loss is drawn at once, of the others first the place."""
+        """For a metric that is new: the loss is drawn at once, the others in turns."""
         data = self._curves.get(name)
         if data is None:
             return
@@ -235,16 +247,41 @@ class CurvesTab(QWidget):
             self._loss.set_curve(name, "validation", data, 1, smooth=False, with_raw=False)
         else:
             self._to_show.append(name)
-            if base not in self._small:
-                plot = self._spare.pop(base, None) or self._make_plot(base)
-                plot.panel.set_axis(self._axis)
-                plot.panel.set_smoothing(self._smoothing.share())
-                self._small[base] = plot
-                self._lay_out()
-                # Not before: what has no place yet would be a window of its own.
-                plot.show()
+
+    def _new(self) -> list[str]:
+        """The plots of what is to be shown that have no place yet."""
+        bases = dict.fromkeys(name.removeprefix(VALIDATION) for name in self._to_show)
+        return [base for base in bases if base not in self._small]
+
+    def _missing(self) -> str | None:
+        return next((base for base in self._new() if base not in self._spare), None)
 
     def _show_next(self) -> None:
+        """A plot is made, or all that are made get their places, or a curve is drawn."""
+        missing, new = self._missing(), self._new()
+        if missing is not None:
+            self._spare[missing] = self._make_plot(missing)
+        elif new:
+            self._place(new)
+            self._mark()
+            self._show_values()
+        else:
+            self._draw_next()
+
+    def _place(self, bases: Sequence[str]) -> None:
+        """All at once: what is seen already moves once."""
+        if not bases:
+            return
+        for base in bases:
+            plot = self._small[base] = self._spare.pop(base)
+            plot.panel.set_axis(self._axis)
+            plot.panel.set_smoothing(self._weight())
+        self._lay_out()
+        for base in bases:
+            # Not before: what has no place yet would be a window of its own.
+            self._small[base].show()
+
+    def _draw_next(self) -> None:
         name = self._to_show.popleft()
         if not self._to_show:
             self._showing.stop()
@@ -264,10 +301,6 @@ class CurvesTab(QWidget):
         )
 
     def _make_plot(self, base: str) -> SmallPlot:
-        while len(self._spare) >= _SPARE_MOST:
-            oldest = self._spare.pop(next(iter(self._spare)))
-            self._body.forget(oldest)
-            oldest.deleteLater()
         plot = SmallPlot(metric_title(base), self._link)
         plot.pictures.saved.connect(self._save)
         return plot
@@ -368,10 +401,17 @@ class CurvesTab(QWidget):
             if math.isfinite(x)
         ]
 
-    @Slot(float)
-    def _smooth(self, weight: float) -> None:
-        for panel in self._panels():
-            panel.set_smoothing(min(weight, 0.99))
+    @Slot()
+    def _smooth(self) -> None:
+        """The loss at once, of the others one a turn: an average of a million points is 40 ms."""
+        self._loss.set_smoothing(self._weight())
+        self._averaging.put([partial(self._smooth_plot, plot) for plot in self._small.values()])
+
+    def _smooth_plot(self, plot: SmallPlot) -> None:
+        plot.panel.set_smoothing(self._weight())
+
+    def _weight(self) -> float:
+        return min(self._smoothing.share(), 0.99)
 
     @Slot(bool)
     def _set_log(self, on: bool) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
+from backend.records.stamps import instant
 from backend.records.state import JobState
 from widgets.cluster.node_history import BY_KEY, NODE, NodeHistory
 from widgets.cluster.node_row import node_words
@@ -101,7 +102,7 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
 
 
 def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
-    started, ended = formats.instant(view.started), formats.instant(view.ended)
+    started, ended = instant(view.started), instant(view.ended)
     if started is None or ended is None:
         return None
     x1 = ended.timestamp()

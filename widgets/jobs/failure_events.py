@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
+from backend.records.stamps import instant
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.cards import Card
@@ -59,7 +60,7 @@ def events(
         ),
         key=lambda event: event.at_s,
     )
-    started = formats.instant(view.started)
+    started = instant(view.started)
     if started is None:
         return tuple(found[-_MOST:])
     began = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
@@ -69,7 +70,7 @@ def events(
 def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
     mine = sorted((one for one in checkpoints if one.run == view.run), key=lambda one: one.step)
     for one in mine[-_CHECKPOINTS:]:
-        made = formats.instant(one.created)
+        made = instant(one.created)
         if made is not None:
             step = formats.count(one.step)
             words = f"Checkpoint saved: epoch {one.epoch}, step {step}"
@@ -90,7 +91,7 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
 
 
 def _end(view: JobView) -> Iterable[Event]:
-    ended = formats.instant(view.ended)
+    ended = instant(view.ended)
     if ended is None:
         return
     error = view.error

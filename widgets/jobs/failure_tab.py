@@ -17,6 +17,7 @@ from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
 from backend.records.job_view import MPIRUN_LOG, JobView
 from backend.records.node import NodeState
+from backend.records.stamps import instant
 from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -167,7 +168,7 @@ class FailureTab(QWidget):
             there = "this computer" if error.node == "this-computer" else error.node
             facts.append(Fact("Where", there))
         facts.append(Fact("At step", formats.of(view.step, view.total_steps)))
-        facts.append(Fact("When", formats.moment_long(formats.instant(view.ended), now)))
+        facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
         self._facts.set_facts(facts)
         rank = error.rank if error is not None else None
         evidence = error.evidence if error is not None else ()

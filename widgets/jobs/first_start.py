@@ -98,6 +98,7 @@ class FirstStart(QWidget):
         self._error.hide()
         self._ready = col(gap=S2)
         self._reading_words = ""
+        self._findings: tuple[Finding, ...] | None = None
         data = _BringCard(
             "database",
             "Bring your data",
@@ -169,22 +170,18 @@ class FirstStart(QWidget):
         )
         if words != self._reading_words:
             self._reading_words = words
-            self.show_findings(())
+            self._show_this_computer()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """What ``doctor`` found; the missing thing with what mends it."""
+        self._findings = findings
+        self._show_this_computer()
+
+    def _show_this_computer(self) -> None:
         clear(self._ready)
-        wrong = [finding for finding in findings if not finding.ok]
-        if not wrong:
-            self._ready.addLayout(
-                row(
-                    STRETCH,
-                    IconLabel("check-circle-fill", "good"),
-                    Label("This computer is ready:", "strong", "good"),
-                    Label(self._reading_words, "body", "text2"),
-                    STRETCH,
-                )
-            )
+        wrong = [finding for finding in self._findings or () if not finding.ok]
+        if self._reading_words and not wrong:
+            self._ready.addLayout(row(STRETCH, *self._praise(), STRETCH))
         for finding in wrong:
             text = f"{finding.sentence} {finding.remedy}".strip()
             words = Label(text, "body", "text", wrap=True, selectable=True)
@@ -192,3 +189,11 @@ class FirstStart(QWidget):
             whole = words.fontMetrics().horizontalAdvance(text) + 2
             words.setMinimumWidth(min(whole, _WORDS_MOST_W))
             self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))
+
+    def _praise(self) -> tuple[QWidget, ...]:
+        """What this computer has; that it is ready only after it was looked at."""
+        reading = Label(self._reading_words, "body", "text2")
+        if self._findings is None:
+            return (Label("This computer:", "strong"), reading)
+        words = Label("This computer is ready:", "strong", "good")
+        return (IconLabel("check-circle-fill", "good"), words, reading)

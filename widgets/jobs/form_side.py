@@ -217,11 +217,15 @@ class FormSide(Frame):
             rest.set_tip(", ".join(change.label for change in more))
             self._changes.addWidget(rest)
 
-    def show_findings(self, findings: Sequence[Finding]) -> None:
+    def show_findings(self, findings: Sequence[Finding], faults: Sequence[str] = ()) -> None:
+        """What is wrong and has no field, hints, and what is in order."""
         clear(self.findings)
-        self._check_part.setVisible(bool(findings))
+        self._check_part.setVisible(bool(faults or findings))
+        for sentence in faults:
+            wrong = Label(sentence, "body", wrap=True)
+            self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (wrong, 1), top=True))
         for finding in findings:
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("x-circle-fill", "bad")
+            icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
             words = col(Label(finding.sentence, "body", wrap=True), gap=0)
             if finding.remedy:
                 words.addWidget(Label(finding.remedy, "small", "text2", wrap=True))

@@ -1,16 +1,18 @@
 """The GPUs of one node as cells that can be chosen.
 
 Neighbouring GPUs held by one owner are one bar with his name and memory, so that who is there
-reads without a tool tip. A GPU of somebody else's is off limits; one of a node that is away stays
-chosen, because a job never becomes smaller by itself, and can be given up.
+reads without a tool tip. A GPU of somebody else's is off limits; one that somebody took meanwhile,
+or of a node that is away, stays chosen, because a job never becomes smaller by itself, and can be
+given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.node import Gpu
@@ -23,6 +25,7 @@ from widgets.jobs.gpu_choice import owner
 
 _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 28, 3, 96, 18
 _TICK, _MARK = 14.0, 12.0
+_TAKEN_W = 2.0
 
 
 class GpuCells(QWidget):
@@ -30,10 +33,12 @@ class GpuCells(QWidget):
 
     Signals:
         changed: The chosen GPUs are others now.
+        taken_changed: Somebody came to one of those chosen, or left it.
         step_wished: By how many nodes keys are to move, -1 or 1.
     """
 
     changed = Signal()
+    taken_changed = Signal()
     step_wished = Signal(int)
 
     def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
@@ -56,23 +61,26 @@ class GpuCells(QWidget):
         known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
         return (*known, *sorted(self._chosen.difference(known)))
 
+    def taken(self) -> tuple[Gpu, ...]:
+        """Those chosen on which somebody is: the job can start when they are free."""
+        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and owner(gpu))
+
     def choose(self, uuids: Sequence[str]) -> None:
         self._chosen = set(uuids)
         self._told()
 
     def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
-        """A new reading; a GPU that somebody took meanwhile is no longer chosen.
+        """A new reading.
 
         Args:
             unwell: What is wrong with a GPU, by its UUID.
         """
+        before = len(self.taken())
         self._gpus, self._unwell, self._away = gpus, unwell or {}, ""
         self._at = min(self._at, max(0, len(gpus) - 1))
-        lost = {gpu.uuid for gpu in gpus if owner(gpu)} & self._chosen
-        self._chosen -= lost
         self._describe()
-        if lost:
-            self.changed.emit()
+        if len(self.taken()) != before:
+            self.taken_changed.emit()
 
     def show_away(self, why: str, *, is_offline: bool) -> None:
         """Nothing can be chosen here now."""
@@ -96,7 +104,7 @@ class GpuCells(QWidget):
             self._give_up()
             return
         index = self._index_at(event.position().x())
-        if index is not None and self._may_take(self._gpus[index]):
+        if index is not None:
             self._taking = self._gpus[index].uuid not in self._chosen
             self._take(index)
 
@@ -174,7 +182,17 @@ class GpuCells(QWidget):
             plate = QRectF(bar.left() + 4, bar.top() + 5, width + 8, bar.height() - 10)
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
         paint_text(painter, room, text, "small_strong", "live" if ours else "text")
-        for index in range(first, last + 1):
+        among = range(first, last + 1)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(theme.current().q("bad"), _TAKEN_W))
+        inset = _TAKEN_W / 2
+        for is_taken, run in groupby(among, lambda index: self._gpus[index].uuid in self._chosen):
+            taken = list(run)
+            if is_taken:
+                edge = self._cell(taken[0]).united(self._cell(taken[-1]))
+                edge.adjust(inset, inset, -inset, -inset)
+                painter.drawRoundedRect(edge, R_CELL, R_CELL)
+        for index in among:
             if self._gpus[index].uuid in self._unwell:
                 self._paint_mark(painter, self._cell(index))
 
@@ -220,8 +238,10 @@ class GpuCells(QWidget):
         gpu = self._gpus[index]
         self._at = index
         before = set(self._chosen)
-        if self._may_take(gpu):
-            (self._chosen.add if self._taking else self._chosen.discard)(gpu.uuid)
+        if not self._taking:
+            self._chosen.discard(gpu.uuid)
+        elif self._may_take(gpu):
+            self._chosen.add(gpu.uuid)
         if self._chosen != before:
             self._told()
 
@@ -246,6 +266,7 @@ class GpuCells(QWidget):
         name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
         if owner(gpu):
             state = f"in use by {owner(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
+            state = f"chosen, {state}" if gpu.uuid in self._chosen else state
         elif gpu.lost:
             state = "out of reach"
         else:

@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
+from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.text import plain_tip
 
@@ -76,8 +77,8 @@ def nodes_of(view: JobView | JobLine) -> str:
 
 def took_s(view: JobView, now: datetime) -> float | None:
     """Seconds from the start of the last run to its end, or to now."""
-    begin = formats.instant(view.started)
-    end = formats.instant(view.ended) or (now if view.state.is_live else None)
+    begin = instant(view.started)
+    end = instant(view.ended) or (now if view.state.is_live else None)
     return (end - begin).total_seconds() if begin is not None and end is not None else None
 
 

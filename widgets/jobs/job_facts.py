@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
+from backend.records.stamps import instant
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.facts import Fact
@@ -19,7 +20,7 @@ def circumstances(view: JobView) -> str:
     """Where, since when, by whom, the how many-th run."""
     now = datetime.now().astimezone()
     words = [f"{where(view)}"]
-    started = formats.instant(view.started)
+    started = instant(view.started)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
         words.append(f"started {formats.moment_long(started, now)}{by}")
@@ -60,7 +61,7 @@ def what_stop_costs(
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     there = ""
     if newest is not None:
-        made = formats.instant(newest.created)
+        made = instant(newest.created)
         now = datetime.now().astimezone()
         when = formats.ago((now - made).total_seconds()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")

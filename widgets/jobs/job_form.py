@@ -27,7 +27,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, Scroll
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
 from widgets.jobs.field_terms import TERMS
 from widgets.jobs.form_sections import FormSections
 from widgets.jobs.form_side import START_KEY, Acts, FormFoot, FormSide
@@ -113,6 +113,7 @@ class JobForm(QWidget):
         self._pause.timeout.connect(self._wish_check)
         self._fields.changed.connect(self._changed)
         self._picker.changed.connect(self._changed)
+        self._picker.taken_changed.connect(self._pause.start)
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
         self._sections.templates.more_requested.connect(self.load_requested)
@@ -139,7 +140,7 @@ class JobForm(QWidget):
         same = (("", "same"),)
         self._fields.set_options("validation_dataset", same + _options(datasets))
         self._fields.set_options("validation_loader", same + _options(loaders))
-        self._changed()
+        self._pause.start()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._picker.show_nodes(states)
@@ -164,9 +165,9 @@ class JobForm(QWidget):
             self._fields.swept.take(axis)
         self._sweep.show_draw(draft.draws, draft.seed)
         self._origin = draft.origin
-        self._refusal.hide()
+        self._forget_refusal()
         self._show_origin()
-        self._changed()
+        self._pause.start()
 
     def show_check(self, check: JobCheck) -> None:
         """The answer to `check_requested`."""
@@ -175,11 +176,10 @@ class JobForm(QWidget):
         is_nowhere = placement and not self._picker.value()
         words = _NOWHERE if is_nowhere else " ".join(map(_alone, placement))
         self._picker.set_error(words)
-        others = tuple(f for f in homeless if f not in placement)
+        others = [f.sentence for f in homeless if f not in placement]
         self._show_verdict(check)
-        findings = [Finding("settings", False, f.sentence) for f in others]
-        told = (*findings, *check.findings)
-        self._side.show_findings(told or ((_FITS,) if self._may_start else ()))
+        fits = (_FITS,) if self._may_start and not others else ()
+        self._side.show_findings(check.findings or fits, others)
 
     def set_busy(self, sentence: str) -> None:
         """A start is under way ("Starting…"), or is not ("")."""
@@ -254,13 +254,17 @@ class JobForm(QWidget):
 
     @Slot()
     def _changed(self) -> None:
+        """By the person: what was refused before is no news any more."""
+        if not self._half_made:
+            self._forget_refusal()
         self._pause.start()
+
+    def _forget_refusal(self) -> None:
+        self._refusal.hide()
+        self._foot.show_refusal("")
 
     @Slot()
     def _wish_check(self) -> None:
-        if not self._half_made:
-            self._refusal.hide()
-            self._foot.show_refusal("")
         self._show_origin()
         self.check_requested.emit(self.draft())
 
@@ -337,23 +341,13 @@ class JobForm(QWidget):
             button.setEnabled(self._may_start or self._busy)
 
     def _show_verdict(self, check: JobCheck) -> None:
-        faults = len(check.faults)
         self._may_start = check.may_start and check.global_batch is not None
         self._jobs = check.jobs
         is_sweep = bool(self._fields.swept.axes())
-        if faults:
-            verdict = f"{formats.plural(faults, 'thing')} to fix"
-            self._side.show_verdict(verdict, "warning-octagon-fill", "bad")
-        elif self._may_start:
-            verdict = "Ready to start"
-            if is_sweep:
-                verdict = f"Ready to queue {formats.plural(self._jobs, 'job')}"
-            self._side.show_verdict(verdict, "check-circle-fill", "good")
-        else:
-            verdict = "Checking"
-            self._side.show_verdict(verdict, "info-fill", "text3")
+        verdict, sign, tone = self._verdict_of(check, is_sweep)
+        self._side.show_verdict(verdict, sign, tone)
         self._foot.verdict.setText(verdict)
-        self._foot.verdict.set_tone("bad" if faults else "text")
+        self._foot.verdict.set_tone(tone if tone in ("bad", "warn") else "text")
         for button in (self._start_button, self._foot_start):
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
@@ -364,6 +358,20 @@ class JobForm(QWidget):
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
         self._foot.show_figures(check)
+
+    def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
+        """Its words, icon and tone."""
+        if check.faults:
+            what = formats.plural(len(check.faults), "thing")
+            return f"{what} to fix", "warning-octagon-fill", "bad"
+        if not self._may_start:
+            return "Checking", "info-fill", "text3"
+        if is_sweep:
+            jobs = formats.plural(check.jobs, "job")
+            return f"Ready to queue {jobs}", "check-circle-fill", "good"
+        if check.waits_for_gpus:
+            return "A GPU is in use", "warning-fill", "warn"
+        return "Ready to start", "check-circle-fill", "good"
 
     def _start_text(self) -> str:
         if not self._may_start:

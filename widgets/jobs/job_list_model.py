@@ -35,10 +35,6 @@ QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
 """The `QueuePlace` of a job that waits, else None."""
 OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
 """Whether the jobs of a sweep stand under its row; None for a job."""
-MEMBER_ROLE = Qt.ItemDataRole.UserRole + 3
-"""Whether the row stands under that of its sweep."""
-NAME_ROLE = Qt.ItemDataRole.UserRole + 4
-"""What is written as the name; of a sweep's job what tells it from the others."""
 _FLAGS = (
     Qt.ItemFlag.ItemIsSelectable
     | Qt.ItemFlag.ItemIsEnabled
@@ -271,10 +267,6 @@ class JobListModel(QAbstractTableModel):
             return self.place(line.id)
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
-        if role == NAME_ROLE:
-            return self.name_at(index.row())
-        if role == MEMBER_ROLE:
-            return self.is_member(index.row())
         give = CELL_ROLES.get(role)
         if give is None:
             return None

@@ -70,7 +70,7 @@ class JobListPane(QWidget):
         table.clicked.connect(self.table_requested)
         self.view = JobListView()
         self.view.setModel(self.model)
-        self.view.setItemDelegate(JobDelegate(self.view))
+        self.view.setItemDelegate(JobDelegate(self.model, self.view))
         dress(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
         self._folding = SweepFolding(self.view, self.model)

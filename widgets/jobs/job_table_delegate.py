@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
@@ -19,7 +19,7 @@ from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.job_columns import JobColumn, best_words, shown
-from widgets.jobs.job_delegate import paint_pieces
+from widgets.jobs.job_delegate import BY_KEY, POINTED, SELECTED, paint_pieces
 from widgets.jobs.job_list_model import JobListModel
 from widgets.jobs.sweep_words import news_pieces
 
@@ -32,11 +32,6 @@ _CARET_W = ICON + S1
 _CHIP_H = 18
 _NOTES_H = 132
 
-
-# As numbers: a table is 200 cells, and with a flag of Qt Python computes for a microsecond.
-_SELECTED = QStyle.StateFlag.State_Selected.value
-_POINTED = QStyle.StateFlag.State_MouseOver.value
-_BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
 _COLUMNS = tuple(JobColumn)
 
 
@@ -57,13 +52,13 @@ class JobTableDelegate(QStyledItemDelegate):
         # Smooth edges of two cells leave a seam between them where a pixel is not a dot.
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
-        if state & _SELECTED:
+        if state & SELECTED:
             painter.fillRect(cell, t.q("selected"))
-        elif state & _POINTED:
+        elif state & POINTED:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if state & _BY_KEY == _BY_KEY:
+        if state & BY_KEY == BY_KEY:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
         inner = cell.adjusted(_LEFT, 0, -_RIGHT, -1)
         if column is JobColumn.STATE:
@@ -72,7 +67,7 @@ class JobTableDelegate(QStyledItemDelegate):
             # Whose sweep it is, the row above says.
             hidden = sweep_of(line.tags) if model.is_member(number) else ""
             tags = [tag for tag in line.tags if tag != hidden]
-            _paint_tags(painter, inner, tags, on_plain=not state & (_SELECTED | _POINTED))
+            _paint_tags(painter, inner, tags, on_plain=not state & (SELECTED | POINTED))
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, model.place(line.id))
         elif column is JobColumn.BEST:

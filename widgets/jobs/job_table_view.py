@@ -19,6 +19,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
+from widgets.common.curtain import Curtain
 from widgets.common.job_drag import chip, dragged_words, put_jobs
 from widgets.common.views import asked_row, dress
 from widgets.jobs.job_columns import JobColumn
@@ -111,9 +112,17 @@ class JobTableView(QTableView):
         header.customContextMenuRequested.connect(self._choose_columns)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
+        self._curtain = Curtain(self.viewport())
+        model.layoutChanged.connect(self._renew)
         self._folding = SweepFolding(self, model)
         self._folding.wished.connect(self.fold_requested)
         self._fit()
+
+    @Slot()
+    def _renew(self) -> None:
+        """Other rows stand there: two hundred cells are not painted in one turn."""
+        if self.isVisible():
+            self._curtain.hang(self.viewport())
 
     # -- what is remembered
 

@@ -402,6 +402,8 @@ class JobsPage(QWidget):
         self.detail.open_job(view)
         self.detail.show_place(self.model.place(view.id))
         self._right.setCurrentWidget(self.detail)
+        # It may have been seen before, with another job.
+        self._right.renew()
 
     @Slot()
     def _pressed(self) -> None:

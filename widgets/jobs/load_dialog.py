@@ -199,8 +199,8 @@ class LoadDialog(QDialog):
             self._nothing.say("stack-simple", *self._why_nothing())
         found = self._template()
         is_template = not self._is_jobs() and not is_empty and found is not None
-        self._rename.setVisible(not self._is_jobs())
-        self._remove.setVisible(not self._is_jobs())
+        self._rename.setVisible(not self._is_jobs() and not is_empty)
+        self._remove.setVisible(not self._is_jobs() and not is_empty)
         self._rename.setEnabled(is_template)
         self._remove.setEnabled(is_template)
         self._load.setEnabled(

@@ -26,12 +26,12 @@ from widgets.common.theme import S1, S2, S3, Role, Tone
 from widgets.common.throttle import is_unseen
 from widgets.common.turns import Turns
 from widgets.jobs.gpu_cells import GpuCells
-from widgets.jobs.gpu_choice import choose, free_gpus, is_there, sound_gpus, why_away
+from widgets.jobs.gpu_choice import choose, free_gpus, is_there, owner, sound_gpus, why_away
 
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
 _MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
-_ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 3, 8
+_ROWS_AT_ONCE, _ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 4, 3, 8
 
 
 class _Name(Label):
@@ -47,6 +47,7 @@ class _NodeRow(QWidget):
     """One node of the picker."""
 
     changed = Signal()
+    taken_changed = Signal()
 
     def __init__(self, state: NodeState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -66,6 +67,7 @@ class _NodeRow(QWidget):
         self._name.pressed.connect(self.cells.take_all)
         self.stepper.valueChanged.connect(self._changed)
         self.cells.changed.connect(self._changed)
+        self.cells.taken_changed.connect(self.taken_changed)
         self.show_state(state)
 
     def show_state(self, state: NodeState) -> None:
@@ -131,13 +133,19 @@ class _NodeRow(QWidget):
         self._figure.set_role(role)
         found = worst(self._state.health) if there else None
         self._name.set_tone("warn" if found is not None else "text" if there else "text3")
-        self._figure.set_tip(found.sentence if found is not None else "")
+        taken = self.cells.taken() if there else ()
+        if taken:
+            owners = ", ".join(dict.fromkeys(map(owner, taken)))
+            self._figure.set_tip(f"In use by {owners}; the job can start when it is free.")
+        else:
+            self._figure.set_tip(found.sentence if found is not None else "")
 
     def _figures(self) -> tuple[str, Role, Tone]:
         chosen = len(self.cells.chosen()) or self.stepper.value()
         reading = self._state.reading
         if chosen:
-            tone: Tone = "text" if is_there(self._state) else "bad"
+            is_well = is_there(self._state) and not self.cells.taken()
+            tone: Tone = "text" if is_well else "bad"
             return f"{formats.count(chosen)} chosen", "small_strong", tone
         if not is_there(self._state) or reading is None:
             return formats.NONE, "small", "text3"
@@ -160,9 +168,11 @@ class PlacementPicker(QWidget):
 
     Signals:
         changed: The placement is another now.
+        taken_changed: Somebody came to a chosen GPU, or left it.
     """
 
     changed = Signal()
+    taken_changed = Signal()
 
     def __init__(self, rows_most_h: int = _ROWS_MOST_H, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -231,7 +241,7 @@ class PlacementPicker(QWidget):
         return [state for state in self._news or () if state.name not in self._rows]
 
     def _awaits_many(self) -> bool:
-        return len(self._missing()) > _MANY_NODES
+        return len(self._missing()) > _ROWS_AT_ONCE
 
     def _take_news(self) -> None:
         """Before it is asked or told something. Many rows that are to come take theirs along."""
@@ -292,7 +302,6 @@ class PlacementPicker(QWidget):
 
     def want(self, count: int, without: str = "") -> None:
         """How many GPUs it is for, and the node from which the program takes none by itself."""
-        self._take_news()
         self._wanted, self._without = count, without
         self._settle()
 
@@ -319,6 +328,7 @@ class PlacementPicker(QWidget):
         # It is shown with all others, when names have their width and it is known which have room.
         made.hide()
         made.changed.connect(self._changed)
+        made.taken_changed.connect(self.taken_changed)
         made.cells.step_wished.connect(self._step)
         self._rows[state.name] = made
         self._made_of_news.add(state.name)

@@ -50,9 +50,11 @@ class QueueActs(QObject):
         Args:
             has_checkpoints: There are some to go on from; None while nobody knows.
         """
+        # Of a job in the list its checkpoints are not known; one without a step has none.
+        may_go_on = view.progress > 0 if has_checkpoints is None else has_checkpoints
         if view.state is JobState.CREATED:
             menu.addAction("Queue", partial(self.queue_requested.emit, view.id))
-        elif view.state in _CAN_GO_ON and has_checkpoints is not False:
+        elif view.state in _CAN_GO_ON and may_go_on:
             menu.addAction("Queue to go on", partial(self.queue_requested.emit, view.id))
         elif view.state is JobState.QUEUED:
             top = menu.addAction("To the top", partial(self.top_requested.emit, view.id))

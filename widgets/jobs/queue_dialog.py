@@ -7,8 +7,9 @@ from datetime import datetime
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.queue import HIGHEST, LOWEST, QueueEntry, moment
+from backend.records.queue import HIGHEST, LOWEST, QueueEntry
 from backend.records.queue_when import FORMS, parse_when
+from backend.records.stamps import instant
 from backend.records.values import printable
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -36,7 +37,7 @@ class QueueDialog(FittedDialog):
         super().__init__("Priority and time", _WIDTH, parent)
         self._priority = SpinBox(entry.priority, least=LOWEST, most=HIGHEST, name="Priority")
         self._priority.setFixedWidth(_PRIORITY_W)
-        begin = moment(entry.not_before)
+        begin = instant(entry.not_before)
         shown = f"{begin.astimezone():%Y-%m-%d %H:%M}" if begin is not None else ""
         self._time = LineEdit(shown, placeholder="as soon as it can", name="Not before")
         self._time.textChanged.connect(self._fit)

@@ -9,11 +9,11 @@ from PySide6.QtCore import Slot
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
+from backend.records.stamps import instant
 from widgets.cluster.history_card import HistoryCard, Stretch, unwell_spans
 from widgets.cluster.node_history import NodeHistory
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import node_title
-from widgets.common import formats
 from widgets.common.fields import ComboBox
 from widgets.curves.marks import Span
 from widgets.jobs.rank_rows import gpu_names
@@ -27,7 +27,7 @@ def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None
     Args:
         began_s: Of its first point, 0 where there is none: a run that was resumed began later.
     """
-    started, ended = formats.instant(view.started), formats.instant(view.ended)
+    started, ended = instant(view.started), instant(view.ended)
     if started is None:
         return None
     begin = min(started.timestamp(), began_s or started.timestamp())

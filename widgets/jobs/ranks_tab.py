@@ -15,7 +15,8 @@ from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.views import dress, share_width
+from widgets.common.turns import Turns
+from widgets.common.views import SharedWidth, dress
 from widgets.jobs.rank_history import RankHistory
 from widgets.jobs.rank_rows import RankRow, rank_rows
 
@@ -46,14 +47,13 @@ class RanksTab(QWidget):
         self._beats: Mapping[str, str] = {}
         self._odd = -1
         self._scrolled_for = ""
+        self._turns = Turns(self)
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Ranks")
-        header = table.horizontalHeader()
-        header.setStretchLastSection(False)
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        share_width(table, _WHERE, equally=False)
+        self._widths = SharedWidth(table, _WHERE)
         bar = table.verticalScrollBar()
         bar.rangeChanged.connect(self._show_odd)
         bar.actionTriggered.connect(self._scrolled)
@@ -84,14 +84,12 @@ class RanksTab(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._fill()
-        self.history.settle()
+        self._turns.put([self._fill, self.history.settle])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for column in (_PROCESS, _BEAT):
-            self._table.setColumnHidden(column, self.width() < _NARROW_BELOW_W)
-        share_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
+        self._widths.hide(dict.fromkeys((_PROCESS, _BEAT), self.width() < _NARROW_BELOW_W))
+        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
 
     def _fill(self) -> None:
         if self._view is None or not self.isVisible():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
@@ -17,7 +19,9 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 from widgets.common.throttle import is_unseen
+from widgets.common.turns import Turns, lots
 
+_ROWS_A_TURN = 12
 _AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
 
 
@@ -29,6 +33,7 @@ class SettingsTab(QWidget):
         self._config: JobConfig | None = None
         self._shown: JobConfig | None = None
         self._pairs: list[tuple[Label, Label]] = []
+        self._turns = Turns(self)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
@@ -79,15 +84,29 @@ class SettingsTab(QWidget):
         self._shown = config
         usual = flat(_plain_job(config).to_dict())
         settings = flat(config.to_dict())
-        while len(self._pairs) < len(settings):
+        self._turns.put(self._pieces(list(settings.items()), usual))
+
+    def _pieces(
+        self, settings: Sequence[tuple[str, str]], usual: Mapping[str, str]
+    ) -> Iterator[Callable[[], object]]:
+        for number, some in enumerate(lots(settings, _ROWS_A_TURN)):
+            yield partial(self._fill, number * _ROWS_A_TURN, some, usual)
+        yield partial(self._end_rows, len(settings))
+
+    def _fill(
+        self, begin: int, settings: Sequence[tuple[str, str]], usual: Mapping[str, str]
+    ) -> None:
+        while len(self._pairs) < begin + len(settings):
             self._add_pair()
-        for (caption, shown), (name, value) in zip(self._pairs, settings.items(), strict=False):
+        for (caption, shown), (name, value) in zip(self._pairs[begin:], settings, strict=False):
             caption.setText(name.replace("_", " "))
             shown.setText(value)
             shown.set_role("strong" if usual.get(name) != value else "body")
+
+    def _end_rows(self, count: int) -> None:
         for number, pair in enumerate(self._pairs):
             for label in pair:
-                label.setVisible(number < len(settings))
+                label.setVisible(number < count)
         self._fit()
 
     def _add_pair(self) -> None:

@@ -13,7 +13,7 @@ from widgets.common.layout import REST, col
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.views import AsHighAsRows, dress, share_width
+from widgets.common.views import AsHighAsRows, SharedWidth, dress
 
 _WIDE_FROM_W = 1100
 
@@ -40,9 +40,7 @@ class CheckView(QWidget):
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Layers")
-        header = table.horizontalHeader()
-        header.setStretchLastSection(False)
-        share_width(table, 0, equally=False)
+        self._widths = SharedWidth(table, 0)
         self._table = table
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
@@ -50,7 +48,7 @@ class CheckView(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
+        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
 
     def show_check(self, check: ModelCheck) -> None:
         total, trainable = check.parameters, check.trainable_parameters

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
 from backend.records.preview import ModelCheck, Preview
+from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
@@ -282,9 +283,7 @@ class LibraryDetail(QWidget):
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = Fact(
-            "Imported", formats.moment_long(formats.instant(item.created), datetime.now(UTC))
-        )
+        imported = Fact("Imported", formats.moment_long(instant(item.created), datetime.now(UTC)))
         weights = item.facts.get(WEIGHTS_FACT)
         given = [Fact("Weights", formats.disk(int(weights["bytes"])))] if weights else []
         self._facts.set_facts((Fact("Size", size), *given, *more, imported))

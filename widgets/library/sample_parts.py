@@ -6,12 +6,12 @@ import base64
 import math
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPixmap, QPolygonF
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.preview import Part, Sample
 from widgets.common import formats, theme
-from widgets.common.paint import fill_round, paint_text, round_pen
+from widgets.common.paint import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2
 
 _SKETCH_H = 96
@@ -117,14 +117,14 @@ def _range(values: tuple[float | None, ...], *, with_zero: bool) -> tuple[float,
 def _paint_wave(painter: QPainter, box: QRectF, values: tuple[float | None, ...]) -> None:
     low, high = _range(values, with_zero=False)
     step = box.width() / (len(values) - 1)
-    painter.setPen(round_pen(theme.current().curve(0), _LINE_W))
+    painter.setPen(QPen(theme.current().curve(0), _LINE_W))
     stretch: list[QPointF] = []
     for index, value in enumerate((*values, None)):
         if value is not None:
             y = box.bottom() - box.height() * (value - low) / (high - low)
             stretch.append(QPointF(box.left() + index * step, y))
             continue
-        painter.drawPolyline(QPolygonF(stretch))
+        draw_thin_line(painter, stretch)
         stretch.clear()
 
 

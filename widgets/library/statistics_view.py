@@ -15,11 +15,11 @@ from widgets.common.layout import REST, STRETCH, clear, col, row
 from widgets.common.row_table import Column, RowTableModel
 from widgets.common.text import Label
 from widgets.common.theme import S1, S3
-from widgets.common.views import AsHighAsRows, dress, share_width
+from widgets.common.views import AsHighAsRows, SharedWidth, dress
 from widgets.library.sample_parts import path_title
 from widgets.library.values_card import ValuesCard, titles
 
-_SIDE_W, _NARROW_BELOW_W, _WIDE_FROM_W = 292, 700, 1300
+_SIDE_W, _NARROW_BELOW_W, _WIDE_FROM_W = 292, 800, 1300
 _SHAPES_SHOWN = 6
 
 
@@ -57,9 +57,7 @@ class StatisticsView(QWidget):
         self._table.setModel(self.model)
         dress(self._table, "Channels and columns")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
-        header = self._table.horizontalHeader()
-        header.setStretchLastSection(False)  # of two that stretch each would have half
-        share_width(self._table, 0, equally=False)
+        self._widths = SharedWidth(self._table, 0)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
         self._values = ValuesCard(with_picker=False)
         self._shapes = col(gap=S1)
@@ -108,7 +106,7 @@ class StatisticsView(QWidget):
         narrow = self.width() < _NARROW_BELOW_W
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
-        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
+        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
         self._side.setMinimumWidth(0 if narrow else _SIDE_W)
         self._side.setMaximumWidth(self.width() if narrow else _SIDE_W)
         self._shapes_card.setVisible(not narrow and self._shapes.count() > 0)

@@ -8,6 +8,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from backend.records.library import LibraryItem
+from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import REST, col
@@ -34,10 +35,8 @@ class VersionsView(QWidget):
                 ),
                 Column[LibraryItem](
                     "Imported",
-                    lambda item: formats.moment_long(
-                        formats.instant(item.created), datetime.now(UTC)
-                    ),
-                    lambda item: formats.exact(formats.instant(item.created)),
+                    lambda item: formats.moment_long(instant(item.created), datetime.now(UTC)),
+                    lambda item: formats.exact(instant(item.created)),
                 ),
                 Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes), is_figure=True),
                 Column[LibraryItem](

@@ -80,6 +80,18 @@ def test_a_stop_is_marked_where_the_job_rests_until_it_goes_on(tab):
     assert "stopped after step 60" not in said(tab, 60)
 
 
+def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    for state, step, words in (
+        (JobState.STARTING, 0, "The first points come with the first steps"),
+        (JobState.ERROR, 0, "It ended before its first step"),
+        (JobState.FINISHED, 60, "The first points come with the first steps"),
+    ):
+        tab.show_view(replace(LIVE, state=state, step=step))
+        assert tab._loss._empty_text == words
+
+
 @pytest.mark.parametrize("axis", ["step", "epoch", "time"])
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
@@ -141,14 +153,22 @@ def test_of_a_job_that_is_opened_each_plot_is_drawn_in_a_turn_of_its_own(tab):
     tab.clear("the next")
     metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6], "dice": [0.4]}
     tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
-    panels = [plot.panel for plot in tab._small.values()]
-    assert len(panels) == len(metrics) - 1, "their places are there at once"
     assert set(tab._loss.keys()) == {"loss"}
-    left = []
+    seen = []
     while not tab._showing.is_done:
         tab._showing.do_one()
-        left.append(sum(not panel.keys() for panel in panels))
-    assert left == [2, 1, 0]
+        panels = [plot.panel for plot in tab._small.values()]
+        seen.append((len(panels), sum(bool(panel.keys()) for panel in panels)))
+    made, placed, *drawn = seen
+    assert (made, placed) == ((0, 0), (3, 0)), "what is seen moves once"
+    assert drawn == [(3, 1), (3, 2), (3, 3)]
+
+
+def test_usual_plots_have_their_places_at_once(tab):
+    tab.clear("the next")
+    metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6]}
+    tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
+    assert set(tab._small) == {"learning_rate", "accuracy"}
 
 
 def test_news_of_a_job_that_trains_are_drawn_one_plot_a_turn(tab, qtbot):
@@ -161,6 +181,15 @@ def test_news_of_a_job_that_trains_are_drawn_one_plot_a_turn(tab, qtbot):
     tab.append(HistoryUpdate([61], [7], [61.0], metrics, (), None, (), 1.7e9, [6.1]))
     assert drawn == ["loss"]
     qtbot.waitUntil(lambda: set(drawn) == set(plots))
+
+
+def test_another_smoothing_reaches_the_loss_at_once_and_every_other_plot(tab, qtbot):
+    tab.append(accuracy(0.5))
+    others = [plot.panel for plot in tab._small.values()]
+    tab._smoothing.set_share(0.8)
+    assert tab._loss.smoothing == pytest.approx(0.8)
+    assert others[0].smoothing != pytest.approx(0.8)
+    qtbot.waitUntil(lambda: all(panel.smoothing == pytest.approx(0.8) for panel in others))
 
 
 def long_history(first, last, drop_from):

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.series import HistoryUpdate
+from tests.turns import are_done
 from widgets.common.look import Look
 from widgets.jobs.curves_body import WIDE_FROM_W
 from widgets.jobs.curves_tab import CurvesTab
@@ -25,6 +26,7 @@ def tab(qtbot: QtBot, look: Look) -> CurvesTab:
     steps = np.arange(1, 50)
     names = ("loss", "accuracy", "learning_rate", "gradient_norm", "recall", "samples_per_second")
     tab.append(HistoryUpdate(steps, steps, steps, dict.fromkeys(names, 1 / steps), (), 0))
+    qtbot.waitUntil(lambda: are_done(tab))
     return tab
 
 

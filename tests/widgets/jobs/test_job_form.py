@@ -1,5 +1,7 @@
 """New job on one page: what is typed is a job file, and faults stand at their fields."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.job import parse_job
-from backend.records.job_view import JobCheck
+from backend.records.job_view import GPU_CHECK, JobCheck
 from backend.records.library import Kind, LibraryItem
-from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
 from widgets.common.cards import Card, PageHeader
@@ -123,8 +125,19 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
 
 def test_a_fault_without_a_field_is_told_among_the_checks(form):
     form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
-    words = form._findings.itemAt(0).layout().itemAt(1).layout().itemAt(0).widget().text()
+    words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words == "environment.A B: no name."
+
+
+def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
+    form.show_draft(JobDraft(DIGITS))
+    free = JobCheck(global_batch=64, learning_rate=0.1)
+    form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
+    assert {form._verdict.text(), form._foot.verdict.text()} == {"A GPU is in use"}
+    assert form._foot.verdict.tone() == "warn"
+    assert form._queue_button.isEnabled()
+    form.show_check(free)
+    assert (form._verdict.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
 
 
 def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
@@ -155,14 +168,38 @@ def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
     assert "GPU 1, in use by alice" in cells.accessibleDescription()
 
 
-def test_a_gpu_that_somebody_took_meanwhile_is_no_longer_chosen(qtbot):
+def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
+    """A job never becomes smaller by itself: its start names the owner instead."""
     cells = GpuCells()
     qtbot.addWidget(cells)
     cells.show_gpus((gpu(0), gpu(1)))
+    cells.resize(300, 28)
     cells.choose(("GPU-0", "GPU-1"))
-    with qtbot.waitSignal(cells.changed):
+    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.taken_changed):
         cells.show_gpus((gpu(0), gpu(1, "alice")))
-    assert cells.chosen() == ("GPU-0",)
+    assert cells.chosen() == ("GPU-0", "GPU-1")
+    assert [one.uuid for one in cells.taken()] == ["GPU-1"]
+    assert "GPU 1, chosen, in use by alice" in cells.accessibleDescription()
+    for _ in range(2):
+        point = cells.rect().topLeft() + _at(150)
+        qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
+        assert cells.chosen() == ("GPU-0",), "it is not to be had again"
+
+
+@pytest.mark.usefixtures("look")
+def test_the_form_is_checked_again_when_somebody_comes_to_a_chosen_gpu(form, qtbot):
+    def here(*gpus):
+        return (NodeState("this-computer", Presence.ONLINE, reading(gpus)),)
+
+    placement = [{"node": "this-computer", "gpus": ["GPU-0", "GPU-1"]}]
+    form.resize(1176, 800)
+    form.show()
+    form.show_nodes(here(gpu(0), gpu(1)))
+    with qtbot.waitSignal(form.check_requested):
+        form.show_draft(JobDraft({**DIGITS, "placement": placement}))
+    with qtbot.waitSignal(form.check_requested) as wish:
+        form.show_nodes(here(gpu(0), gpu(1, "alice")))
+    assert wish.args[0].raw["placement"] == placement
 
 
 def test_gpus_can_be_chosen_by_keys_alone(qtbot):
@@ -201,3 +238,16 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
     form._wish_check()
     assert form._banner.accessibleName().startswith("No replay of “digits, two workers” any more.")
     assert form.draft().origin.replays == ""
+
+
+@pytest.mark.usefixtures("look")
+def test_why_a_start_was_refused_stands_until_the_person_changes_something(form, qtbot):
+    form.resize(1176, 800)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    form.show_error("The disk is full.")
+    with qtbot.waitSignal(form.check_requested):
+        form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
+    assert form._refusal.isVisible(), "somebody else imported a model"
+    qtbot.keyClicks(form._fields.field("epochs").shown, "1")
+    assert not form._refusal.isVisible()

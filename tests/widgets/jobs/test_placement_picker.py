@@ -257,4 +257,5 @@ def test_a_draft_that_comes_while_nobody_sees_it_finds_its_nodes(qtbot):
     wanted = [{"node": nodes[-1].name, "processes": 2}]
     picker.put(wanted)
     assert picker.value() == wanted
-    assert len(picker._rows) == len(nodes)
+    qtbot.waitUntil(lambda: len(picker._rows) == len(nodes))
+    assert row(picker, nodes[-1].name).value() == wanted[0]

@@ -170,6 +170,7 @@ def test_the_menu_offers_what_fits(qtbot, page):
     assert set(acts(page, job("live", LIVE), None)[0]) == set()
     assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
     assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue to go on"}
+    assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"To the top", "Priority and time…", "Take out of the queue"}
     with qtbot.waitSignal(page.detail.queue.leave_requested) as told:

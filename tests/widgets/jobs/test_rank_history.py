@@ -20,6 +20,7 @@ from backend.records.state import JobState
 from tests.backend.node.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.pictures import lab
+from tests.turns import are_done, finish
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.cluster.node_history import NodeHistory, past_of
@@ -96,6 +97,8 @@ def is_red(page, plot, x, beside):
     """Whether the ground of a plot is red at a place, and as everywhere beside it."""
     for _ in range(3):
         QApplication.processEvents()
+    while not are_done(page):
+        QApplication.processEvents()
     image = page.grab().toImage()
     origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
     left, right = plot.stretch_px()
@@ -150,6 +153,7 @@ def test_s13_a_hardware_slowdown_that_the_driver_tells_is_red_in_both_plots(
     assert is_red(detail, detail.curves._loss, 1300, 2400)
 
     detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
     plot = detail.ranks.history.plot
     (in_history,) = plot._marks.spans
     assert (in_history.tone, in_history.text) == ("bad", "Slowed by heat")
@@ -174,6 +178,7 @@ def shown(detail, view, pasts, kind="ours", count=2):
     histories = {name: history_of(one) for name, one in pasts.items()}
     detail.show_pasts(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
     detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
     return detail.ranks.history
 
 
@@ -291,6 +296,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
     detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
     table, model = detail.ranks._table, detail.ranks._model
     amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
     assert amber == [11]

@@ -16,7 +16,7 @@ from tests.widgets.jobs.test_jobs_table import VIEWS, click_head
 from widgets.common import formats
 from widgets.jobs import jobs_keys
 from widgets.jobs.job_columns import JobColumn
-from widgets.jobs.job_list_model import JOB_ROLE, MEMBER_ROLE, OPEN_ROLE, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_page import LIST, TABLE, JobsPage
 
@@ -43,7 +43,7 @@ def below(model, tag=LR):
     rows = range(model.row_of(tag) + 1, model.rowCount())
     found = []
     for row in rows:
-        if not model.index(row, 0).data(MEMBER_ROLE):
+        if not model.is_member(row):
             break
         found.append(model.index(row, 0).data(JOB_ROLE).id)
     return found
