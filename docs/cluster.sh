@@ -28,13 +28,13 @@ is_known() {
 import json, sys
 sys.exit(sys.argv[1] not in [node["name"] for node in json.load(sys.stdin)])' "$1"
 }
-# Until the job has made some steps; a job that ends before is shown, and the end of this.
-until_it_trains() {
+# Until the job has a checkpoint; a job that ends before is shown, and the end of this.
+until_it_can_go_on() {
     while told=$(ringmaster job show "$job" --json); do
         case $(echo "$told" | field state) in
             ERROR | LOST | FINISHED | INTERRUPTED) break ;;
         esac
-        [ "$(echo "$told" | field step)" -le 10 ] || return 0
+        [ "$(ringmaster job checkpoints "$job" --json)" = "[]" ] || return 0
         sleep 1
     done
     ringmaster job show "$job"
@@ -78,7 +78,7 @@ job=$(ringmaster job create "$job_file" --json | field id)
 ringmaster job preflight "$job"
 
 ringmaster job start "$job"
-until_it_trains
+until_it_can_go_on
 ringmaster job stop "$job" --wait
 # shellcheck disable=SC2086 # a list of options
 ringmaster job resume "$job" --wait $first_two
@@ -87,7 +87,7 @@ ringmaster job export "$job" --checkpoint best --format zip --output "$data_root
 [ -n "${LOSE:-}" ] || exit 0
 # shellcheck disable=SC2086 # a list of options
 ringmaster job start "$job" $everywhere
-until_it_trains
+until_it_can_go_on
 sh -c "$LOSE"
 if ringmaster job wait "$job"; then
     echo "The job ended well without $node, before that was gone." >&2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QWidget
+
 from widgets.common.turns import Turns
 
 
@@ -9,3 +11,8 @@ def finish(turns: Turns) -> None:
     """Do the rest of them."""
     while not turns.is_done:
         turns.do_one()
+
+
+def are_done(window: QWidget) -> bool:
+    """Whether nothing is left of them, in the window or anything in it: a page is painted."""
+    return all(turns.is_done for turns in window.findChildren(Turns))

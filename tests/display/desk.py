@@ -239,6 +239,17 @@ class Program:
         part: Part = wait_for(found, f"“{name}”")
         return part
 
+    def at_rest(self, name: str) -> tuple[int, int]:
+        """Where something is to be clicked when a page that fills no longer moves it."""
+        seen = [self.find(name).middle]
+
+        def stays() -> bool:
+            seen.append(self.find(name).middle)
+            return len(seen) > _STEADY and len(set(seen[-_STEADY:])) == 1
+
+        wait_for(stays, f"“{name}” to stand still")
+        return seen[-1]
+
     def has(self, name: str, kind: str = "") -> bool:
         return any(part.name == name and kind in ("", part.kind) for part in self.parts())
 

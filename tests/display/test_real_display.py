@@ -262,7 +262,7 @@ def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbo
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
     wait_for(lambda: any("mpirun" in p.text for p in program.parts()), "the command")
-    desk.click(program.find("Copy command").middle)
+    desk.click(program.at_rest("Copy command"))
     wait_for(lambda: "mpirun" in neighbour.ask("clipboard"), "the command in the clipboard")
 
 

@@ -38,19 +38,23 @@ HIDDEN = (sysconfig.get_path("stdlib"), "/usr/lib/python3", sys.prefix, ROOT)
 LARGEST_PACKED_BYTES = 120_000_000
 
 WINDOW = """
-import json, sys
+import faulthandler, json, sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QLabel
 from app.bootstrap import Program
+from widgets.common.turns import Turns
 
+# One that stands still says where.
+faulthandler.dump_traceback_later(100, exit=True)
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), None, None)
 program.show()
 
 def look():
     labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
-    if any("PyTorch" in label.text() and label.isVisible() for label in labels):
+    is_painted = all(turns.is_done for turns in program.window.findChildren(Turns))
+    if is_painted and any("PyTorch" in label.text() and label.isVisible() for label in labels):
         looking.stop()
         program.window.grab().save(sys.argv[2])
         program.window.close()

@@ -14,6 +14,7 @@ from app.bootstrap import Program
 from backend.records.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end
+from tests.turns import are_done
 from widgets.common.look import ThemeChoice
 
 OF_PROGRAM = (
@@ -53,6 +54,7 @@ def _train(program: Program, folder: Path) -> None:
         program.window.resize(*size)
         for _ in range(4):
             QApplication.processEvents()
+        _wait(lambda: are_done(program.window))
         program.window.grab().save(str(folder / f"{name}.png"))
 
     def state() -> JobState | None:
@@ -65,6 +67,7 @@ def _train(program: Program, folder: Path) -> None:
     _wait(lambda: program.is_built)
     first, detail = program.jobs.first_start, program.jobs.detail
     _wait(lambda: first._example.isVisible() and "core" in first._reading_words)
+    _wait(lambda: first._findings is not None)
     take("first-start-light")
     first._example.click()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
 
 import shiboken6
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -18,6 +19,7 @@ from backend.records.node import NodeState
 from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size
+from tests.turns import are_done
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common import theme
 from widgets.compare.compare_page import ComparePage
@@ -30,6 +32,7 @@ from widgets.library.library_page import LibraryPage
 from widgets.main_window import MainWindow
 
 _Widget = TypeVar("_Widget", bound=QWidget)
+_SETTLED_AFTER_S = 20.0
 
 
 class Stage:
@@ -105,11 +108,10 @@ class Stage:
         A height that hangs on a width climbs one layout a pass: the form of a new job was still
         squeezed after four.
         """
-        # What is made a few at a time has a timer without an interval until it is whole.
-        for _ in range(100):
-            timers = self.window.findChildren(QTimer)
-            if not any(one.isActive() and one.interval() == 0 for one in timers):
-                break
+        end = time.monotonic() + _SETTLED_AFTER_S
+        while not are_done(self.window):
+            if time.monotonic() > end:
+                raise RuntimeError(f"The window still has work to do after {_SETTLED_AFTER_S} s.")
             QApplication.processEvents()
         for _ in range(10):
             QApplication.processEvents()

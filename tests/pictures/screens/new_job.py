@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtWidgets import QWidget
 
@@ -12,18 +14,23 @@ from backend.records.node import Finding
 from backend.records.sweep_values import Axis
 from backend.records.values import Fault
 from tests.pictures import lab
-from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.cluster import samples
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 
+
+def placed(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:
+    return [{"node": node, "gpus": list(uuids)} for node in nodes]
+
+
 RAW = {
     **lab.config("retinanet-r50 · coco").to_dict(),
     "name": "retinanet-r50 · coco 2x, sqrt",
     "loader": "coco-boxes",
-    "placement": [{"node": node, "gpus": list(lab.EIGHT)} for node in ("gpu09", "gpu12")],
+    "placement": placed("gpu09", "gpu12"),
 }
 COMMAND = (
     *("mpirun", "-np", "16", "-H", "gpu09:8,gpu12:8", "--map-by", "slot", "--mca"),
@@ -92,13 +99,21 @@ def new_job_empty(stage: Stage) -> None:
 
 @screen("new-job-64")
 def new_job_64(stage: Stage) -> None:
-    filled(stage, samples.cluster(64))
+    filled(stage, samples.cluster(64), {**RAW, "placement": placed("gpu10", "gpu12")})
+
+
+@screen("new-job-taken", BOTH)
+def new_job_taken(stage: Stage) -> None:
+    """Somebody came to two of the GPUs between form and start."""
+    busy = "GPU 6 of gpu03 is in use by alice; the job can start when it is free."
+    form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
+    form.show_check(replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])))
 
 
 @screen("new-job-long-names")
 def new_job_long_names(stage: Stage) -> None:
     names = [lab.LONG_NODE.format(n) for n in (2, 6)]
-    raw = {**RAW, "name": lab.LONG, "placement": [{"node": n, "gpus": ["GPU-0"]} for n in names]}
+    raw = {**RAW, "name": lab.LONG, "placement": placed(*names, uuids=("GPU-0",))}
     filled(stage, samples.cluster(12, lab.LONG_NODE), raw)
 
 
