@@ -381,10 +381,11 @@ class Flight:
         try:
             before = settings_texts(shell, home)
             keys.write_settings(shell, home, self._set_up.peers(), entry.installation.own_key)
+            renewed = settings_texts(shell, home) != before
         except BackendError as error:
             self._news.put(preflight_words.no_settings(entry.name, error))
             return False
-        if settings_texts(shell, home) != before:
+        if renewed:
             self._news.put(preflight_words.settings_renewed(entry.name))
         return True
 

@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster.shell import Shell, Unreachable
 from backend.errors import BackendError, Cancelled
 from backend.records.job import JobConfig, Placement, parse_job
+from backend.records.layout import NodeHome
 from backend.records.preflight import Fix, Preflight, PreflightFinding, placement_after
+from backend.services import preflight_flight
 from backend.services import preflight_words as words
+from backend.services.preflight_ground import settings_texts
 from tests.cluster.faults import FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
 from tests.cluster.faults_to_mend import jobs_for_their_owner_alone, ssh_settings_missing
@@ -256,6 +260,23 @@ def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: Ready
     assert told == [
         "The SSH settings of mpirun on node1 were not up to date and have been written anew."
     ]
+
+
+def test_a_connection_that_breaks_while_settings_are_read_is_told(
+    ready_cluster: ReadyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def broken_at_last(shell: Shell, home: NodeHome) -> list[bytes]:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            raise Unreachable("The connection to node1 broke off.", "Connect again.")
+        return settings_texts(shell, home)
+
+    monkeypatch.setattr(preflight_flight, "settings_texts", broken_at_last)
+    found = ready_cluster.services.preflight.run(config())
+    assert told_of(found) == {(words.SETTINGS, ("node1",))}
 
 
 def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyCluster) -> None:
