@@ -28,7 +28,7 @@ from backend.records.node import NodeState, Presence
 from backend.records.set_up_choices import usual_options
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
-from widgets.cluster.node_history import past_of
+from widgets.cluster.node_history import Past, past_of
 from widgets.cluster.nodes_page import NodesPage
 
 _WAKE_EVERY_S = 60.0
@@ -37,6 +37,8 @@ _WAKE_EVERY_S = 60.0
 _PAST_EVERY_S = 120.0
 _WATCHED_EVERY_S = 600.0
 """What this window saw itself is kept for twenty minutes."""
+_PASTS = 8
+"""So many are held beside those of the nodes that are watched: of eight GPUs a day is 1 MB."""
 
 
 def _judged(
@@ -206,13 +208,26 @@ class NodeController(QObject):
 
     @Slot(str)
     def _read_past(self, name: str, lane: str = "") -> None:
+        self._past_read.pop(name, None)
         self._past_read[name] = time.monotonic()
+        self._forget_pasts()
         self._runner.run(
             lane or f"past {name}",
             lambda: past_of(self._services.nodes.past(name)),
-            partial(self._page.show_past, name),
+            partial(self._show_past, name),
             lambda _error: None,
         )
+
+    def _show_past(self, name: str, past: Past) -> None:
+        if name in self._past_read:
+            self._page.show_past(name, past)
+
+    def _forget_pasts(self) -> None:
+        """Those that nobody looks at, but for the last few; the oldest were read first."""
+        resting = [name for name in self._past_read if name not in self._watched]
+        for name in resting[:-_PASTS]:
+            del self._past_read[name]
+            self._page.forget_past(name)
 
     @Slot(str)
     def _check(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from app.node_controller import NodeController
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
 from backend.records.node import NodeState, Presence
+from backend.records.node_past import PastGpu, PastReading
 from tests.widgets.cluster.samples import reading
 from widgets.cluster.nodes_page import NodesPage
 
@@ -210,3 +212,26 @@ def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(cont
     controller.look()
     controller.look()
     assert pasts == ["gpu7"]
+
+
+def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held(controller):
+    seen_s = time.time() - 3600
+    services, page = controller._services.nodes, controller._page
+    names = [f"gpu{number}" for number in range(12)]
+    far = tuple(NodeState(name, Presence.OFFLINE, reading(name)) for name in names)
+    services.far = lambda: far
+    services.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
+    controller.look()
+    controller.watch(("gpu0",))
+    controller.look()
+    for name in names[1:]:
+        page.open_node(name)
+    assert held(page, seen_s) == ["gpu0", *names[-8:]]
+    controller.watch(())
+    page.open_node("gpu1")
+    assert held(page, seen_s) == ["gpu1", *names[-7:]]
+
+
+def held(page, seen_s):
+    """The nodes of which more is known than this window saw itself."""
+    return [name for name, known in page.histories.items() if seen_s in known.times()]

@@ -76,7 +76,7 @@ def measure(
     context = (
         f"{minutes:g} min, {told['nodes'] - 1} nodes, {told['acts']} acts of a person, "
         f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, worst {late['worst']:.0f} ms, "
-        f"{late['long']} over 50 ms; idle p99.9 {told['idle'][0]:.1f}, "
+        f"{late['long']} of {late['turns']} turns over 50 ms; idle p99.9 {told['idle'][0]:.1f}, "
         f"worst {told['idle'][1]:.0f} ms"
     )
     files = [one[2] for one in after]

@@ -40,25 +40,26 @@ class Late:
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
         self.worst_s = 0.0
-        self.long = 0
+        self.long = self.turns = 0
 
     def take(self, late_s: float) -> None:
         """One stall, and all presses that fell into it."""
         self.worst_s = max(self.worst_s, late_s)
         self.long += late_s > LONG_S
+        self.turns += 1
         while late_s >= 0:
             self.counts[min(int(late_s / _BIN_S), _BINS - 1)] += 1
             late_s -= PRESS_S
 
     def told(self) -> dict[str, float]:
-        """Milliseconds, and how many stalls were long."""
+        """Milliseconds, how many turns were counted, and how many of them were long."""
         total, sums = int(self.counts.sum()), np.cumsum(self.counts)
         shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
         found = {
             name: 1000 * _BIN_S * int(np.searchsorted(sums, share * total))
             for name, share in shares.items()
         }
-        return {**found, "worst": 1000 * self.worst_s, "long": self.long}
+        return {**found, "worst": 1000 * self.worst_s, "long": self.long, "turns": self.turns}
 
 
 class Presses(QObject):

@@ -217,7 +217,7 @@ class BusyCluster:
                     lines += [
                         f"use {gpu} {random.randrange(80, 100)}",
                         f"temperature {gpu} {random.randrange(55, 80)}",
-                        f"memory {gpu} {random.randrange(20_000, 60_000)}",
+                        f"memory {gpu} {random.randrange(20_000, 24_000)}",
                         f"process {gpu} {training.process.pid} 20000",
                     ]
         self._driver.describe(*lines)

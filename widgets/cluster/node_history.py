@@ -136,6 +136,9 @@ class Past:
     words: tuple[str, ...] = ()
 
 
+NO_PAST = Past(np.empty(0), {})
+
+
 def past_of(readings: Sequence[PastReading]) -> Past:
     """The readings as arrays; where one is missing, a row without values makes a gap."""
     rows: list[tuple[float, Values]] = []
@@ -147,7 +150,7 @@ def past_of(readings: Sequence[PastReading]) -> Past:
     keys = dict.fromkeys(key for _, values in rows for key in values)
     return Past(
         np.array([at_s for at_s, _ in rows], np.float64),
-        {key: np.array([_told(values.get(key)) for _, values in rows]) for key in keys},
+        {key: np.array([_told(values.get(key)) for _, values in rows], np.float32) for key in keys},
         tuple(words),
     )
 
@@ -199,7 +202,7 @@ class NodeHistory:
         # One array of all: of 64 nodes sixty each, made in one turn, held the window up.
         self._values = np.empty((0, capacity))
         self._words: list[str] = []
-        self._past = Past(np.empty(0), {})
+        self._past = NO_PAST
         self.count = 0
         """Rows that were appended, gaps included."""
         self.reach = 0

@@ -15,7 +15,7 @@ from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
 from backend.records.node import Finding, NodeState, Presence, bad_gpus, words_by_gpu
 from widgets.cluster.attention import AttentionCards, attentions
-from widgets.cluster.node_history import NodeHistory, Past
+from widgets.cluster.node_history import NO_PAST, NodeHistory, Past
 from widgets.cluster.node_page import NodePage
 from widgets.cluster.node_row import (
     NODES_A_TURN,
@@ -176,6 +176,11 @@ class NodesPage(QWidget):
             self._settle()
             if self.detail.node == name:
                 self.detail.show_past()
+
+    def forget_past(self, name: str) -> None:
+        """Only what this window saw itself is known then, until it is looked at again."""
+        if name in self._histories:
+            self._histories[name].put_past(NO_PAST)
 
     def show_error(self, name: str, sentence: str) -> None:
         """A check could not be made."""
