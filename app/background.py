@@ -14,7 +14,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
@@ -33,6 +33,9 @@ Report = Callable[[float | None, str], None]
 
 _REPORT_INTERVAL_S = 0.05
 _SWITCH_S = 0.0001
+CLOSE_LIMIT_S = 60.0
+"""As long as a start takes that a person still wished for. A call into a share that is away may
+never return."""
 _TURN_S = 0.008
 """Half a frame for what comes home; then painting and keys have their turn."""
 
@@ -76,6 +79,7 @@ class Background(QObject):
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
         self._under_way: set[Progress] = set()
+        self._running: set[Future[Any]] = set()
         # The looks at twenty jobs end together, and Qt delivers all that was posted before it
         # looks at keys: 70 ms at a time (tests/benchmarks/soak.py).
         self._home: deque[tuple[_Task, Future[Any]]] = deque()
@@ -106,16 +110,28 @@ class Background(QObject):
         self._under_way.add(made)
         return made
 
-    def close(self) -> None:
-        """Drop what waits, cancel what can be, and return when what runs has ended."""
+    def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
+        """Drop what waits, cancel what can be, and return when what runs has ended.
+
+        False: after ``limit_s`` something still runs. Python itself would wait for it at its end.
+        """
         self._closed = True
         for progress in self._under_way:
             progress.cancel()
-        self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        # One that never began is never said to be done.
+        began = [future for future in self._running if not future.cancelled()]
+        has_ended = not wait(began, limit_s).not_done
+        if has_ended:
+            # What has ended is only then told from its thread, by a signal of this object's.
+            self._pool.shutdown(wait=True)
+        return has_ended
 
     def _start(self, lane: str) -> None:
         task = self._lanes[lane][0]
-        self._pool.submit(task.work).add_done_callback(
+        future = self._pool.submit(task.work)
+        self._running.add(future)
+        future.add_done_callback(
             lambda future: self._ended.emit(task, future)  # emitted on the worker thread
         )
 
@@ -135,6 +151,7 @@ class Background(QObject):
             self._turns.stop()
 
     def _hand_back(self, task: _Task, future: Future[Any]) -> None:
+        self._running.discard(future)
         if self._closed:
             return
         self._lanes[task.lane].popleft()

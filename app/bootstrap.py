@@ -17,11 +17,11 @@ from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from app.background import Background
-from app.frame_controller import FrameController
+from app.frame_controller import FrameController, units_of
 from app.garbage import Garbage
 from app.left_off import first_place, take_up
 from app.memory import FreedMemory
-from app.offers import Things, offer_acts, offer_things
+from app.offers import Things, offer_acts, offer_pages, offer_things
 from app.opening import Opening
 from app.paths import settings_file
 from app.settings import Settings
@@ -29,13 +29,13 @@ from app.status_poller import StatusPoller
 from app.window_place import WindowPlace
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
-from backend.records.library import Kind, is_weights
+from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
+from widgets.common import formats
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.state_badge import paint_logo
 from widgets.common.throttle import Throttle
 from widgets.common.turns import Turns
-from widgets.frame.drop_words import words_for
 from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
@@ -73,6 +73,7 @@ class Program(QObject):
         self._services: Services | None = None
         self._settings = Settings(settings_file())
         preferences = self._settings.preferences
+        formats.use(units_of(preferences))
         self._background = Background(parent=self)
         self._garbage = Garbage(self)
         FreedMemory(self._background, self)
@@ -83,7 +84,12 @@ class Program(QObject):
 
         self.window = MainWindow()
         # After the window: each widget that joins a dressed one is dressed by itself.
-        self._look = Look(app, _choice(preferences.theme), preferences.reduced_motion)
+        self._look = Look(
+            app,
+            _choice(preferences.theme),
+            preferences.reduced_motion,
+            preferences.high_contrast,
+        )
         self.window.setWindowIcon(_mark())
         self.window.side_bar.set_root(_short(data_root))
         self._first_place = first_place(preferences)
@@ -143,11 +149,11 @@ class Program(QObject):
     def nodes(self) -> NodesPage:
         return self._pages.nodes
 
-    @Slot()
-    def close(self) -> None:
+    def close(self) -> bool:
         """The window is gone. Jobs go on; nothing of theirs hangs on this process.
 
         No timer of the program outlives this: what it would show is shown in a window that is gone.
+        False: a thread stands in a call that may never return (see `Background.close`).
         """
         self._turns.stop()
         self._live_shown.stop()
@@ -155,16 +161,17 @@ class Program(QObject):
             self._poller.stop()
             self._node_controller.stop()
             self._compare_controller.stop()
-        self._background.close()
+        has_ended = self._background.close()
         if self._services is not None:
             self._carry_out.close()
         self._settings.save()
         self.frame.tray.close()
         self._look.deleteLater()
         self._garbage.close()
-        if self._services is not None:
+        if self._services is not None and has_ended:
             self._services.close()
         self.deleteLater()
+        return has_ended
 
     # The frame.
 
@@ -186,6 +193,12 @@ class Program(QObject):
         self.window.go("jobs")
         self.jobs.reveal(job_id)
         # Its keys are heard where it is, and whoever came here by key goes on by key.
+        self.jobs.setFocus()
+
+    def _open_sweep(self, tag: str) -> None:
+        self.window.go("jobs")
+        self.jobs.show_list()
+        self.jobs.open_sweep(tag)
         self.jobs.setFocus()
 
     @Slot(str)
@@ -228,6 +241,7 @@ class Program(QObject):
         from app.compare_controller import CompareController
         from app.job_controller import JobController
         from app.job_finder import JobFinder
+        from app.job_trash import JobTrash
         from app.library_controller import LibraryController
         from app.log_controller import LogController
         from app.many_jobs import ManyJobs
@@ -245,6 +259,7 @@ class Program(QObject):
             services, runner, self._poller, jobs, self.form, window, self
         )
         self._many_jobs = ManyJobs(services, runner, jobs, self._job_controller, window, self)
+        self._job_trash = JobTrash(services, runner, jobs, window, self)
         self._carry_out = CarryOut(services.jobs, runner, jobs.detail, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
         self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
@@ -264,8 +279,11 @@ class Program(QObject):
             self._finder.rows,
             self,
         )
+        self._job_trash.undoable.connect(lambda text, tag: window.toast.tell(text, undo_tag=tag))
+        window.toast.undone.connect(self._job_trash.undo)
         for teller in (
             self._many_jobs,
+            self._job_trash,
             self._carry_out,
             self._queue_controller,
             self._job_controller,
@@ -280,6 +298,7 @@ class Program(QObject):
     def _wire_jobs(self) -> None:
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
         poller.all_listed.connect(self._finder.take)
+        poller.all_listed.connect(self.frame.bell.see)
         poller.listed.connect(self._listed)
         poller.listed.connect(self._queue_controller.show_jobs)
         poller.updated.connect(self._updated)
@@ -306,16 +325,11 @@ class Program(QObject):
         self.jobs.many.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
         detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
-        detail.save_requested.connect(self._take_away.save)
+        for page in (detail, self.nodes):
+            page.save_requested.connect(self._take_away.save)
+        self.form.picture_requested.connect(self._take_away.save)
         detail.csv_requested.connect(self._save_csv_of)
-        act = self.frame.add_act
-        act(
-            "Compare the open job",
-            "chart-line-up",
-            lambda: controller.compare((self.jobs.open_id,)),
-            lambda: bool(self.jobs.open_id),
-        )
-        act(
+        self.frame.add_act(
             "Save all compared curves as CSV…",
             "download-simple",
             controller.save_csv,
@@ -344,24 +358,23 @@ class Program(QObject):
     def _offer_everything(self, services: Services) -> None:
         """What the command palette reaches."""
         self.frame.furnish(services)
-        offer_acts(self.frame, self.jobs, self._job_controller, self._node_controller)
+        offer_acts(self.frame, self._job_controller, self._node_controller)
+        offer_pages(self.frame, self.window, self._pages, self._open_job, self._open_sweep)
+        templates = self._job_controller.drafts.templates
         offer_things(
             self.frame,
             Things(
                 jobs=self._finder.named,
                 nodes=lambda: self._node_names,
                 items=self._library_controller.items,
+                templates=templates.all,
             ),
             open_job=self._open_job,
+            open_sweep=self._open_sweep,
             open_node=self._open_node,
             open_item=self._open_item,
+            begin_with=templates.load,
         )
-        for page in self.library.values():
-            self.frame.add_act(
-                f"Import a {page.kind.value}",
-                "upload-simple",
-                partial(page.import_requested.emit, ""),
-            )
 
     @Slot(str)
     def _take_dropped(self, path: str) -> None:
@@ -369,8 +382,6 @@ class Program(QObject):
 
         if is_job_file(Path(path)):
             self._job_controller.drafts.open_job_file(Path(path))
-        elif is_weights(path):
-            self.window.toast.tell(words_for(path))
         else:
             self._library_controller.drop(Path(path))
 

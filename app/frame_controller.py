@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,27 +14,27 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication, QIcon, QKeySequence
 from PySide6.QtWidgets import QFileDialog
 
 from app.background import Background
+from app.bell import Bell
 from app.go_to import Act, GoTo
 from app.help import DOCS, TOPICS, read_topics
-from app.notice_book import NoticeBook
 from app.notice_controller import NoticeController
-from app.notices import Notice, Notices
-from app.paths import log_file, notices_file, settings_file
-from app.settings import Settings
+from app.notices import Notice
+from app.page_acts import PRESS, PageActs
+from app.paths import log_file, settings_file
+from app.settings import Preferences, Settings
+from app.ssh_controller import SshController
 from app.tray import Tray
 from backend.errors import BackendError
 from backend.records.job_view import JobView
 from backend.records.node import Finding
-from widgets.common import formats
+from widgets.common.formats import Units
 from widgets.common.look import Look, ThemeChoice
-from widgets.common.theme import Family
 from widgets.frame.help_page import HelpPage
 from widgets.frame.keys import KEYS
 from widgets.frame.keys_sheet import KeysSheet
-from widgets.frame.notice_list import NoticeItem, NoticeList
 from widgets.frame.palette import Palette, Target
 from widgets.frame.places import PLACES
-from widgets.frame.settings_page import SCALES, Places, SettingsPage
+from widgets.frame.settings_page import SCALES, Choices, Places, SettingsPage
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
@@ -48,6 +47,16 @@ SCALE_VARIABLE = "QT_SCALE_FACTOR"
 def scale_for(percent: int) -> str:
     """Qt's factor, over what the system says; it is read once, when the application is made."""
     return f"{(percent if percent in SCALES else 100) / 100:g}"
+
+
+def units_of(preferences: Preferences) -> Units:
+    """What is unknown is as usual."""
+    usual = Units()
+    return Units(
+        preferences.sizes or usual.sizes,
+        preferences.temperature or usual.temperature,
+        preferences.clock or usual.clock,
+    )
 
 
 class FrameController(QObject):
@@ -82,30 +91,32 @@ class FrameController(QObject):
         self._save_soon.setSingleShot(True)
         self._save_soon.setInterval(_SAVE_AFTER_MS)
         self._save_soon.timeout.connect(self._save)
-        self.notices = Notices(lambda: settings.preferences.tell_finished, parent=self)
-        self.notices.told.connect(self._notify)
         self.tray = Tray(icon, parent=self)
         self.tray.job_opened.connect(self._open_job)
         self.tray.notice_opened.connect(self._open_notice)
         self.tray.window_wished.connect(self.bring_up)
         self.tray.end_wished.connect(self.end)
-        self._book = NoticeBook(notices_file())
-        self._notice_list: NoticeList | None = None
+        self.bell = Bell(
+            window, background, self.tray, lambda: settings.preferences.tell_finished, self
+        )
+        self.bell.opened.connect(self._open_notice)
+        self.bell.settings_wished.connect(self.open_settings)
+        self.notices = self.bell.notices
         self._controller: NoticeController | None = None
         self.go_to = GoTo()
+        self.page_acts = PageActs()
+        self.go_to.add_opener(PRESS, self.page_acts.press)
         self._palette: Palette | None = None
         self._page: SettingsPage | None = None
         self._help: HelpPage | None = None
         side_bar = window.side_bar
         side_bar.theme_toggled.connect(look.toggle)
-        side_bar.notices_wished.connect(self._show_notices)
         side_bar.settings_wished.connect(self.open_settings)
         look.changed.connect(self._look_changed)
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)
         self._ends = False
         side_bar.set_dark(look.is_dark)
-        side_bar.set_unread(self._book.unread)
         self._make_keys()
         self._make_acts()
 
@@ -124,10 +135,10 @@ class FrameController(QObject):
             QShortcut(QKeySequence(key), self._window, act)
 
     def _make_acts(self) -> None:
-        window = self._window
+        window, side_bar = self._window, self._window.side_bar
         for place in PLACES:
             self.add_act(place.title, place.icon, partial(window.go, place.key))
-        self.add_act("Notices", "bell", self._show_notices)
+        self.add_act("Notices", "bell", self.bell.show)
         self.add_act("Look again", "arrow-clockwise", window.look_again)
         self.add_act("Settings", "gear", self.open_settings)
         self.add_act("Help", "question", self.open_help)
@@ -138,6 +149,12 @@ class FrameController(QObject):
         self.add_act("Report a problem…", "first-aid", self.report)
         self.add_act("Full screen", "arrows-out", window.toggle_full_screen)
         self.add_act("Back", "arrow-left", window.back)
+        self.add_act("Forward", "arrow-right", window.forward)
+        self.add_act("Larger", "magnifying-glass-plus", partial(self._step_scale, 1))
+        self.add_act("Smaller", "magnifying-glass-minus", partial(self._step_scale, -1))
+        as_system = partial(self._choose_scale, 100)
+        self.add_act("As large as the system says", "magnifying-glass", as_system)
+        self.add_act("Open the data root", "folder-open", side_bar.folder_wished.emit)
 
     def add_act(
         self,
@@ -163,6 +180,7 @@ class FrameController(QObject):
 
     @Slot()
     def open_palette(self) -> None:
+        self.go_to.offer_page(*self.page_acts.look(self.go_to.acts))
         self.palette.open()
 
     @Slot(str)
@@ -205,7 +223,9 @@ class FrameController(QObject):
         page.theme_chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
         page.scale_chosen.connect(self._choose_scale)
         page.restart_requested.connect(self._restart)
+        page.contrast_chosen.connect(self._choose_contrast)
         page.motion_chosen.connect(self._choose_motion)
+        page.units_chosen.connect(self._choose_units)
         page.notices.finished_chosen.connect(self._choose_finished)
         page.notices.stays_chosen.connect(lambda stays: self._remember(stays_in_tray=stays))
         page.notices.show_tray(self.tray.is_available)
@@ -219,16 +239,18 @@ class FrameController(QObject):
     def furnish(self, services: Services) -> None:
         """The services are there."""
         self._services = services
+        self.bell.take_data_root(services.data_root.name)
         if self._page is not None:
             self._controller = NoticeController(
                 services.notices, self._background, self._page.notices, self
             )
+            ssh = SshController(services.cluster, self._background, self._page.ssh, self)
+            ssh.told.connect(self._window.toast.tell)
             self._page.show_places(
                 Places(
                     data_root=services.data_root.name,
                     catalogue=str(services.catalogue.path),
                     settings=str(settings_file()),
-                    known_hosts=str(services.cluster.known_hosts_path),
                     log=str(log_file()),
                 )
             )
@@ -252,11 +274,15 @@ class FrameController(QObject):
         preferences = self._settings.preferences
         if self._page is not None:
             self._page.show_choices(
-                preferences.theme,
-                preferences.scale_percent,
-                preferences.reduced_motion,
-                preferences.tell_finished,
-                preferences.stays_in_tray,
+                Choices(
+                    theme=preferences.theme,
+                    scale_percent=preferences.scale_percent,
+                    high_contrast=preferences.high_contrast,
+                    reduced_motion=preferences.reduced_motion,
+                    units=units_of(preferences),
+                    tells_finished=preferences.tell_finished,
+                    stays_in_tray=preferences.stays_in_tray,
+                )
             )
 
     def remember(self, **changes: Any) -> None:
@@ -281,6 +307,16 @@ class FrameController(QObject):
     def _choose_motion(self, reduced: bool) -> None:
         self._look.reduce_motion(reduced)
         self._remember(reduced_motion=reduced)
+
+    @Slot(bool)
+    def _choose_contrast(self, high: bool) -> None:
+        self._look.heighten_contrast(high)
+        self._remember(high_contrast=high)
+
+    @Slot(Units)
+    def _choose_units(self, units: Units) -> None:
+        self._look.write_in(units)
+        self._remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
 
     def _stays(self) -> bool:
         wants = self._settings.preferences.stays_in_tray and self.tray.is_available
@@ -354,8 +390,7 @@ class FrameController(QObject):
 
     def see_jobs(self, views: tuple[JobView, ...]) -> None:
         """All jobs, or some of them, as they are now."""
-        for view in views:
-            self.notices.see(view)
+        self.bell.see_jobs(views)
         if self._controller is not None:
             self._controller.see(views)
 
@@ -364,17 +399,6 @@ class FrameController(QObject):
         self._remember(tell_finished=tells_finished)
         if self._controller is not None:
             self._controller.choose_finished(tells_finished)
-
-    @Slot(Notice)
-    def _notify(self, notice: Notice) -> None:
-        self._book.add(notice)
-        self._window.side_bar.set_unread(self._book.unread)
-        self.tray.tell(notice)
-        self._show_items()
-        self._keep_book()
-
-    def _keep_book(self) -> None:
-        self._background.run("notice book", self._book.save, lambda _: None, lambda _: None)
 
     @Slot()
     def bring_up(self) -> None:
@@ -400,47 +424,6 @@ class FrameController(QObject):
             self.node_opened.emit(notice.node)
         else:
             self._window.go("jobs")
-
-    @property
-    def notice_list(self) -> NoticeList:
-        """Made when it is first asked for."""
-        if self._notice_list is None:
-            self._notice_list = NoticeList(self._window)
-            self._notice_list.opened.connect(lambda at: self._open_notice(self._book.past[at]))
-            self._notice_list.settings_wished.connect(self.open_settings)
-        return self._notice_list
-
-    @Slot()
-    def _show_notices(self) -> None:
-        """The list; what is in it has been seen from then on."""
-        notices = self.notice_list
-        self._show_items()
-        notices.open(self._window.side_bar.bell)
-        if self._book.read_all():
-            self._window.side_bar.set_unread(0)
-            self._keep_book()
-
-    def _show_items(self) -> None:
-        if self._notice_list is None:
-            return
-        now = datetime.now().astimezone()
-        unread = self._book.unread
-        self._notice_list.show_items(
-            [
-                NoticeItem(
-                    notice.title,
-                    notice.text,
-                    formats.moment(notice.when, now),
-                    _family(notice.family),
-                    at < unread,
-                )
-                for at, notice in enumerate(self._book.past)
-            ]
-        )
-
-
-def _family(name: str) -> Family:
-    return "good" if name == "good" else "warn" if name == "warn" else "bad"
 
 
 def _open_link(address: str) -> None:

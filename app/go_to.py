@@ -36,10 +36,28 @@ class GoTo:
         self._sources: list[Source] = []
         self._far: list[FarSource] = []
         self._wanted = ""
+        self._here: tuple[Target, ...] = ()
+        self._elsewhere: tuple[Target, ...] = ()
         self._openers: dict[str, Callable[[str], object]] = {}
 
     def add_act(self, act: Act) -> None:
         self._acts[act.target.key] = act
+
+    def offer_page(self, here: Sequence[Target], elsewhere: Sequence[Target]) -> None:
+        """Acts that are read off the pages when somebody begins to look; see `PageActs`.
+
+        Those before the eyes come first where nothing is typed.
+        """
+        self._here, self._elsewhere = tuple(here), tuple(elsewhere)
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The titles of those that are possible now, without those of the pages."""
+        return tuple(act.target.title for act in self._acts.values() if act.is_able())
+
+    def add_opener(self, kind: str, open_it: Callable[[str], object]) -> None:
+        """For targets of a kind that come from another's source, or from the pages."""
+        self._openers[kind] = open_it
 
     def add_source(self, kind: str, source: Source, open_it: Callable[[str], object]) -> None:
         """Targets of one kind, opened by their key."""
@@ -82,7 +100,8 @@ class GoTo:
     def find(self, text: str, more: Iterable[Target] = ()) -> tuple[Target, ...]:
         """The best targets for a text, ``more`` among them; without one, all acts possible now."""
         wanted = text.casefold().split()
-        targets = [act.target for act in self._acts.values() if act.is_able()]
+        own = (act.target for act in self._acts.values() if act.is_able())
+        targets = [*self._here, *own, *self._elsewhere]
         if wanted:
             joined = " ".join(wanted)
             for source in self._sources:

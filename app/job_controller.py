@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tomli_w
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QDesktopServices, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
@@ -19,7 +19,7 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import Placement, parse_placement
-from backend.records.job_view import JobView
+from backend.records.job_view import JobCommand, JobView
 from backend.records.node import NodeState
 from backend.records.state import JobState
 from backend.records.sweep import SweepMade, SweepTaken
@@ -75,9 +75,11 @@ class JobController(QObject):
         detail = page.detail
         page.opened.connect(self._open)
         page.new_requested.connect(self.drafts.new_job)
+        QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.first_start.example_requested.connect(self.train_example)
         detail.start_requested.connect(self.start)
         detail.stop_requested.connect(self.stop)
+        detail.kill_requested.connect(self.kill)
         detail.resume_requested.connect(self.resume)
         detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
         detail.start_over_requested.connect(self.start_over)
@@ -91,8 +93,9 @@ class JobController(QObject):
         detail.rename_requested.connect(self._rename)
         detail.notes_requested.connect(self._note)
         detail.tags_requested.connect(self._tag)
-        detail.remove_requested.connect(self._remove)
         detail.folder_requested.connect(self._open_folder)
+        detail.runs_requested.connect(self._runs)
+        detail.earlier_requested.connect(self._earlier)
         detail.checkpoints_requested.connect(self._checkpoints)
         detail.settings_requested.connect(self._settings)
 
@@ -119,6 +122,17 @@ class JobController(QObject):
         self._runner.run(
             f"job {job_id}",
             partial(self._jobs.stop, job_id),
+            self._acted,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str)
+    def kill(self, job_id: str) -> None:
+        """End what was to stop and does not."""
+        self._page.detail.show_busy(job_id, "Killing…")
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.kill, job_id),
             self._acted,
             partial(self._refused, job_id),
         )
@@ -242,6 +256,12 @@ class JobController(QObject):
 
     # The form.
 
+    @Slot()
+    def _new_job(self) -> None:
+        # Of a form that is being filled in nothing is lost by a key.
+        if not self._form.isVisible():
+            self.drafts.new_job()
+
     @Slot(str)
     def clone(self, job_id: str) -> None:
         """The settings of an old job in the form, to change one and start."""
@@ -283,19 +303,39 @@ class JobController(QObject):
 
     @Slot(str)
     def _checkpoints(self, job_id: str) -> None:
+        detail = self._page.detail
         self._runner.run(
             f"read {job_id}",
             partial(self._jobs.checkpoints, job_id),
-            partial(self._page.detail.show_checkpoints, job_id),
+            partial(detail.show_checkpoints, job_id),
+            lambda error: detail.show_checkpoints_trouble(
+                job_id, f"{error} {error.remedy}".strip()
+            ),
+        )
+
+    @Slot(str)
+    def _runs(self, job_id: str) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.runs, job_id),
+            partial(self._page.detail.show_runs, job_id),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, int)
+    def _earlier(self, job_id: str, run: int) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.earlier, job_id, run),
+            partial(self._page.detail.show_earlier, job_id, run),
             partial(self._refused, job_id),
         )
 
     @Slot(str)
     def _settings(self, job_id: str) -> None:
-        def read() -> tuple[str, tuple[str, ...]]:
+        def read() -> tuple[str, JobCommand]:
             view = self._jobs.show(job_id)
-            raw = view.config.to_dict()
-            return tomli_w.dumps(raw), self._jobs.check(raw).command
+            return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
         self._runner.run(
             f"read {job_id}",
@@ -322,19 +362,6 @@ class JobController(QObject):
         self._runner.run(
             f"job {job_id}", work, self._page.show_view, partial(self._refused, job_id)
         )
-
-    @Slot(str)
-    def _remove(self, job_id: str) -> None:
-        self._runner.run(
-            f"job {job_id}",
-            partial(self._jobs.remove, job_id),
-            self._removed,
-            partial(self._refused, job_id),
-        )
-
-    def _removed(self, view: JobView) -> None:
-        self._page.forget(view.id)
-        self.told.emit(f"Moved “{view.name}” to the trash")
 
     # What a person takes away.
 

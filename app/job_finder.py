@@ -74,8 +74,12 @@ class JobFinder(QObject):
         self._runner.run(_LANE, partial(self._index.find, query), show, _never)
 
     def named(self, text: str, most: int, then: Callable[[tuple[JobLine, ...]], None]) -> None:
-        """The jobs with these words in their name."""
-        self._runner.run(_LANE, partial(self._index.named, text, most), then, _never)
+        """The sweeps and jobs with these words in their name."""
+
+        def find() -> tuple[JobLine, ...]:
+            return (*self._index.sweeps_named(text, most), *self._index.named(text, most))
+
+        self._runner.run(_LANE, find, then, _never)
 
     @Slot(JobView)
     def _learn(self, view: JobView) -> None:

@@ -58,6 +58,7 @@ class LibraryController(QObject):
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
             page.weights_dropped.connect(self._give_weights)
+            page.look_requested.connect(self.refresh)
             page.detail.remove_requested.connect(partial(self._remove, kind))
             page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
@@ -74,6 +75,7 @@ class LibraryController(QObject):
     def refresh(self) -> None:
         """Read again what there is: another desktop may have imported something."""
         for kind in Kind:
+            self._pages[kind].begin_reading()
             self._runner.run(
                 "library",
                 partial(self._library.list, kind),
@@ -281,7 +283,7 @@ class LibraryController(QObject):
             self._show(kind)
 
     def _miss_items(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].detail.show_trial_error(str(error), error.remedy)
+        self._pages[kind].show_trouble(str(error), error.remedy)
 
     def _show(self, kind: Kind) -> None:
         names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}

@@ -1,8 +1,4 @@
-"""What a person does in the wide table: changes a cell, and acts on several jobs at once.
-
-Several jobs are several acts: each is done or refused for itself, and one sentence at the end says
-how many were done and why the first of the others was not.
-"""
+"""What a person does with several jobs at once, and in a cell of the wide table."""
 
 from __future__ import annotations
 
@@ -11,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.background import Runner
+from app.each_job import Done, Named, do_each
 from app.job_controller import JobController
 from backend.errors import BackendError
 from backend.records.job_line import JobLine
@@ -22,7 +19,7 @@ from backend.services.workplace import Services
 from widgets.common import formats
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.jobs_page import JobsPage
-from widgets.jobs.many_dialogs import TagDialog, TrashDialog
+from widgets.jobs.many_dialogs import TagDialog
 
 _LANE = "many jobs"
 _EXPORT = ("latest", "zip")
@@ -52,14 +49,13 @@ class ManyJobs(QObject):
         self._page = page
         self._window = window
         self._controller = jobs
-        self._dialog: KeptDialog[QDialog] = KeptDialog()
+        self._dialog: KeptDialog[TagDialog] = KeptDialog()
         many = page.many
         page.table.model.edited.connect(self._edit)
         many.tag_requested.connect(self._ask_tags)
         many.stop_requested.connect(self._stop)
         many.export_requested.connect(self._ask_folder)
-        many.trash_requested.connect(self._ask_trash)
-        many.clone_requested.connect(jobs.clone)
+        many.clone_requested.connect(self._clone)
 
     @Slot(str, str, object, object)
     def _edit(self, job_id: str, what: str, was: object, value: object) -> None:
@@ -105,6 +101,26 @@ class ManyJobs(QObject):
         if live:
             self.told.emit(f"Stopping {formats.plural(len(live), 'job')}; each saves first")
 
+    # Clone: of one the form, in which it is changed; of several a draft each.
+
+    @Slot(object)
+    def _clone(self, ids: tuple[str, ...]) -> None:
+        if len(ids) == 1:
+            self._controller.clone(ids[0])
+            return
+
+        def clone(job_id: str) -> JobView:
+            return self._jobs.create(self._jobs.clone(job_id))
+
+        def tell(done: Done[JobView]) -> None:
+            made = [view.id for view in done.outcomes]
+            self._page.choose(made)
+            drafts = "The drafts are chosen." if made else ""
+            self.told.emit(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
+
+        jobs = _named(self._lines(ids))
+        do_each(self._runner, _LANE, jobs, clone, self._page.show_view, tell)
+
     # Export: the newest checkpoint of each, beside one another.
 
     @Slot(object)
@@ -127,33 +143,6 @@ class ManyJobs(QObject):
 
         self._each(lines, export, "Exported", lambda _path: None)
 
-    # Trash.
-
-    @Slot(object)
-    def _ask_trash(self, ids: tuple[str, ...]) -> None:
-        lines = self._lines(ids)
-        dialog = TrashDialog([line.name for line in lines], self._window)
-        dialog.wished.connect(partial(self._move_to_trash, lines))
-        self._dialog.open(dialog)
-
-        def tell(size_bytes: int) -> None:
-            if self._dialog.now is dialog:
-                dialog.show_size(size_bytes)
-
-        def refuse(error: BackendError) -> None:
-            if self._dialog.now is dialog:
-                dialog.show_trouble(_words(error))
-
-        self._runner.run(
-            _LANE, lambda: sum(self._jobs.size_bytes(line.id) for line in lines), tell, refuse
-        )
-
-    def _move_to_trash(self, lines: Sequence[JobLine]) -> None:
-        self._each(lines, self._jobs.remove, "Moved to the trash:", self._gone)
-
-    def _gone(self, view: JobView) -> None:
-        self._page.forget(view.id)
-
     # All of them.
 
     def _each(
@@ -164,36 +153,19 @@ class ManyJobs(QObject):
         then: Callable[..., None],
     ) -> None:
         """Do ``act`` with each, one after the other, and say in the end what came of it."""
-        refusals: list[str] = []
-        left = len(lines)
 
-        def ended() -> None:
-            nonlocal left
-            left -= 1
-            if left:
-                return
-            done = len(lines) - len(refusals)
-            self.told.emit(" ".join([f"{did} {_of(done, len(lines))}.", *refusals[:1]]))
+        def tell(done: Done[object]) -> None:
+            self.told.emit(done.sentence(f"{did} {{jobs}}."))
 
-        def went_well(outcome: object) -> None:
-            then(outcome)
-            ended()
-
-        def refused(name: str, error: BackendError) -> None:
-            refusals.append(f"{name}: {_words(error)}")
-            ended()
-
-        for line in lines:
-            self._runner.run(_LANE, partial(act, line.id), went_well, partial(refused, line.name))
+        do_each(self._runner, _LANE, _named(lines), act, then, tell)
 
     def _lines(self, ids: Sequence[str]) -> list[JobLine]:
         found = map(self._page.model.line, ids)
         return [line for line in found if line is not None]
 
 
-def _of(done: int, total: int) -> str:
-    jobs = formats.plural(total, "job")
-    return jobs if done == total else f"{formats.count(done)} of {jobs}"
+def _named(lines: Sequence[JobLine]) -> list[Named]:
+    return [(line.id, line.name) for line in lines]
 
 
 def _words(error: BackendError) -> str:

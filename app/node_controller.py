@@ -10,13 +10,17 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from app.orphan_finder import OrphanFinder
 from app.set_up_controller import SetUpController
+from app.silence import doubt
+from app.ssh_watch import SshWatch
 from backend import pace
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.errors import BackendError
@@ -34,6 +38,8 @@ from widgets.cluster.nodes_page import NodesPage
 _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron waits for this contact."""
 
+_SLOW_S = 10.0
+"""A look at the data root that takes longer is news; a share that hangs never ends it."""
 _PAST_EVERY_S = 120.0
 _WATCHED_EVERY_S = 600.0
 """What this window saw itself is kept for twenty minutes."""
@@ -56,7 +62,7 @@ def _judged(
 def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeState, Health]:
     if state.reading is None:
         return state, before
-    health = before.after(state.reading, now_s)
+    health = before.after(state.reading, now_s, state.silent_s)
     return replace(state, health=health.findings), health
 
 
@@ -86,7 +92,8 @@ class NodeController(QObject):
         self._page = page
         self._window = window
         self._here: tuple[NodeState, ...] = ()
-        self._far: tuple[NodeState, ...] = ()
+        self._far: tuple[NodeState, ...] | None = None
+        """None until the data root has said once which there are."""
         self._since: dict[str, float] = {}
         self._looking: dict[str, float] = {}
         """Lanes in which a look has not ended, and when it began."""
@@ -95,10 +102,13 @@ class NodeController(QObject):
         self._past_read: dict[str, float] = {}
         self._watched: tuple[str, ...] = ()
         self._adding: AddNodeDialog | None = None
-        self._wish: tuple[NodeAddress, str, str] = (NodeAddress(""), "", "")
+        self._wish: tuple[NodeAddress, str, str, bool] = (NodeAddress(""), "", "", False)
         self.set_ups = SetUpController(services, runner, page, window, self)
         self.set_ups.told.connect(self.told)
         self.set_ups.ended.connect(self.look)
+        self._orphans = OrphanFinder(services, runner, page, self)
+        self._orphans.told.connect(self.told)
+        self._ssh = SshWatch(services, runner)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.look)
@@ -112,6 +122,7 @@ class NodeController(QObject):
         page.past_requested.connect(self._read_past)
 
     def start(self) -> None:
+        self._page.begin_reading()
         self.look()
         self._timer.start()
 
@@ -128,14 +139,15 @@ class NodeController(QObject):
     @Slot()
     def look(self) -> None:
         """One look; a look that has not ended is not repeated, and delays no other."""
-        self._look_in("node this-computer", self._state_here, self._take_here)
-        self._look_in("nodes", self._services.nodes.far, self._take_far)
+        self._look_in("node this-computer", self._state_here, self._take_here, lambda _error: None)
+        self._look_in("nodes", self._services.nodes.far, self._take_far, self._miss_far)
 
     def _look_in(
         self,
         lane: str,
         look: Callable[[], tuple[NodeState, ...]],
         take: Callable[[tuple[NodeState, ...]], None],
+        miss: Callable[[BackendError], None],
     ) -> None:
         if lane in self._looking:
             return
@@ -146,8 +158,9 @@ class NodeController(QObject):
             self._health.update((state.name, health) for state, health in found)
             take(tuple(state for state, _ in found))
 
-        def missed(_error: BackendError) -> None:
+        def missed(error: BackendError) -> None:
             self._looking.pop(lane, None)
+            miss(error)
 
         self._runner.run(lane, partial(_judged, look, dict(self._health)), taken, missed)
 
@@ -160,10 +173,37 @@ class NodeController(QObject):
         # that hangs.
         far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
         if not self._far or 1000 * far_s > self._timer.interval() / 2:
+            self._doubt_what_hangs()
             self._show()
+        if math.isfinite(far_s) and far_s > _SLOW_S:
+            since = datetime.fromtimestamp(time.time() - far_s, UTC).astimezone()
+            self._page.show_trouble(f"The data root does not answer since {since:%H:%M}.")
+
+    def _miss_far(self, error: BackendError) -> None:
+        self._page.show_trouble(f"{error} {error.remedy}".strip())
+
+    def _doubt_what_hangs(self) -> None:
+        """While a look at the others does not come back, nobody knows whether they are there."""
+        words = doubt(self._looking.get("nodes", math.inf))
+        if not words or self._far is None:
+            return
+        self._far = tuple(
+            replace(one, presence=Presence.OFFLINE, message=words)
+            if one.presence is Presence.ONLINE
+            else one
+            for one in self._far
+        )
+        now = time.time()
+        away = (one.name for one in self._far if one.presence is not Presence.ONLINE)
+        self._since = {name: self._since.get(name, now) for name in away}
 
     def _take_far(self, states: tuple[NodeState, ...]) -> None:
+        if self._far is None and not states:
+            # Nobody opens the page of the only computer there is.
+            self._orphans.ask(THIS_COMPUTER)
+        self._page.show_trouble("")
         self._far = states
+        self._ssh.look(states)
         now = time.time()
         away = {one.name for one in states if one.presence is not Presence.ONLINE}
         self._since = {name: self._since.get(name, now) for name in away}
@@ -188,8 +228,9 @@ class NodeController(QObject):
     def _show(self) -> None:
         if not self._here:
             return
-        states = (*self._here, *self._far)
-        self._page.show_nodes(states, self._since)
+        states = (*self._here, *map(self._ssh.told, self._far or ()))
+        if self._far is not None:
+            self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # What the window saw itself is kept for some minutes only.
         now = time.monotonic()
@@ -203,7 +244,7 @@ class NodeController(QObject):
 
     def watch(self, names: tuple[str, ...]) -> None:
         """The last hours of these nodes are looked at, too: a job that ran there is open."""
-        known = {state.name for state in self._far}
+        known = {state.name for state in self._far or ()}
         self._watched = tuple(name for name in names if name in known)
 
     @Slot(str)
@@ -256,8 +297,8 @@ class NodeController(QObject):
 
     @Slot()
     def add(self) -> None:
-        usual = usual_options([one.entry for one in self._far if one.entry is not None])
-        dialog = AddNodeDialog([state.name for state in self._far], self._window, usual)
+        usual = usual_options([one.entry for one in self._far or () if one.entry is not None])
+        dialog = AddNodeDialog([state.name for state in self._far or ()], self._window, usual)
         dialog.look_requested.connect(self._wish_add)
         dialog.trusted.connect(self._trust)
         dialog.passphrase_given.connect(self._unlock)
@@ -266,9 +307,9 @@ class NodeController(QObject):
         self._adding = dialog
         dialog.open()
 
-    @Slot(object, str, str)
-    def _wish_add(self, address: NodeAddress, name: str, data_root: str) -> None:
-        self._wish = (address, name, data_root)
+    @Slot(object, str, str, bool)
+    def _wish_add(self, address: NodeAddress, name: str, data_root: str, blind: bool) -> None:
+        self._wish = (address, name, data_root, blind)
         self._try_to_add()
 
     @Slot(object)
@@ -289,7 +330,7 @@ class NodeController(QObject):
         dialog = self._adding
         if dialog is None:
             return
-        address, name, data_root = self._wish
+        address, name, data_root, blind = self._wish
         cluster = self._services.cluster
         dialog.show_progress(f"Looking at {address.host}")
 
@@ -308,6 +349,7 @@ class NodeController(QObject):
                 accept=lambda _key: False,
                 passphrase=give if passphrase else None,
                 node_data_root=data_root,
+                no_share=blind,
             )
             # It is kept once it has opened the key, and a keyring that stays locked undoes nothing.
             try:

@@ -6,15 +6,16 @@ Finished: while it is wished for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState, Presence
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 from widgets.common import formats
 
@@ -50,6 +51,21 @@ class Notice:
             raise ValueError(f"a notice without a usable {error}") from error
 
 
+class Run(NamedTuple):
+    """A run of a job as the bell sees it, from a line or a view. ``ended_s`` is 0.0 for none."""
+
+    job_id: str
+    run: int
+    state: JobState
+    name: str
+    ended_s: float
+    why: str
+
+    @classmethod
+    def of(cls, view: JobView) -> Run:
+        return cls(view.id, view.run, view.state, view.name, seconds(view.ended), _why(view))
+
+
 @dataclass(frozen=True)
 class _Event:
     """A notice before it is known whether it goes out alone. ``word`` is what happened to jobs."""
@@ -63,8 +79,8 @@ class _Event:
 class Notices(QObject):
     """Watches views go by and says each end once.
 
-    A run that had ended when the window opened is no news. The first of several goes out at
-    once, those within 30 s after it together.
+    Of a run that had ended when the window opened `missed` tells. The first of several goes out
+    at once, those within 30 s after it together.
 
     Signals:
         told: A `Notice`, for the tray and the bell.
@@ -104,12 +120,21 @@ class Notices(QObject):
             return
         del self._live[run]
         if view.state.has_failed:
-            cause = view.error.sentence if view.error else view.message
             place = view.error.node if view.error else ""
-            self._tell(view, view.state.word, cause, place=place)
-        elif view.state is JobState.FINISHED and self._tells_finished():
-            done = view.message or f"{formats.plural(view.epochs, 'epoch')} done."
-            self._tell(view, view.state.word, done, "good")
+            self._tell(view, view.state.word, _why(view), place=place)
+        elif self._is_told_success(view.state):
+            self._tell(view, view.state.word, _why(view), "good")
+
+    def missed(self, runs: Iterable[Run]) -> tuple[Notice, ...]:
+        """A notice of each run that ended while nobody looked, the oldest end first."""
+        found = []
+        for run in sorted(runs, key=lambda one: one.ended_s):
+            family = "bad" if run.state.has_failed else "good"
+            if run.state.has_failed or self._is_told_success(run.state):
+                when = datetime.fromtimestamp(run.ended_s).astimezone()
+                title = f"{run.state.word}: {run.name}"
+                found.append(Notice(title, run.why, when, run.job_id, family=family))
+        return tuple(found)
 
     def see_nodes(self, states: Iterable[NodeState]) -> None:
         """Look at the nodes; tell when one is gone that a live job needs."""
@@ -126,6 +151,9 @@ class Notices(QObject):
             text = f"{_listed(jobs)} {runs} there."
             notice = Notice(title, text, _now(), node=state.name)
             self._send_or_keep(_Event(notice, state.name, "Offline"))
+
+    def _is_told_success(self, state: JobState) -> bool:
+        return state is JobState.FINISHED and self._tells_finished()
 
     def _see_doubt(self, view: JobView) -> None:
         run = (view.id, view.run)
@@ -166,6 +194,13 @@ class Notices(QObject):
         self.told.emit(waiting[0].notice if len(waiting) == 1 else _merged(waiting))
 
 
+def _why(view: JobView) -> str:
+    if view.error is not None and view.state.has_failed:
+        return view.error.sentence
+    done = f"{formats.plural(view.epochs, 'epoch')} done."
+    return view.message or (done if view.state is JobState.FINISHED else "")
+
+
 def _merged(events: list[_Event]) -> Notice:
     words = {event.word for event in events}
     places = {event.place for event in events}
@@ -182,8 +217,21 @@ def _merged(events: list[_Event]) -> Notice:
         names = [event.notice.title for event in events]
     if where:
         title += f" on {where}"
-    worst = min((event.notice.family for event in events), key=("bad", "warn", "good").index)
+    worst = _worst(event.notice for event in events)
     return Notice(title, _listed(names), events[-1].notice.when, node=where, family=worst)
+
+
+def of_absence(missed: Sequence[Notice]) -> Notice:
+    """What ended while no window was open, as one notice."""
+    if len(missed) == 1:
+        return missed[0]
+    title = f"{formats.count(len(missed))} jobs ended while the window was closed"
+    text = _listed([notice.title for notice in missed])
+    return Notice(title, text, missed[-1].when, family=_worst(missed))
+
+
+def _worst(notices: Iterable[Notice]) -> str:
+    return min((notice.family for notice in notices), key=("bad", "warn", "good").index)
 
 
 def _listed(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What Ctrl+K reaches beyond the frame: acts on jobs and nodes, and every thing by its name."""
+"""What Ctrl+K reaches beyond the frame: what the pages can do, and every thing by its name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from PySide6.QtWidgets import QWidget
+
 from app.go_to import MOST
+from app.page_acts import Spot
 from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
 from backend.records.library import Kind, LibraryItem
+from backend.records.template import Template
+from widgets.cluster.node_row import node_title
+from widgets.common import formats
 from widgets.frame.palette import Target
 from widgets.frame.places import PLACES, PLACES_OF_KINDS
 
@@ -18,9 +23,12 @@ if TYPE_CHECKING:
     from app.frame_controller import FrameController
     from app.job_controller import JobController
     from app.node_controller import NodeController
-    from widgets.jobs.jobs_page import JobsPage
+    from app.pages import Pages
+    from widgets.library.library_page import LibraryPage
+    from widgets.main_window import MainWindow
 
 _ICONS = {place.key: place.icon for place in PLACES}
+_TITLES = {place.key: place.title for place in PLACES}
 
 
 @dataclass(frozen=True)
@@ -28,35 +36,72 @@ class Things:
     """Where the things of now come from."""
 
     jobs: Callable[[str, int, Callable[[tuple[JobLine, ...]], None]], None]
-    """Asked with a text and how many at most; answers when it has found them."""
+    """Asked with a text and how many at most; answers when it has found them, sweeps too."""
     nodes: Callable[[], Iterable[str]]
     items: Callable[[Kind], Iterable[LibraryItem]]
+    templates: Callable[[Callable[[tuple[Template, ...]], None]], None]
+    """Answers with all of them when they were read."""
 
 
 def offer_acts(
-    frame: FrameController, jobs: JobsPage, job_controller: JobController, nodes: NodeController
+    frame: FrameController, job_controller: JobController, nodes: NodeController
 ) -> None:
-    """What can be done, to the open job too."""
-    detail = jobs.detail
-
-    def opened() -> JobView | None:
-        return jobs.open_view
-
-    def is_live() -> bool:
-        view = opened()
-        return view is not None and view.state.is_live
-
+    """What can be done without a page."""
     act = frame.add_act
     act("New job", "plus", job_controller.drafts.new_job)
-    act("Stop the open job", "stop", lambda: detail.stop_requested.emit(jobs.open_id), is_live)
-    act(
-        "Clone the open job",
-        "copy",
-        lambda: detail.clone_requested.emit(jobs.open_id),
-        lambda: opened() is not None,
-    )
     act("Train the example", "play", job_controller.train_example)
     act("Add a node", "plus", nodes.add)
+
+
+def offer_pages(
+    frame: FrameController,
+    window: MainWindow,
+    pages: Pages,
+    open_job: Callable[[str], object],
+    open_sweep: Callable[[str], object],
+) -> None:
+    """Whatever can be pressed on the pages: of what is open there, and of the page around it."""
+    jobs, nodes = pages.jobs, pages.nodes
+
+    def add(
+        root: QWidget,
+        place: str,
+        words: Callable[[], str],
+        show: Callable[[], object] | None = None,
+    ) -> None:
+        def is_here() -> bool:
+            return window.place == place
+
+        frame.page_acts.add(Spot(root, words, show or partial(window.go, place), is_here))
+
+    def opened_job() -> str:
+        view = jobs.open_view
+        return f"{view.name}, the open job" if view is not None else ""
+
+    def opened_sweep() -> str:
+        line = jobs.model.line(jobs.open_sweep_tag)
+        return f"{line.name}, the open sweep" if line is not None else ""
+
+    def opened_node() -> str:
+        return node_title(nodes.detail.node) if nodes.shows_one else ""
+
+    add(jobs.detail, "jobs", opened_job, lambda: open_job(jobs.open_id))
+    add(jobs.sweep, "jobs", opened_sweep, lambda: open_sweep(jobs.open_sweep_tag))
+    add(jobs, "jobs", lambda: "Jobs")
+    add(nodes.detail, "nodes", opened_node)
+    add(nodes, "nodes", lambda: "Nodes")
+    add(pages.compare, "compare", lambda: "Compare")
+    for kind, page in pages.library.items():
+        place = PLACES_OF_KINDS[kind]
+        add(page.detail, place, partial(_open_in, page))
+        add(page, place, partial(str, _TITLES[place]))
+    only_when_seen: tuple[tuple[QWidget, str, str], ...] = (
+        (pages.form, "new-job", "New job"),
+        (pages.settings, "settings", "Settings"),
+        (pages.help, "help", "Help"),
+    )
+    for part, place, title in only_when_seen:
+        add(part, place, partial(_if_seen, window, place, title))
 
 
 def offer_things(
@@ -64,17 +109,27 @@ def offer_things(
     things: Things,
     *,
     open_job: Callable[[str], object],
+    open_sweep: Callable[[str], object],
     open_node: Callable[[str], object],
     open_item: Callable[[Kind, str], object],
+    begin_with: Callable[[str], object],
 ) -> None:
-    """Jobs, nodes, datasets, models and loaders, each opened where it lives."""
+    """Jobs, sweeps, nodes, what is in the library, and templates, each opened where it lives."""
 
     def jobs(text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
-        def found(lines: tuple[JobLine, ...]) -> None:
-            icon = _ICONS["jobs"]
-            then(tuple(Target("job", one.id, one.name, one.state.word, icon) for one in lines))
+        things.jobs(text, MOST, lambda lines: then(tuple(map(_job_or_sweep, lines))))
 
-        things.jobs(text, MOST, found)
+    def templates(_text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
+        def found(all_of_them: tuple[Template, ...]) -> None:
+            sound = (one.name for one in all_of_them if not one.fault)
+            then(
+                tuple(
+                    Target("template", name, name, "template, begins a new job", "stack-simple")
+                    for name in sound
+                )
+            )
+
+        things.templates(found)
 
     def nodes(_text: str) -> Iterator[Target]:
         for name in things.nodes():
@@ -86,6 +141,24 @@ def offer_things(
             yield Target(kind.value, name, name, kind.value, icon)
 
     frame.go_to.add_far_source("job", jobs, open_job)
+    frame.go_to.add_opener("sweep", open_sweep)
+    frame.go_to.add_far_source("template", templates, begin_with)
     frame.go_to.add_source("node", nodes, open_node)
     for kind in Kind:
         frame.go_to.add_source(kind.value, partial(items, kind), partial(open_item, kind))
+
+
+def _open_in(page: LibraryPage) -> str:
+    return page.detail.title if page.shown_name else ""
+
+
+def _if_seen(window: MainWindow, place: str, title: str) -> str:
+    """For a page whose buttons act on what has been filled in there, or say nothing elsewhere."""
+    return title if window.place == place else ""
+
+
+def _job_or_sweep(line: JobLine) -> Target:
+    if line.sweep is None:
+        return Target("job", line.id, line.name, line.state.word, _ICONS["jobs"])
+    what = f"sweep of {formats.plural(len(line.sweep.ids), 'job')}"
+    return Target("sweep", line.id, line.name, what, _ICONS["jobs"])

@@ -53,7 +53,12 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
     heartbeat.start(_HEARTBEAT_MS)
     program.show()
     code = app.exec()
-    program.close()
+    if not program.close():
+        # Python joins every thread before it ends; one that stands in a share that is away would
+        # keep a process that nobody sees for as long. What it was writing is as after a kill.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     return code
 
 

@@ -23,7 +23,12 @@ class Preferences:
 
     theme: str = "system"
     scale_percent: int = 100
+    high_contrast: bool = False
     reduced_motion: bool = False
+    sizes: str = ""
+    temperature: str = ""
+    clock: str = ""
+    """As `widgets.common.formats.Units` has them; "" for the usual."""
     tell_finished: bool = True
     stays_in_tray: bool = False
     """Closing the window leaves the program in the tray, where there is one."""

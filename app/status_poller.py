@@ -18,9 +18,11 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.background import Runner
+from app.silence import doubt
 from backend.errors import BackendError
 from backend.records.job_line import JobListing
 from backend.records.job_view import JobView, RunUpdate
+from backend.records.series import HistoryUpdate
 
 _LOOKS_AT_REST = 2
 """Jobs that are live but not open are looked at once in so many looks."""
@@ -30,6 +32,8 @@ _MOST_AT_ONCE = 2
 """Each thread that computes is one more before the GUI thread when that wants Python's lock."""
 _LONG_S = 1.0
 """A look that takes longer waits for a share, and keeps no other from being made."""
+_MOST_STUCK = 8
+"""Each look that waits for a share keeps a thread; others of the window need some, too."""
 
 
 class StatusPoller(QObject):
@@ -39,9 +43,9 @@ class StatusPoller(QObject):
         updated: A `RunUpdate`: a job's view changed, or its history has new points.
         listed: The `JobView` of what moves and of what ended lately, as a tuple.
         all_listed: The `JobListing` that they are of.
-        unreadable: Job id, sentence. Comes with every look that fails: show it as doubt, never as
-            a dialog. The job stays watched.
-        unlisted: A sentence: the list could not be read.
+        unreadable: Job id, sentence. Comes with every look that fails, and while one does not
+            end: show it as doubt, never as a dialog. The job stays watched.
+        unlisted: A sentence: the list could not be read, or has not been for long.
     """
 
     updated = Signal(RunUpdate)
@@ -67,7 +71,8 @@ class StatusPoller(QObject):
         self._under_way: dict[str, float] = {}
         """Looks that have not ended, and when they began."""
         self._waiting: dict[str, None] = {}
-        self._listing = False
+        self._listing_since: float | None = None
+        self._was_listed = False
         self._looks = 0
         self._open_id = ""
         self._timer = QTimer(self)
@@ -107,14 +112,15 @@ class StatusPoller(QObject):
             if is_turn_of_all or job_id == self._open_id:
                 self._look_at(job_id)
         self._begin_some()
+        self._doubt_what_hangs()
         if self._looks % _LOOKS_A_LIST == 0:
             self.look_at_list()
 
     @Slot()
     def look_at_list(self) -> None:
-        if self._listing:
+        if self._listing_since is not None:
             return
-        self._listing = True
+        self._listing_since = time.monotonic()
         self._runner.run("list", self._list_jobs, self._take_list, self._miss_list)
 
     def _look_at(self, job_id: str) -> None:
@@ -126,6 +132,7 @@ class StatusPoller(QObject):
         """Those that wait longest first."""
         since = time.monotonic() - _LONG_S
         room = _MOST_AT_ONCE - sum(began > since for began in self._under_way.values())
+        room = min(room, _MOST_STUCK - len(self._under_way))
         for job_id in list(self._waiting)[: max(0, room)]:
             del self._waiting[job_id]
             self._begin(job_id)
@@ -139,6 +146,20 @@ class StatusPoller(QObject):
             partial(self._take, cursor),
             partial(self._miss, job_id),
         )
+
+    def _doubt_what_hangs(self) -> None:
+        """Of what does not come back nothing is known: of a job it is told once."""
+        for job_id, began_s in list(self._under_way.items()):
+            view = self._live.get(job_id)
+            words = doubt(began_s)
+            if view is not None and words and not view.doubt:
+                view = self._live[job_id] = replace(view, doubt=words)
+                self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
+        # The first list of 100,000 jobs takes long, and the page says so itself.
+        if self._was_listed and self._listing_since is not None:
+            words = doubt(self._listing_since)
+            if words:
+                self.unlisted.emit(f"The data root does not answer: {words}.")
 
     def _take(self, asked_with: object, update: RunUpdate) -> None:
         job_id = update.view.id
@@ -165,7 +186,7 @@ class StatusPoller(QObject):
             self._cursors.pop(job_id, None)
 
     def _take_list(self, listing: JobListing) -> None:
-        self._listing = False
+        self._listing_since, self._was_listed = None, True
         for view in listing.views:
             if view.state.is_live and view.id not in self._live:
                 self._live[view.id] = view
@@ -181,5 +202,5 @@ class StatusPoller(QObject):
         self.unreadable.emit(job_id, str(error))
 
     def _miss_list(self, error: BackendError) -> None:
-        self._listing = False
+        self._listing_since = None
         self.unlisted.emit(str(error))

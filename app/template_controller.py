@@ -79,6 +79,10 @@ class TemplateController(QObject):
         if isinstance(self.dialog, LoadDialog) and not found:
             self.dialog.show_kind(JOBS)
 
+    def all(self, then: Callable[[tuple[Template, ...]], None]) -> None:
+        """Those that there are now; none when they cannot be read."""
+        self._run(self._templates.list, then, lambda _sentence: then(()))
+
     # Beginning with one.
 
     @Slot(str)

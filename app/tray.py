@@ -73,7 +73,7 @@ class Tray(QObject):
         self._icon.setIcon(ring_icon(first) if first is not None else self._mark)
         more = len(views) - 1
         tip = lines[0] if lines else "Ringmaster: nothing is running"
-        self._icon.setToolTip(f"{tip}, and {more} more" if more > 0 else tip)
+        self._icon.setToolTip(_plain(f"{tip}, and {more} more" if more > 0 else tip))
         self._fill_menu(views, lines)
 
     def tell(self, notice: Notice) -> None:
@@ -84,7 +84,7 @@ class Tray(QObject):
         self._icon.show()
         kinds = QSystemTrayIcon.MessageIcon
         kind = kinds.Information if notice.family == "good" else kinds.Warning
-        self._icon.showMessage(notice.title, notice.text, kind)
+        self._icon.showMessage(_plain(notice.title), _plain(notice.text), kind)
 
     def show_away(self) -> None:
         """The window was closed and is only here now; said once, to whom it surprises."""
@@ -135,6 +135,11 @@ def ring_icon(view: JobView) -> QIcon:
     paint_rank_ring(painter, square, view.state, view.progress, (), _RING_W)
     painter.end()
     return QIcon(pixmap)
+
+
+def _plain(text: str) -> str:
+    """For trays and desktops, some of which take ``<b>`` for markup and some of which do not."""
+    return text.replace("<", "‹")
 
 
 def _line(view: JobView) -> str:

@@ -92,6 +92,32 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from _watched(item))
 
 
+_MOST_RETRIED = 12
+"""Of a whole run on a busy machine; more is the program's doing."""
+_retried: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Which tests were tried again because something held the GUI thread up, of all workers."""
+    if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # pytest-rerunfailures' own
+        _retried[report.nodeid] = report.longreprtext.strip().partition("\n")[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _retried:
+        terminalreporter.section("tried again because the window stood still")
+    for name, why in _retried.items():
+        terminalreporter.write_line(f"{name}\n    {why}")
+    if len(_retried) > _MOST_RETRIED:
+        terminalreporter.write_line(f"More than {_MOST_RETRIED}: that is no machine's mood.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if len(_retried) > _MOST_RETRIED and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 class Immediately:
     """Stands in for `Background`: same promises, no threads, so tests need not wait."""
 

@@ -45,6 +45,7 @@ LIMIT_S = 0.05
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = (ROOT / "app", ROOT / "widgets")
 _BUILT = "built once, behind the first frame: keys and painting have their turn before and after it"
+_ASKS = "opens the system's dialog for files; where there is none, Qt's own looks into the folder"
 EXEMPT: Mapping[str, str] = {
     "widgets/jobs/jobs_page.py:JobsPage.__init__": _BUILT,
     "widgets/jobs/job_detail.py:JobDetail.__init__": f"a part of JobsPage, {_BUILT}",
@@ -61,11 +62,13 @@ EXEMPT: Mapping[str, str] = {
     "widgets/main_window.py:MainWindow.__init__": "there is no window yet that could stand still",
     "app/bootstrap.py:Program.__init__": "there is no window yet that could stand still",
     "app/bootstrap.py:Program.close": "the window is gone; what its lanes still do is waited for",
-    "widgets/curves/curve_panel.py:CurvePanel.png": "drawn and packed once when a person asks for "
+    "widgets/curves/picture.py:Picture.png": "drawn and packed once when a person asks for "
     "that file, before the dialog that asks where to put it",
+    "app/take_away.py:TakeAway._write": _ASKS,
+    "app/many_jobs.py:ManyJobs._ask_folder": _ASKS,
     "widgets/common/look.py:Look.__init__": "dresses the window before it is shown",
-    "widgets/common/look.py:Look._dress": "Qt dresses every widget anew, by its own code, when a "
-    "person changes between light and dark",
+    "widgets/common/look.py:Look._dress_anew": "Qt dresses every widget anew, by its own code, "
+    "when a person changes between light and dark, or the units",
 }
 """``file:function`` whose time does not count, and why."""
 

@@ -19,14 +19,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMainWindow, QWidget
 
-from backend.records.library import is_weights
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
 from widgets.common.stack import Stack
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
-from widgets.frame.drop_words import words_for
+from widgets.frame.drop_words import is_taken, words_for
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
 
@@ -152,18 +151,23 @@ class MainWindow(QMainWindow):
             # What is carried out of this window is not carried into it.
             event.ignore()
             return
-        for path in _local(event.mimeData().urls())[:1]:
+        paths = _local(event.mimeData().urls())
+        if paths:
             event.acceptProposedAction()
-            self.drop_sheet.open(words_for(path), takes=not is_weights(path))
+            self.drop_sheet.open(words_for(paths), takes=is_taken(paths))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_sheet.hide()
-        for path in _local(event.mimeData().urls())[:1]:
+        paths = _local(event.mimeData().urls())
+        if paths:
             event.acceptProposedAction()
-            self.dropped.emit(path)
+        if is_taken(paths):
+            self.dropped.emit(paths[0])
+        elif paths:
+            self.toast.tell(words_for(paths))
 
     @Slot()
     def toggle_full_screen(self) -> None:

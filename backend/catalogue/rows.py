@@ -65,9 +65,14 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "tags": _json(list(view.tags)),
             "config": _json(_without_secrets(view.config)),
             "pins": _json({key: asdict(pin) for key, pin in view.pins.items()}),
-            "search": "\n".join((view.id, view.name, view.notes, *view.tags)).casefold(),
+            "search": searched("\n".join((view.id, view.name, view.notes, *view.tags))),
         }
     )
+
+
+def searched(text: str) -> str:
+    """As it is compared: for SQLite's LIKE a text ends at its first NUL (sqlite.org/nulinstr)."""
+    return text.casefold().replace("\0", " ")
 
 
 def row_to_job(row: RowMapping) -> JobView | None:

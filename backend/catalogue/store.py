@@ -49,6 +49,7 @@ from backend.catalogue.rows import (
     row_to_item,
     row_to_job,
     row_to_line,
+    searched,
 )
 from backend.catalogue.tables import HEAD, JobRow, LibraryItemRow
 from backend.errors import BackendError
@@ -430,7 +431,7 @@ def _is_item(kind: Kind, name: str, version: int) -> tuple[Any, ...]:
 
 
 def _matches(text: str, states: Sequence[JobState]) -> list[Any]:
-    found = [JobRow.search.contains(word, autoescape=True) for word in text.casefold().split()]
+    found = [JobRow.search.contains(word, autoescape=True) for word in searched(text).split()]
     if states:
         found.append(JobRow.state.in_([state.value for state in states]))
     return found

@@ -143,8 +143,14 @@ def _node(words: Words) -> None:
     leaf.add_argument(
         "--jump", default="", metavar="[USER@]HOST[:PORT]", help="go through this host"
     )
-    leaf.add_argument(
+    where = leaf.add_mutually_exclusive_group()
+    where.add_argument(
         "--node-data-root", default="", metavar="PATH", help="the same path as here if unsaid"
+    )
+    where.add_argument(
+        "--no-share",
+        action="store_true",
+        help="the node does not see the data root: files travel over SSH",
     )
     leaf.add_argument(
         "--keep-passphrase",
@@ -200,7 +206,13 @@ def _job(words: Words) -> None:
         leaf = words.leaf(name, does)
         _job_id(leaf)
         leaf.add_argument("--wait", action="store_true", help="return when the run has ended")
-        if name != "stop":
+        if name == "stop":
+            leaf.add_argument(
+                "--kill",
+                action="store_true",
+                help="a run that was to stop already and does not: end it without a checkpoint",
+            )
+        else:
             leaf.add_argument(
                 "--on",
                 action="append",
@@ -213,11 +225,16 @@ def _job(words: Words) -> None:
     for name, does in (
         ("wait", "return when the run has ended"),
         ("show", "one job"),
+        ("runs", "the runs of a job, and how each ended"),
         ("history", "every step's metrics"),
         ("checkpoints", "the checkpoints of a job"),
         ("remove", "move a job to the trash of the data root"),
+        ("restore", "move a job back from the trash"),
     ):
-        _job_id(words.leaf(name, does))
+        leaf = words.leaf(name, does)
+        _job_id(leaf)
+        if name == "history":
+            _run_number(leaf)
     words.leaf("list", "every job")
     add_compare(words.leaf("compare", "what jobs reached, and in which settings they differ"))
     add_sweep(words.leaf("sweep", "queue one job for each combination of several values"))
@@ -248,6 +265,7 @@ def _job(words: Words) -> None:
     leaf.add_argument(
         "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
     )
+    _run_number(leaf)
     leaf = words.leaf("export", "a checkpoint for use elsewhere")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
@@ -293,6 +311,12 @@ def _queue(words: Words) -> None:
     words.leaf("list", "the waiting jobs, the next one first")
     words.leaf("pause", "start no more jobs from the queue; those that run go on")
     words.leaf("resume", "start jobs from the queue again")
+
+
+def _run_number(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--run", type=_count, default=0, metavar="N", help="one that start put away in runs/"
+    )
 
 
 def _job_id(parser: argparse.ArgumentParser) -> None:

@@ -55,19 +55,22 @@ def sweep_jobs(services: Services, arguments: argparse.Namespace, as_json: bool)
 def start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
     placement = placement_of(arguments)
-    view = services.jobs.start(job_id, start_over=True, placement=placement)
+    with progress_bar(as_json) as bar:
+        view = services.jobs.start(job_id, start_over=True, placement=placement, progress=bar)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
     placement = placement_of(arguments)
-    view = services.jobs.resume(job_id, arguments.checkpoint, placement)
+    with progress_bar(as_json) as bar:
+        view = services.jobs.resume(job_id, arguments.checkpoint, placement, bar)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    view = services.jobs.stop(services.jobs.find(arguments.id))
+    end = services.jobs.kill if arguments.kill else services.jobs.stop
+    view = end(services.jobs.find(arguments.id))
     if arguments.wait and view.state.is_live:
         return _follow(services, view.id, as_json)
     _print_state(view, as_json)
@@ -208,8 +211,31 @@ def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) 
     return OK
 
 
+def runs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    found = services.jobs.runs(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(found)
+        return OK
+    print_table(
+        ("RUN", "STATE", "STARTED", "STEPS", "PUT AWAY", "MESSAGE"),
+        (
+            (
+                str(run.number),
+                run.state.word,
+                in_local_time(run.started),
+                f"{run.first_step} to {run.last_step}" if run.last_step else "",
+                f"runs/{run.put_away}" if run.put_away else "",
+                run.message,
+            )
+            for run in found
+        ),
+        "It never ran.",
+    )
+    return OK
+
+
 def history(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    update = services.jobs.history(services.jobs.find(arguments.id))
+    update = services.jobs.history(services.jobs.find(arguments.id), arguments.run)
     for problem in update.problems:
         print_note(problem)
     if as_json:
@@ -240,7 +266,7 @@ def log(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
     job_id = services.jobs.find(arguments.id)
     offset, pieces = 0, []
     while True:
-        chunk = services.jobs.log(job_id, arguments.rank, offset, _LOG_PIECE)
+        chunk = services.jobs.log(job_id, arguments.rank, offset, _LOG_PIECE, arguments.run)
         if as_json:
             pieces.append(chunk.text)
         else:
@@ -341,4 +367,9 @@ def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
         print_json(view)
     else:
         print_line(f"Moved {view.id} to {trash_of(services)}.")
+    return OK
+
+
+def restore(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    _print_state(services.jobs.restore(arguments.id), as_json)
     return OK

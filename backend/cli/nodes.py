@@ -59,6 +59,7 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
         accept=acceptance(arguments, asks),
         passphrase=ask if asks else None,
         node_data_root=arguments.node_data_root,
+        no_share=arguments.no_share,
     )
     if arguments.keep_passphrase:
         for identity in dict.fromkeys(typed):
@@ -71,7 +72,8 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
         if not entry.data_root:
             print_note(
                 f"{entry.name} does not see the data root {_root(services)}. Mount it at "
-                "the same path there, or add the node again with --node-data-root PATH."
+                "the same path there, or add the node again with --node-data-root PATH; or with "
+                "--no-share, and files travel over SSH."
             )
     return OK
 
@@ -134,6 +136,8 @@ def _print_entry(entry: NodeEntry) -> None:
 def _data_root(entry: NodeEntry) -> str:
     if entry.facts is None or not entry.data_root:
         return "not seen"
+    if entry.no_share:
+        return f"not seen; files travel over SSH, to {entry.data_root}"
     return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
 
 

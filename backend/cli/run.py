@@ -162,6 +162,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "wait"): jobs.wait,
     ("job", "show"): jobs.show,
     ("job", "list"): jobs.list_jobs,
+    ("job", "runs"): jobs.runs,
     ("job", "history"): jobs.history,
     ("job", "compare"): compare.compare,
     ("job", "sweep"): jobs.sweep_jobs,
@@ -176,4 +177,5 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "annotate"): jobs.annotate,
     ("job", "tag"): jobs.tag,
     ("job", "remove"): jobs.remove,
+    ("job", "restore"): jobs.restore,
 }

@@ -74,6 +74,19 @@ class KnownHosts:
             host_key(host, port, one.kind, one.blob) for one in found if one and name in one.names
         )
 
+    def all(self) -> tuple[HostKey, ...]:
+        """All accepted keys, in the order in which they were accepted.
+
+        Raises:
+            BackendError: The file is there and cannot be read.
+        """
+        return tuple(
+            host_key(*_place(name), one.kind, one.blob)
+            for one in map(_parsed, self._lines())
+            if one is not None
+            for name in one.names
+        )
+
     def add(self, key: HostKey) -> None:
         """Keep a key that a person accepted. Call this only after a person's yes.
 
@@ -145,3 +158,9 @@ def _parsed(line: str) -> _Line | None:
     except (binascii.Error, ValueError):
         return None
     return _Line(tuple(names.lower().split(",")), fields[0], blob, rest.strip())
+
+
+def _place(name: str) -> tuple[str, int]:
+    """Host and port of what `host_name` wrote."""
+    host, closed, port = name.removeprefix("[").partition("]:")
+    return (host, int(port)) if closed and port.isdecimal() else (name, SSH_PORT)

@@ -134,6 +134,7 @@ class NodeEnvironments:
         argv += ["--isolated", "install", "--no-index", "--no-deps", "--no-compile"]
         argv += ["--no-cache-dir", "--no-warn-script-location", "--root-user-action", "ignore"]
         argv += ["--disable-pip-version-check", *paths]
+        self._steps.say(f"Installing {len(wheels)} packages")
         self._steps.must(
             self._shell, argv, "The packages could not be installed", _AGAIN, _INSTALL_LIMIT_S
         )

@@ -177,7 +177,7 @@ class _Work:
         self._place = self._place_of_environments()
         self.environments = NodeEnvironments(self.shell, self._place, self._steps)
         relay, root = self._plan.relay, facts.data_root
-        if relay is not None and root and facts.data_root_writable:
+        if relay is not None and root and facts.data_root_writable and not self._entry.no_share:
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
         return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}."
@@ -186,7 +186,7 @@ class _Work:
         if not self._plan.shared:
             return self.home
         name, root = self._entry.name, self.facts.data_root
-        if not root or not self.facts.data_root_writable:
+        if not root or not self.facts.data_root_writable or self._entry.no_share:
             raise BackendError(
                 f"{name} cannot write to the data root, so no environment can be shared there.",
                 "Mount it there with the right to write, or set the node up with one of its own.",
@@ -295,18 +295,21 @@ class _Work:
         place = AgentPlace(
             self._entry.name, str(self._folder / "bin/python"), self._bundle, self.facts
         )
+        remedy = "Its output says why; mend that, then set the node up again."
+        folders = [str(self.home.state)]
+        if self._entry.no_share:
+            folders += [place.folder, f"{self.facts.data_root}/jobs"]
+        self._steps.must(
+            self.shell,
+            ["mkdir", "-p", "--", *folders],
+            "The agent's folder cannot be made",
+            remedy,
+        )
         lives = agent_commands.check(place)
         if self._steps.run(self.shell, lives).ok:
             return f"Runs; it {THERE_ALREADY}."
-        remedy = "Its output says why; mend that, then set the node up again."
         self._steps.must(
             self.shell, agent_commands.stop(place), "The older agent does not end", remedy
-        )
-        self._steps.must(
-            self.shell,
-            ["mkdir", "-p", "--", str(self.home.state)],
-            "The agent's folder cannot be made",
-            remedy,
         )
         started = self._steps.run(self.shell, self._plan.start_agent(place))
         # Another desktop's agent of the same bundle may have been quicker, so that ours refused.

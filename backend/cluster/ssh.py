@@ -9,6 +9,7 @@ channels, because `Connection.run` keeps all output in memory and decodes it str
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ def connect(
     """
     opened: list[Any] = []
     try:
-        for hop in route(address, _lookup(ssh_config)):
+        for hop in hops_of(address, ssh_config):
             gateway = opened[-1] if opened else None
             opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
     except BaseException:
@@ -89,8 +90,17 @@ def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str,
     Raises:
         BackendError: The address or the client settings cannot be used.
     """
-    hop = route(address, _lookup(ssh_config))[-1]
+    hop = hops_of(address, ssh_config)[-1]
     return hop.host, hop.port
+
+
+def hops_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, ...]:
+    """Every sshd on the way to a node, its own the last.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    return route(address, _lookup(ssh_config))
 
 
 def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, ...]:
@@ -99,8 +109,21 @@ def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple
     Raises:
         BackendError: The address or the client settings cannot be used.
     """
-    hops = route(address, _lookup(ssh_config))
+    hops = hops_of(address, ssh_config)
     return tuple(dict.fromkeys(one for hop in hops for one in hop.identities or DEFAULT_KEYS))
+
+
+def agent_keys() -> int | None:
+    """How many keys the user's SSH agent holds; None where there is none that answers."""
+    agent = _agent() if os.environ.get("SSH_AUTH_SOCK") else None
+    if agent is None:
+        return None
+    try:
+        return len(agent.get_keys())
+    except SSHException:
+        return None
+    finally:
+        agent.close()
 
 
 class SshShell:

@@ -52,10 +52,7 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
             "Give the port of its sshd with --port.",
         )
     if is_greeting:
-        return (
-            f"What answers on port {hop.port} of {hop.place} is no SSH server.",
-            "Give the port of its sshd with --port.",
-        )
+        return no_greeting(hop)
     if isinstance(error, TimeoutError) or errno.ETIMEDOUT in numbers or "imeout" in str(error):
         return (
             f"{hop.place} did not answer on port {hop.port} within {seconds(limit_s)}.",
@@ -69,6 +66,13 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
     return (
         f"The connection to {hop.place} broke off before the login ({short(error)}).",
         "Try again; if that fails too, look into the log of sshd there.",
+    )
+
+
+def no_greeting(hop: Hop) -> Fault:
+    return (
+        f"What answers on port {hop.port} of {hop.place} is no SSH server.",
+        "Give the port of its sshd with --port.",
     )
 
 

@@ -27,7 +27,7 @@ def list_checkpoints(
     """Every checkpoint that has both file and sidecar, oldest first."""
     found: list[Checkpoint] = []
     # A mirror holds a sidecar only while the file is on the far side.
-    suffix = CHECKPOINT_SUFFIX if share.is_mounted else SIDECAR_SUFFIX
+    suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
     with contextlib.suppress(FileNotFoundError):
         for entry in folder.checkpoints.iterdir():
             if entry.suffix != suffix or entry.name.startswith(".") or entry == folder.latest:

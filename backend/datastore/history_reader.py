@@ -12,6 +12,7 @@ now is taken with the next look.
 from __future__ import annotations
 
 import json
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simdjson import Array, Parser
 
+from backend.records import history
 from backend.records.history import BLOCK_END, BLOCK_START
 from backend.records.series import HistoryUpdate, RunStart
 
@@ -34,6 +36,7 @@ _OPENING = b" = ["
 _CLOSING = ord("]")
 _HEAD_BYTES = 256
 _TOLD_PROBLEMS = 20
+_TOO_LARGE = "The history is larger than 1 GB; what is beyond is not shown."
 
 # Stands between two arrays that are read at once. `records.history` writes nine digits at most.
 _FENCE = 1.2345678901
@@ -94,7 +97,7 @@ def read_history(
 ) -> tuple[HistoryUpdate, HistoryCursor]:
     """What was appended to ``path`` since ``cursor`` (None: everything).
 
-    No file is an empty history.
+    No file is an empty history; of one that is too large the first `history.LIMIT_BYTES` are read.
 
     Raises:
         OSError: The file cannot be read.
@@ -104,12 +107,15 @@ def read_history(
             head = file.read(_HEAD_BYTES)
             fresh = cursor is None or not cursor.head or not head.startswith(cursor.head)
             before = HistoryCursor() if fresh or cursor is None else cursor
+            size = os.fstat(file.fileno()).st_size
             file.seek(before.offset)
-            data = file.read()
+            data = file.read(max(0, min(size, history.LIMIT_BYTES) - before.offset))
     except FileNotFoundError:
         gone = HistoryUpdate(drop_from=0 if cursor is None or cursor.head else None)
         return gone, HistoryCursor()
     update, after = _read(data, replace(before, head=head))
+    if size > history.LIMIT_BYTES and (fresh or len(update.steps)):
+        update = replace(update, problems=(*update.problems, _TOO_LARGE))
     return (replace(update, drop_from=0) if fresh else update), after
 
 

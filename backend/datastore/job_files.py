@@ -8,6 +8,7 @@ job is renamed into place, a run is claimed by ``mkdir``, the wish to stop is cr
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import json
 import os
@@ -92,12 +93,13 @@ def view_of(
 
 @dataclass(frozen=True)
 class StopWish:
-    """``job.lock``: who wished which run to stop."""
+    """``job.lock``: who wished which run to stop; ``at_once``, without a checkpoint."""
 
     run: int
     user: str = ""
     host: str = ""
     time: str = ""
+    at_once: bool = False
 
 
 def user_name() -> str:
@@ -264,6 +266,12 @@ def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     return True
 
 
+def ask_to_end(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+    """Wish ``run`` to end at once, where the wish to stop was of no use."""
+    wish = StopWish(run, user_name(), socket.gethostname(), stamps.now(), at_once=True)
+    share.replace_json(folder.lock, asdict(wish))
+
+
 def _create_wish(lock: Path, wish: bytes, share: Share) -> None:
     try:
         share.create(lock, wish)
@@ -290,8 +298,34 @@ def move_to_trash(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> 
     root_of_jobs = root.trash / "jobs"
     share.make_folder(root.trash, exist_ok=True)
     share.make_folder(root_of_jobs, exist_ok=True)
-    target = root_of_jobs / folder.job_id
+    target, number = root_of_jobs / folder.job_id, 1
     while share.exists(target):
-        target = root_of_jobs / f"{folder.job_id}-{secrets.token_hex(3)}"
+        number += 1
+        target = root_of_jobs / f"{folder.job_id}.{number}"
     share.rename(folder.path, target)
     return target
+
+
+def take_from_trash(root: DataRoot, job_id: str, share: Share = MOUNTED) -> bool:
+    """Put the folder that went to the trash last back where it was. False: there is none.
+
+    Raises:
+        FileExistsError: The place is taken; both folders are left as they are.
+    """
+    root_of_jobs = root.trash / "jobs"
+    try:
+        names = share.names(root_of_jobs)
+    except FileNotFoundError:
+        return False
+    found = {}
+    for name in names:
+        stem, _, number = name.partition(".")
+        if stem == job_id and (number.isdecimal() or not number):
+            found[int(number or 1)] = name
+    if not found:
+        return False
+    folder = root.job(job_id)
+    if share.exists(folder.path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
+    share.rename(root_of_jobs / found[max(found)], folder.path)
+    return True

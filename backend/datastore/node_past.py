@@ -14,7 +14,7 @@ from backend.records.files import open_at_once
 from backend.records.layout import DataRoot
 from backend.records.node_past import PastLines, PastReading
 
-_LIMIT_BYTES = 4_000_000
+LIMIT_BYTES = 4_000_000
 _HEAD_BYTES = 256
 _MOST_NODES = 2
 """Of these what was read is kept: a day of eight GPUs is 12 MB as readings, and to read it again
@@ -47,10 +47,10 @@ class _File:
             if size < self._offset or not head.startswith(self._head):
                 self._forget()
             self._head = head
-            if size > _LIMIT_BYTES:
+            if size > LIMIT_BYTES:
                 return
             file.seek(self._offset)
-            piece = file.read(_LIMIT_BYTES - self._offset)
+            piece = file.read(LIMIT_BYTES - self._offset)
         self._offset += len(piece)
         self.readings += self._lines.take(piece)
 

@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backend.datastore.node_files import read_status
-from backend.records.health import MISSED_BEATS
+from backend.records.health import missed_after_s
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, Presence
-
-_SHORTEST_S = 1.0
-_LONGEST_S = 60.0
-"""Between two beats; an agent that claims more could never be missed."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,6 @@ class StatusWatch:
         self._seen.pop(name, None)
 
     def _presence(self, seen: _Seen, silent_s: float) -> Presence | None:
-        interval_s = seen.reading.interval_s if seen.reading is not None else _SHORTEST_S
-        interval_s = min(max(interval_s, _SHORTEST_S), _LONGEST_S)
-        if silent_s > MISSED_BEATS * interval_s:
+        if silent_s > missed_after_s(seen.reading):
             return Presence.OFFLINE
         return Presence.ONLINE if seen.has_advanced else None

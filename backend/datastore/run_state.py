@@ -22,9 +22,10 @@ from backend.node import waiting
 from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
 from backend.records.files import read_json
 from backend.records.layout import JobFolder
+from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
-from backend.records.stop import wish_to_stop
+from backend.records.stop import who_wished, wish_to_stop
 
 DOUBT_AFTER_S = 30.0
 START_LIMIT_S = 120.0
@@ -36,6 +37,7 @@ class Evidence:
     """Everything that `judge` goes by. ``run`` is 0 when there was none yet.
 
     ``status`` is the last good reading, ``problems`` say what could not be read since.
+    ``stopped_by`` is whose wish it is that the run stops, or "".
     ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
     """
 
@@ -47,6 +49,7 @@ class Evidence:
     silent_s: float = 0.0
     last_news: str = ""
     stop_is_wished: bool = False
+    stopped_by: str = ""
     is_queued: bool = False
     problems: tuple[str, ...] = ()
 
@@ -88,7 +91,9 @@ def judge(evidence: Evidence) -> RunState:
         over = replace(status, state=JobState.ERROR, message=unrecorded)
         return RunState(over, problems=evidence.problems, ended_unrecorded=unrecorded)
     if evidence.stop_is_wished and status.state.is_live:
-        status = replace(status, state=JobState.STOPPING)
+        by = f"{evidence.stopped_by} stops it." if evidence.stopped_by else ""
+        said = status.message if status.state is JobState.STOPPING else ""
+        status = replace(status, state=JobState.STOPPING, message=said or by)
     return RunState(status, _doubt(evidence, status), evidence.problems)
 
 
@@ -144,20 +149,29 @@ class RunStateReader:
             evidence = self._collect()
         except OSError as error:
             what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
-            return self._without_news(
-                BackendError(what, "Check that the data root is mounted."), error
-            )
+            told = BackendError(what, "Check that the data root is mounted.")
+            told.__cause__ = error
+            return self.without_news(told)
         except BackendError as error:
-            return self._without_news(error, error)
+            if self._last is None and self._share.is_mounted:
+                # A node that carries the run is silent: nothing is concluded from that.
+                known = judge(replace(self._collect(), claimed_s=0.0))
+                self._last = replace(known, ended_unrecorded="")
+            return self.without_news(error)
         found = judge(evidence)
         if found.ended_unrecorded:
             found = self._close(evidence, found)
         self._last = found
         return found
 
-    def _without_news(self, told: BackendError, cause: Exception) -> RunState:
+    def without_news(self, told: BackendError) -> RunState:
+        """What was seen last, in doubt because of this.
+
+        Raises:
+            BackendError: ``told``; nothing was ever seen.
+        """
         if self._last is None:
-            raise told from cause
+            raise told
         doubt = self._last.doubt
         if self._last.state.is_live:
             doubt = f"no news since {self._last_news}"
@@ -195,6 +209,7 @@ class RunStateReader:
             silent_s=now - self._news_at,
             last_news=self._last_news,
             stop_is_wished=stop,
+            stopped_by=who_wished(folder.lock) if stop else "",
             is_queued=waiting.entry_of(folder) is not None,
             problems=tuple(problems),
         )
@@ -267,3 +282,20 @@ class RunStateReader:
             return RunState(status, problems=(*evidence.problems, problem))
         self._status = status
         return RunState(status, problems=evidence.problems)
+
+
+def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
+    """``history`` with how the run before each of its runs ended, where that is on record."""
+    if not history.run_starts:
+        return history
+    starts = (replace(one, after=_ended_as(folder, one.run - 1)) for one in history.run_starts)
+    return replace(history, run_starts=tuple(starts))
+
+
+def _ended_as(folder: JobFolder, run: int) -> JobState | None:
+    if run < 1:
+        return None
+    try:
+        return RunExit.from_dict(read_json(folder.attempt(run).exit)).state
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

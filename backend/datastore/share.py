@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,6 +59,9 @@ class Share(Protocol):
 
     def look_at_file(self, path: Path) -> None:
         """One small file; none there, none here."""
+
+    def has_files_of(self, folder: JobFolder) -> bool:
+        """Whether the checkpoints of a job are here, and not only their sidecars."""
 
     def look_at_nodes(self) -> None:
         """Every node's entry and what its agent wrote last."""
@@ -129,7 +132,39 @@ class Share(Protocol):
     def tell_end(self, folder: JobFolder, run: int) -> None:
         """The end of a run was written in ``folder`` by `backend.node.closing`."""
 
+    # Nodes that do not see the data root; `services.carrying`.
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        """Before a run is claimed: have there what it is made of, and nothing twice.
+
+        ``versions`` are folders of the library, ``files`` a checkpoint or weights.
+        """
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        """After the claim: the folder of the job goes there, and from now on is looked at there."""
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
+        """Have all of the newest run here, if it is over and was elsewhere."""
+
     def close(self) -> None: ...
+
+
+def not_carried(nodes: Sequence[str]) -> BackendError:
+    sees = "does" if len(nodes) == 1 else "do"
+    return BackendError(
+        f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount it, "
+        "so it cannot carry files between the two.",
+        "Start the job from a computer that mounts the data root.",
+    )
 
 
 class Mounted:
@@ -161,6 +196,9 @@ class Mounted:
 
     def look_at_file(self, path: Path) -> None:
         pass
+
+    def has_files_of(self, folder: JobFolder) -> bool:
+        return True
 
     def look_at_nodes(self) -> None:
         pass
@@ -249,6 +287,24 @@ class Mounted:
         pass
 
     def tell_end(self, folder: JobFolder, run: int) -> None:
+        pass
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        raise not_carried(nodes)
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        raise not_carried(nodes)
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         pass
 
     def close(self) -> None:

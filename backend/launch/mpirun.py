@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from backend.errors import BackendError
 from backend.records.job import JobConfig
-from backend.records.launch import RankPlan
+from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, run_tag
 
 GUARD = "backend.node.guard"
@@ -96,6 +96,15 @@ def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> 
         # The guard's watch shall speak first: it knows rank and line, Horovod knows neither.
         STALL_SHUTDOWN: str(int(config.stall_limit_s * 1.2) + 60),
     }
+
+
+def by_hand(launch: Launch, name: str) -> str:
+    """A run's command as a line for a shell of its first node.
+
+    What it makes goes to a folder of its own called ``name`` (`backend.node.by_hand`).
+    """
+    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
+    return shown((*launch.argv, "--by-hand", name), variables)
 
 
 def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:

@@ -44,11 +44,28 @@ class NodeRoom:
     gpus: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     site: Site | None = None
+    no_share: bool = False
+    """It does not see the data root; see `records.cluster.NodeEntry`."""
 
 
 def this_computer(cores: int, gpus: tuple[str, ...] = (), site: Site | None = None) -> NodeRoom:
     # The address and not the name: with names, /etc/hosts decides whether mpirun starts.
     return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
+
+
+def insist_on_one_kind(rooms: Sequence[NodeRoom]) -> None:
+    """See that all of ``rooms`` see the data root, or none does.
+
+    Raises:
+        BackendError: They do not; the sentence names two of them.
+    """
+    blind = [room.node for room in rooms if room.no_share]
+    sees = [room.node for room in rooms if not room.no_share]
+    if blind and sees:
+        raise BackendError(
+            f"{sees[0]} sees the data root and {blind[0]} does not, so they cannot train together.",
+            f"Choose nodes of one kind, or mount the data root on {blind[0]} and add it anew.",
+        )
 
 
 def one_site(rooms: Sequence[NodeRoom]) -> Site:

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend.records.files import read_json
-from backend.records.health import MISSED_BEATS
+from backend.records.health import missed_after_s
 from backend.records.layout import DataRoot
 from backend.records.node import NodeReading
 
 _LIMIT_BYTES = 1_000_000
-_SHORTEST_S, _LONGEST_S = 1.0, 60.0
-"""Between two beats; an agent that claims more could never be missed."""
 
 
 @dataclass
@@ -49,6 +47,5 @@ class Beats:
             seen = self._seen[node] = _Seen(found, now, has_advanced=True)
         if seen is None:
             return None, False
-        interval_s = min(max(seen.reading.interval_s, _SHORTEST_S), _LONGEST_S)
-        is_alive = seen.has_advanced and now <= seen.at + MISSED_BEATS * interval_s
+        is_alive = seen.has_advanced and now <= seen.at + missed_after_s(seen.reading)
         return seen.reading, is_alive

@@ -13,9 +13,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from backend.node import sweep
+from backend.node import far_words, sweep
 from backend.records.launch import Launch
+from backend.records.layout import JobFolder
 
 _LIMIT_S = 20.0
 _CONNECT_S = 8
@@ -31,10 +33,11 @@ class Answer:
     reached: bool = True
 
 
-def end_elsewhere(launch: Launch, tag: str) -> dict[str, Answer]:
+def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Answer]:
     """Sweep every node of the run but this one.
 
-    All nodes at once, and none longer than the limit.
+    All nodes at once, and none longer than the limit. Of nodes that are apart, what their ranks
+    wrote is in ``folder`` afterwards.
     """
     if not launch.ssh_config:
         return {}
@@ -48,6 +51,7 @@ def end_elsewhere(launch: Launch, tag: str) -> dict[str, Answer]:
         command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
         # Neither a tag nor these paths holds what a shell would read: both are made by us.
         command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
+        command += [str(folder.path)] if launch.apart else []
         with suppress(OSError):
             asked[node] = subprocess.Popen(
                 command,
@@ -56,17 +60,27 @@ def end_elsewhere(launch: Launch, tag: str) -> dict[str, Answer]:
                 stderr=subprocess.STDOUT,
             )
     deadline = time.monotonic() + _LIMIT_S
-    return {node: _answer(process, deadline) for node, process in asked.items()}
+    answers = {}
+    for node, process in asked.items():
+        ranks = [plan.rank for plan in launch.ranks if plan.node == node]
+        answers[node] = _answer(process, deadline, folder, launch.run, ranks)
+    return answers
 
 
-def _answer(process: subprocess.Popen[bytes], deadline: float) -> Answer:
+def _answer(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    folder: JobFolder,
+    run: int,
+    ranks: Sequence[int],
+) -> Answer:
     try:
         output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         return Answer("did not answer, so it could not be swept", reached=False)
-    lines = output.decode("utf-8", "replace").strip().splitlines()
+    lines = far_words.take(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
         return Answer(lines[-1] if lines else "")
     why = lines[-1] if lines else f"ssh ended with {process.returncode}"
@@ -77,13 +91,15 @@ def main(arguments: Sequence[str]) -> int:
     """On the other node: end what carries the tag, and print what could not be ended."""
     tag = arguments[0]
     found = len(sweep.tagged(tag))
-    if not found:
-        return 0
-    left = sweep.end_tagged(tag, 1.0)
-    numbers = ", ".join(map(str, left))
-    sys.stdout.write(
-        f"processes {numbers} could not be ended" if left else f"ended {found} left processes"
-    )
+    left = sweep.end_tagged(tag, 1.0) if found else ()
+    # When all have ended, they have written all that they will.
+    for folder in map(JobFolder, map(Path, arguments[1:])):
+        sys.stdout.write(far_words.say(folder, int(tag.rpartition("/")[2])))
+    if found:
+        numbers = ", ".join(map(str, left))
+        sys.stdout.write(
+            f"processes {numbers} could not be ended" if left else f"ended {found} left processes"
+        )
     return 0
 
 

@@ -193,22 +193,29 @@ class Gpus:
         )
 
     def _processes(self, ask: _Ask) -> tuple[GpuProcess, ...]:
-        memory: dict[int, int | None] = {}
-        for kind in ("Compute", "Graphics"):
+        found: dict[int, tuple[int | None, bool]] = {}
+        # Who does both computes: the first word about a process stands.
+        for kind, only_draws in (("Compute", False), ("Graphics", True)):
             for one in ask(f"nvmlDeviceGet{kind}RunningProcesses") or ():
-                memory.setdefault(int(one.pid), one.usedGpuMemory)
-        return tuple(self._process(pid, used) for pid, used in sorted(memory.items()))
+                found.setdefault(int(one.pid), (one.usedGpuMemory, only_draws))
+        return tuple(self._process(pid, *facts) for pid, facts in sorted(found.items()))
 
-    def _process(self, pid: int, memory_bytes: int | None) -> GpuProcess:
+    def _process(self, pid: int, memory_bytes: int | None, only_draws: bool) -> GpuProcess:
         process = identity.process(pid)
         if process is None:
-            return GpuProcess(pid, "", memory_bytes, "")
+            return GpuProcess(pid, "", memory_bytes, "", only_draws=only_draws)
         known = self._owners.get(pid)
         if known is None or known[0] != process:
             known = self._owners[pid] = (process, owner_of(pid))
         owner = known[1]
         return GpuProcess(
-            pid, owner.user, memory_bytes, owner.command, age_s(process), owner.run_tag
+            pid,
+            owner.user,
+            memory_bytes,
+            owner.command,
+            age_s(process),
+            owner.run_tag,
+            only_draws,
         )
 
 

@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend.node import linux, sweep
+from backend.errors import BackendError
+from backend.node import by_hand, linux, sweep
 from backend.node.dead_lines import DeadLines
 from backend.node.identity import process, send_signal
 from backend.node.last_words import insist
@@ -71,16 +72,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--job", type=Path, required=True, help="folder of the job")
     parser.add_argument("--run", type=int, required=True)
     parser.add_argument("--module", default=RANK_MODULE, help="what a rank executes")
+    parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
     options = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
     linux.die_with_parent(signal.SIGTERM, os.getppid())
     linux.become_subreaper()
     folder = JobFolder(options.job)
-    launch = Launch.from_dict(read_json(folder.launch))
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    if options.by_hand:
+        try:
+            folder, launch = by_hand.prepare(folder, options.run, options.by_hand, rank)
+        except (BackendError, OSError, ValueError) as error:
+            return by_hand.refuse(error)
+    else:
+        launch = Launch.from_dict(read_json(folder.launch))
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
-    insist(folder.attempt(options.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
+    insist(folder.attempt(launch.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
 
 

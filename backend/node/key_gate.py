@@ -6,7 +6,7 @@ program itself asks for between nodes, with programs and folders that set-up mad
 ``~/.ringmaster`` (or on the data root, where nodes share an environment), or it is refused:
 
 - mpirun's daemon, with the variables that mpirun sets for it;
-- the sweep of what a run left;
+- the sweep of what a run left, which says what its ranks there wrote last;
 - ``true``, by which the look before a start proves the way.
 
 Whoever has the key and speaks mpirun's own protocol can still have its daemon start programs as
@@ -47,10 +47,11 @@ class Refused(Exception):
     """It is none of the things that the key is for."""
 
 
-def allowed(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], list[str]]:
+def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, str], list[str]]:
     """Variables to set, and what to execute, for what a client asked for.
 
-    ``ours`` are the folders of environments and bundles that set-up made.
+    ``ours`` are the folders of environments and bundles that set-up made, ``carried`` is where jobs
+    lie on a node that does not see the data root: read, and never executed.
 
     Raises:
         Refused: It is none of the three.
@@ -63,7 +64,7 @@ def allowed(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], list[str]
     if argv == ["true"] and not variables:
         return {}, argv
     if argv[:1] == ["env"] and not variables:
-        return _sweep(argv, ours)
+        return _sweep(argv, ours, carried)
     if not argv or Path(argv[0]).name not in _DAEMONS:
         raise Refused
     if not (argv[0] in _DAEMONS or _is_sound(argv[0], ours)):
@@ -89,8 +90,13 @@ def _settings(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], str]:
     return variables, asked
 
 
-def _sweep(argv: list[str], ours: Sequence[Path]) -> tuple[dict[str, str], list[str]]:
-    if len(argv) != 6 or argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch(argv[5]):
+def _sweep(
+    argv: list[str], ours: Sequence[Path], carried: Path
+) -> tuple[dict[str, str], list[str]]:
+    if argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch("".join(argv[5:6])):
+        raise Refused
+    # Where nodes do not see the data root, the run's folder in what they have in its place.
+    if len(argv) > 7 or not all(_is_ours(folder, (carried,)) for folder in argv[6:]):
         raise Refused
     name, _, code = argv[1].partition("=")
     if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):
@@ -116,7 +122,8 @@ def main() -> NoReturn:
         # The environment that this runs from; one that nodes share lies on the data root.
         ours.append(Path(sys.prefix).parent)
     try:
-        variables, argv = allowed(os.environ.get("SSH_ORIGINAL_COMMAND", ""), ours)
+        asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
+        variables, argv = allowed(asked, ours, home / "carried")
     except Refused:
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)

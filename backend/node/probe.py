@@ -1,13 +1,15 @@
 """One reading of this computer: processors, memory, disk, network, GPUs and who is on them.
 
 The data root is asked in a thread that can be given up: `statvfs` on a share that hangs cannot be
-interrupted.
+interrupted. ``python -m backend.node.probe NAME DATA_ROOT`` prints one reading, a JSON object.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -122,6 +124,11 @@ def read_once(name: str, data_root: Path, over_s: float = 0.2) -> NodeReading:
     return probe.read()
 
 
+def main() -> None:
+    name, data_root = sys.argv[1:]
+    sys.stdout.write(json.dumps(read_once(name, Path(data_root)).to_dict()) + "\n")
+
+
 def _cpu_counts() -> dict[str, tuple[int, int]]:
     """Ticks in all and idle ones, since boot."""
     found = {}
@@ -157,3 +164,7 @@ def _cpu_model() -> str:
             if line.startswith(("model name", "Model")):
                 return line.partition(":")[2].strip()
     return os.uname().machine
+
+
+if __name__ == "__main__":
+    main()

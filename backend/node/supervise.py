@@ -30,14 +30,17 @@ from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.spare import Spare
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
-from backend.records.stop import wish_to_stop
+from backend.records.stop import who_wished, wish_to_kill, wish_to_stop
 
-_TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TAKEN = (signal.SIGCHLD, *_ENDING)
 _LOOK_S = 0.3
 _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
 _AFTER_FAILURE_S = 10.0
 """mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
+_APART_S = 60.0
+"""From the end of all ranks on the head to that of mpirun, where no others can be seen."""
 _SETTLE_S = 3.0
 """Guards outlive a killed mpirun for a moment, and write their records in it."""
 _START_LIMIT_S = 100.0
@@ -113,7 +116,8 @@ class Supervisor:
         Spare(self._attempt.exit).take()
         self._folder.logs.mkdir(exist_ok=True)
         log_begin = run_signs.size(self._folder.mpirun_log)
-        self._silent = list(launch.ranks)
+        # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
+        self._silent = self._seen(launch)
         self._logs_before = {
             plan.rank: run_signs.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
@@ -133,6 +137,7 @@ class Supervisor:
                 launcher_error=refusal,
                 launcher_log=run_signs.text_from(self._folder.mpirun_log, log_begin),
                 stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
+                stopped_by=who_wished(self._folder.lock),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
@@ -217,18 +222,31 @@ class Supervisor:
                 or self._must_stop(launch, now)
             ):
                 return self._end_launcher()
+        # A machine that shuts down tells all at once, and mpirun may be gone first.
+        late = signal.sigtimedwait(_ENDING, _LOOK_S) if self._launcher_status else None
+        if late is not None:
+            self._told_to_end = words.signal_name(late.si_signo)
         return None
 
     def _failed_long_ago(self, launch: Launch, now: float) -> bool:
         """Whether mpirun should have ended by itself after what the ranks wrote."""
-        all_gone = len(self._exits) == len(launch.ranks)
+        # Of ranks that cannot be seen nobody knows here whether they are at their last act.
+        seen = self._seen(launch)
+        all_gone = len(self._exits) == len(seen)
+        limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
         if self._over_since is None and (all_gone or any(one.error for one in self._exits)):
             self._over_since = now
-        if self._over_since is None or now < self._over_since + _AFTER_FAILURE_S:
+        if self._over_since is None or now < self._over_since + limit_s:
             return False
         if not all_gone:
             self._gave_up = "mpirun did not end the other ranks."
         return True
+
+    @staticmethod
+    def _seen(launch: Launch) -> list[RankPlan]:
+        """The ranks whose files can be seen from here before the run is over."""
+        head = launch.ranks[0].node
+        return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
 
     def _never_started(self, launch: Launch, now: float) -> bool:
         """Whether a rank's guard has not even opened its log in the time given."""
@@ -252,9 +270,13 @@ class Supervisor:
             if not self._stop_is_wished():
                 return False
             self._stop_seen = self._progress_at = now
+        is_to_end = wish_to_kill(self._folder.lock, self._run)
         if not run_signs.has_begun(run_signs.last_status(self._folder)):
-            self._ended_early = now > self._stop_seen + _TO_FIRST_STEP_S
+            self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
+        if is_to_end:
+            self._gave_up = "It was not to be waited for any longer."
+            return True
         current = (run_signs.signs_of_work(self._folder, launch), len(self._exits))
         if current != self._progress:
             self._progress, self._progress_at = current, now
@@ -322,7 +344,7 @@ class Supervisor:
 
     def _sweep_other_nodes(self, launch: Launch) -> None:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
-        answers = far_sweep.end_elsewhere(launch, self._tag)
+        answers = far_sweep.end_elsewhere(launch, self._tag, self._folder)
         self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
         for node, answer in answers.items():
             if answer.sentence:

@@ -46,6 +46,7 @@ class Found:
     """What a supervisor knows when mpirun is gone. ``exits`` are in the order of their arrival.
 
     ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
+    ``stopped_by``: whose wish it was, or "".
     ``told_to_end``: name of the signal by which somebody ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
     ``unreached``: nodes that did not answer over SSH when the run had ended.
@@ -59,6 +60,7 @@ class Found:
     launcher_error: str = ""
     launcher_log: str = ""
     stop_was_wished: bool = False
+    stopped_by: str = ""
     ended_early: bool = False
     told_to_end: str = ""
     gave_up: str = ""
@@ -297,19 +299,24 @@ def _hung(found: Found) -> bool:
     )
 
 
+def _by(found: Found) -> str:
+    """Of two desktops the other one learns so whose act it was."""
+    return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
+
+
 def _stopped(found: Found) -> str:
     if found.checkpoint_of_run:
-        return f"Stopped; the checkpoint is {found.newest_checkpoint}."
-    return "Stopped before the first step."
+        return f"{_by(found)}; the checkpoint is {found.newest_checkpoint}."
+    return f"{_by(found)} before the first step."
 
 
 def _stopped_early(found: Found) -> str:
     if found.newest_checkpoint:
         return (
-            f"Stopped before the first step of this run; "
+            f"{_by(found)} before the first step of this run; "
             f"the newest checkpoint is still {found.newest_checkpoint}."
         )
-    return "Stopped before the first step; there is no checkpoint yet."
+    return f"{_by(found)} before the first step; there is no checkpoint yet."
 
 
 def _stopped_by_force(found: Found, error: RankError) -> str:
@@ -318,4 +325,5 @@ def _stopped_by_force(found: Found, error: RankError) -> str:
         if found.newest_checkpoint
         else "there is none from before"
     )
-    return f"Stopped by force, so no checkpoint could be made; {newest}. {_named(error)}"
+    by = f" by {found.stopped_by}," if found.stopped_by else ""
+    return f"Stopped{by} by force, so no checkpoint could be made; {newest}. {_named(error)}"

@@ -133,6 +133,9 @@ class NodeEntry:
     ranks_address: str = ""
     """The IP, with its prefix, by which the ranks on other nodes reach this one."""
     in_service: bool = True
+    no_share: bool = False
+    """It does not see the data root: its `data_root` is a carried one (`NodeHome.carried_root`),
+    and files travel between the two over SSH."""
     schema: int = ENTRY_SCHEMA
 
     @property
@@ -201,6 +204,29 @@ class HostKey:
     text: str
     fingerprint: str
     """As ``ssh-keygen -l`` prints it: ``SHA256:…``."""
+
+
+@dataclass(frozen=True)
+class SshFacts:
+    """What this computer gets into nodes with.
+
+    Attributes:
+        config: Path of the SSH client settings, "" where there are none.
+        known_hosts: Path of the file of accepted host keys.
+        accepted: What is in it.
+        keys: Key files that are there and tried where nothing names others.
+        agent_keys: How many keys the SSH agent holds, None without one.
+        passphrases: How many are known in memory.
+        keyring_fault: Why none can be kept in the system keyring, "" when they can.
+    """
+
+    config: str
+    known_hosts: str
+    accepted: tuple[HostKey, ...] = ()
+    keys: tuple[str, ...] = ()
+    agent_keys: int | None = None
+    passphrases: int = 0
+    keyring_fault: str = ""
 
 
 class StepState(Enum):

@@ -141,10 +141,10 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
     known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
     judged = [name for name in judged_metrics(views) if name in known]
     measured = sorted(n for n in known if n not in judged and n not in _OWN_METRICS)
-    # What is measured now and then is judged by its best, what each step brings by its last.
+    # What is measured now and then is judged by its best, and where it is now stands below; what
+    # each step brings has a last value and none by which it is judged.
     for name in (*judged, *measured):
         way = better(name, views)
-        is_best = bool(way) and (name in judged or name.startswith("validation/"))
 
         def value(figures: RunFigures, name: str = name, way: str = way) -> float | None:
             found = figures.metrics.get(name)
@@ -154,9 +154,15 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
             found = figures.metrics.get(name)
             return None if found is None else found.last
 
-        words = f"{'Best' if is_best else 'Last'} {name.replace('/', ' ')}"
-        values = tuple((value if is_best else last)(figures) for _, figures in jobs)
-        yield ComparedRow(name, words, values, _best(values, way), RowKind.METRIC)
+        words, key = name.replace("/", " "), name
+        if way and (name in judged or name.startswith("validation/")):
+            values = tuple(value(figures) for _, figures in jobs)
+            best = _best(values, way)
+            yield ComparedRow(key, f"Best {words}", values, best, RowKind.METRIC)
+            key = f"last {name}"
+        values = tuple(last(figures) for _, figures in jobs)
+        unjudged = (False,) * len(views)
+        yield ComparedRow(key, f"Last {words}", values, unjudged, RowKind.METRIC)
     done = tuple(_epochs_done(view) for view in views)
     yield ComparedRow("epochs_done", "Epochs done", done, (False,) * len(views))
     for key, words, seconds in (

@@ -17,6 +17,13 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", THIN)
 
 
+def size(count_bytes: int) -> str:
+    """``1.2 GB`` or ``640.0 MB``: on a disk, in powers of 1000."""
+    if count_bytes >= 1e9:
+        return f"{count_bytes / 1e9:.1f} GB"
+    return f"{count_bytes / 1e6:.1f} MB"
+
+
 def of(value: int, total: int) -> str:
     """``12 480 of 19 500``."""
     return f"{count(value)} of {count(total)}"

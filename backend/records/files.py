@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,10 +30,18 @@ def replace_bytes(
 
     Not ``lasting`` is what can be fetched again after a power cut.
     """
+    replace_pieces(path, (content,), mode, lasting=lasting)
+
+
+def replace_pieces(
+    path: Path, pieces: Iterable[bytes], mode: int = FILE_MODE, *, lasting: bool = True
+) -> None:
+    """The same for what has no room in memory at once; nothing is left of it if a piece fails."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with fresh.open("wb") as file:
-            file.write(content)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())

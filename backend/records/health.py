@@ -14,11 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from backend.records.node import BAD, WARN, Gpu, HealthFinding, NodeReading
 
-MISSED_BEATS = 3
-"""So many make a node's agent count as gone."""
+_MISSED_BEATS = 3
+_SHORTEST_S = 1.0
+_LONGEST_S = 60.0
+"""Between two beats; an agent that claims more could never be missed."""
+AGENT_KEY = "agent"
 CALM_READINGS = 5
 """So many readings in a row without it end what is either so or not."""
 _BY_HARDWARE = ("hardware", "hw")
+
+
+def missed_after_s(reading: NodeReading | None) -> float:
+    """So long without a beat makes a node's agent count as gone."""
+    interval_s = reading.interval_s if reading is not None else _SHORTEST_S
+    return _MISSED_BEATS * min(max(interval_s, _SHORTEST_S), _LONGEST_S)
 
 
 @dataclass(frozen=True)
@@ -111,13 +120,15 @@ def _severity(
 
 
 def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
-    is_silent = silent_s > MISSED_BEATS * reading.interval_s
+    is_silent = silent_s > missed_after_s(reading)
     return _Sign(
-        "agent",
+        AGENT_KEY,
         # Only a new beat speaks for the agent; an old one looked at again does not.
         BAD if is_silent else "" if is_new else None,
-        f"No reading for {silent_s:.0f} s",
-        "Check that the node is on and reachable; its agent starts again with the next set-up.",
+        # Not for how long: it would be other words with each look.
+        "Beats of its agent did not come",
+        "Is it on, and on the network? Try again starts its agent; ~/.ringmaster/agent.log there "
+        "says why it ended.",
         lingers=True,
     )
 

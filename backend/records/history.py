@@ -36,6 +36,8 @@ from dataclasses import dataclass
 
 BLOCK_START = b"[[entry]]\n"
 BLOCK_END = b"# end\n"
+LIMIT_BYTES = 1_000_000_000
+"""Nobody reads or fetches more of one: ten million steps, and less than the memory of a desktop."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
-from backend.records.values import REQUIRED, Fault, Table, job_name_fault, kind_of, variable_fault
+from backend.records.values import (
+    REQUIRED,
+    Fault,
+    Table,
+    job_name_fault,
+    kind_of,
+    printable,
+    variable_fault,
+)
 
 THIS_COMPUTER = "this-computer"
 NOTHING = "nothing"
@@ -82,6 +90,11 @@ class Placement:
     node: str
     processes: int = 0
     gpus: tuple[str, ...] = ()
+    beside: tuple[tuple[str, str], ...] = ()
+    """GPUs on which a user may be at the start, and who: somebody chose them all the same."""
+
+    def user_beside(self, gpu: str) -> str:
+        return dict(self.beside).get(gpu, "")
 
     @property
     def slots(self) -> int:
@@ -89,8 +102,11 @@ class Placement:
 
     def to_dict(self) -> dict[str, Any]:
         """As a job file has it."""
-        what = {"gpus": list(self.gpus)} if self.gpus else {"processes": self.processes}
-        return {"node": self.node, **what}
+        if not self.gpus:
+            return {"node": self.node, "processes": self.processes}
+        beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
+        more = {"beside": beside} if beside else {}
+        return {"node": self.node, "gpus": list(self.gpus), **more}
 
 
 @dataclass(frozen=True)
@@ -392,6 +408,17 @@ def _environment(table: Table) -> dict[str, str]:
     return {str(name): str(content) for name, content in value.items()}
 
 
+def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    value = table.take("beside", {})
+    if not isinstance(value, Mapping) or not all(isinstance(user, str) for user in value.values()):
+        table.fault("beside", "must be a table of GPUs, each with a user's name.")
+        return ()
+    strange = [gpu for gpu in value if gpu not in gpus]
+    if strange:
+        table.fault("beside", f"names the GPU “{printable(str(strange[0]))}”, which is not chosen.")
+    return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)
+
+
 def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
     """Nodes and what runs on each, as ``placement`` of a job file has them, and what is wrong."""
     faults: list[Fault] = []
@@ -422,10 +449,11 @@ def _placement(table: Table) -> tuple[Placement, ...]:
             entry.fault("processes", "stands beside gpus; a job uses GPUs or processors of a node.")
         if len(set(gpus)) < len(gpus):
             entry.fault("gpus", "names a GPU twice.")
-        entry.done(("node", "processes", "gpus"))
+        beside = _beside(entry, gpus)
+        entry.done(("node", "processes", "gpus", "beside"))
         for fault in faults:
             table.fault(fault.field, fault.sentence.partition(": ")[2])
-        placements.append(Placement(node, processes, gpus))
+        placements.append(Placement(node, processes, gpus, beside))
     nodes = [p.node for p in placements]
     if len(set(nodes)) < len(nodes):
         table.fault("placement", "names a node twice.")

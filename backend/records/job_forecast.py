@@ -72,18 +72,20 @@ def _likeness(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
     )
 
 
-def checkpoints_kept(config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None) -> int:
-    """How many checkpoints lie on the disk in the end, at most."""
+def checkpoints_kept(
+    config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None, *, writing: int = 0
+) -> int:
+    """How many checkpoints lie on the disk in the end, at most; or while one is being written."""
     policy = config.checkpoint
     kept = max(_FEWEST_KEPT, policy.keep_latest + policy.keep_best)
-    made: float = kept
+    made = math.inf
     if policy.every_epochs is not None:
         made = math.ceil(config.epochs / policy.every_epochs)
     elif policy.every_steps is not None and steps_per_epoch is not None:
         made = math.ceil(config.epochs * steps_per_epoch / policy.every_steps)
     elif policy.every_minutes is not None and lasts_s is not None:
         made = math.ceil(lasts_s / 60 / policy.every_minutes)
-    return int(min(kept, max(made, 1)))
+    return int(min(kept + writing, max(made, 1)))
 
 
 def checkpoint_bytes(parameter_bytes: int, optimizer: Optimizer) -> int:

@@ -110,7 +110,7 @@ class JobQuery:
     """Which lines are wished for, and in which order.
 
     Attributes:
-        text: Every word of it stands in what a search looks through.
+        text: Every word of it stands in what a search looks through, or is true (``lr<0.1``).
         group: `LIVE`, `WAITING`, `ENDED`, or None for all.
         tag, user, node: "" for any.
         metric: Only jobs whose best metric is this one; "" for any.

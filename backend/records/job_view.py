@@ -159,6 +159,19 @@ class JobCheck:
 
 
 @dataclass(frozen=True)
+class JobCommand:
+    """What starts a job, as one line; "" where nothing can be said while its settings are at fault.
+
+    ``node`` is where it can be pasted into a shell: it trains in ``folder`` then, and the job stays
+    as it is. Both are "" before its first start, when there is nothing yet that it could run.
+    """
+
+    line: str = ""
+    node: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True)
 class RunUpdate:
     """One look at a job: the whole view, and what is new in its history.
 
@@ -168,6 +181,30 @@ class RunUpdate:
     view: JobView
     history: HistoryUpdate
     cursor: object = None
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """One run of a job.
+
+    ``put_away``: the number of the last run that starting over put away together with it; 0 for
+    one that is a part of what the job shows. ``message`` says how it ended, and by whom it was
+    stopped. ``first_step`` and ``last_step`` are 0 when it made none.
+    """
+
+    number: int
+    state: JobState
+    put_away: int = 0
+    message: str = ""
+    started: str = ""
+    ended: str = ""
+    first_step: int = 0
+    last_step: int = 0
+
+
+def earlier_log(job_id: str, put_away: int) -> str:
+    """In the place of a job's id: its logs of the runs that starting over put away so."""
+    return f"{job_id}/runs/{put_away}"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from backend.records.job import JobConfig, parse_job
+from backend.records.stop import STOP_GRACE_S
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,17 @@ class Launch:
     """The Python of every rank, on every node."""
     ssh_config: str = ""
     """OpenSSH client file on the head node by which it reaches the others; "" on one node."""
-    grace_s: float = 30.0
+    apart: bool = False
+    """Its nodes see neither the data root nor each other's files: each has a root of its own."""
+    grace_s: float = STOP_GRACE_S
     """After a wish to stop: how long the ranks may go on without news before they are ended."""
     steps_limit: int = 0
     """Steps of an epoch after which it is over, unevaluated; 0 is none. The last checkpoint of such
     a trial is read back."""
+
+    def by_hand_id(self, name: str) -> str:
+        """The job's id where a person starts it in a shell: its processes are no run's of ours."""
+        return f"{self.job_id}-{name}"
 
     def to_dict(self) -> dict[str, Any]:
         raw = asdict(self)

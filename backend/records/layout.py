@@ -22,6 +22,8 @@ jobs/<id>/status.json                 the starting desktop, then rank 0, then th
 jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or the agent of its head
                                       node from the queue): making it is the claim
     claimed.json                      the agent or queue keeper that claimed run n
+    carried.json                      any desktop: run n is on nodes that do not see the data root
+                                      (`records.carried`), until all of it has been brought home
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
     environment.json                  rank 0: versions and devices (`records.environment`)
@@ -32,7 +34,8 @@ jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
-nodes/<name>/info.json, status.json   the agent of the node
+nodes/<name>/info.json, status.json   the agent of the node; of one that does not see the data root,
+                                      any desktop, which fetches them from its carried root
 nodes/<name>/past.jsonl               the agent of the node (appends); earlier.jsonl: the one before
 shared/environments/<name>, wheels/   the node that makes it for those alike (renamed when whole)
 shared/.relay-*/                      nodes that are set up together; gone afterwards
@@ -196,6 +199,10 @@ class JobFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    def by_hand(self, name: str) -> JobFolder:
+        """A run that somebody started with the job's command in a shell."""
+        return JobFolder(self.path / "by-hand" / name)
+
     @property
     def latest(self) -> Path:
         """Names the newest verified checkpoint; moves only after verification."""
@@ -231,6 +238,10 @@ class AttemptFolder:
     @property
     def claimed(self) -> Path:
         return self.path / "claimed.json"
+
+    @property
+    def carried(self) -> Path:
+        return self.path / "carried.json"
 
     @property
     def supervisor(self) -> Path:
@@ -313,9 +324,17 @@ class NodeHome:
         """Where nodes alike have one environment together: only `environments` and `wheels`."""
         return cls(data_root / "shared")
 
+    def carried_root(self, key: str) -> PurePosixPath:
+        """What a node that does not see the data root has in its place, laid out like one.
+
+        ``key`` keeps two data roots apart, and is the same on all nodes of one: the ranks of a run
+        must see everything alike.
+        """
+        return self.path / "carried" / key
+
     @property
     def state(self) -> PurePosixPath:
-        """What the agent writes on a node that does not see the data root."""
+        """What the agent writes on a node from which the share is gone."""
         return self.path / "state"
 
     @property

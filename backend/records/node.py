@@ -12,6 +12,7 @@ from typing import Any
 
 from backend.records.cluster import NodeEntry
 from backend.records.status import ProcessIdentity
+from backend.records.values import printable
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,17 @@ class GpuProcess:
     age_s: float | None = None
     run_tag: str = ""
     """``<job id>/<run>`` when it is ours."""
+    only_draws: bool = False
+    """It shows something on a screen, and computes nothing."""
+
+    @property
+    def who(self) -> str:
+        """ "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
+        if self.run_tag:
+            return f"the job {printable(self.run_tag.partition('/')[0])}"
+        program = self.command.split(" ")[0].rpartition("/")[2]
+        what = printable(program) or "a process"
+        return f"{printable(self.user) or 'somebody'}: {what} (pid {self.pid})"
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,27 @@ class Gpu:
     repair_failed: bool | None = None
     mig_enabled: bool | None = None
     mig_instances: tuple[MigInstance, ...] = ()
+
+    @property
+    def holders(self) -> tuple[GpuProcess, ...]:
+        """Who computes on it. What only draws leaves it free: a display cannot be moved away."""
+        return tuple(process for process in self.processes if not process.only_draws)
+
+    def strangers(self, beside: str = "") -> tuple[GpuProcess, ...]:
+        """Who computes on it beside whom nobody said that a job may.
+
+        ``beside`` is the user of whom somebody said so; it is no word about runs of ours.
+        """
+        return tuple(
+            process
+            for process in self.holders
+            if process.run_tag or not beside or process.user != beside
+        )
+
+    @property
+    def display(self) -> tuple[GpuProcess, ...]:
+        """What only draws."""
+        return tuple(process for process in self.processes if process.only_draws)
 
 
 @dataclass(frozen=True)
@@ -265,7 +298,8 @@ class NodeState:
     ``findings`` come when a check is asked for; ``health`` is what its readings so far say, and
     the only judge of whether it is unwell. ``reading`` is the last one seen, None when there never
     was one. ``message`` says why a node is not online ("no news since 14:02"). ``entry`` is None
-    for this computer, which nobody added.
+    for this computer, which nobody added. ``silent_s`` counts since its agent's beat last advanced.
+    With ``over_ssh`` the reading was asked for over SSH, since no agent wrote one.
     """
 
     name: str
@@ -275,6 +309,8 @@ class NodeState:
     entry: NodeEntry | None = None
     message: str = ""
     health: tuple[HealthFinding, ...] = ()
+    silent_s: float = 0.0
+    over_ssh: bool = False
 
     def of_gpu(self, gpu: Gpu) -> HealthFinding | None:
         """The worst that is known of one GPU, None when it is well."""

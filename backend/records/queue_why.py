@@ -205,7 +205,7 @@ def look_of(
 
 
 def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
-    for process in gpu.processes:
+    for process in gpu.holders:
         if process.run_tag:
             if process.run_tag not in live:
                 return f"a process that an earlier run left behind (pid {process.pid})"
@@ -213,10 +213,7 @@ def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
         held, total = process.memory_bytes, gpu.memory_total_bytes
         if is_a_desk and held is not None and total and held < _DISPLAY_SHARE * total:
             continue
-        who = printable(process.user) or "somebody"
-        command = process.command.split(" ")[0]
-        program = printable(command.rpartition("/")[2]) or "a process"
-        return f"{who}: {program} (pid {process.pid})"
+        return process.who
     return ""
 
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from backend.records.state import JobState
+
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run's first step on the curve; drawn as a thin line with its number."""
+    """A run's first step on the curve; drawn as a thin line with its number.
+
+    ``after``: how the run before it ended, None where nobody knows.
+    """
 
     run: int
     first_step: int
+    after: JobState | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def _is_apart(entry: NodeEntry, version: str) -> bool:
 
 def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
     looked_at = _looked_at(chosen)
-    blind = [name for name, facts in looked_at if not facts.data_root]
+    blind = [one.name for one in chosen if one.facts and (one.no_share or not one.facts.data_root)]
     if blind:
         sees = "does" if len(blind) == 1 else "do"
         return (

@@ -8,6 +8,34 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
+
+from backend.records.values import printable
+
+STOP_GRACE_S = 30.0
+"""Without a sign of work for so long after the wish, a rank is ended."""
+_NAME_CHARS = 64
+
+
+def who_wished(lock: Path) -> str:
+    """The user whose wish the lock is, "" where it does not say; one line, of any content."""
+    user = _content(lock).get("user")
+    return printable(user, _NAME_CHARS) if isinstance(user, str) else ""
+
+
+def wish_to_kill(lock: Path, run: int) -> bool:
+    """Whether the lock asks run ``run`` to end at once, without a checkpoint."""
+    wish = _content(lock)
+    return wish.get("run") == run and wish.get("at_once") is True
+
+
+def _content(lock: Path) -> dict[str, Any]:
+    try:
+        with lock.open("rb") as file:
+            found = json.loads(file.read(10_000))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def wish_to_stop(lock: Path, run: int) -> bool:

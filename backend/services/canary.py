@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from backend.datastore import job_files
-from backend.datastore.job_files import read_job
+from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.run_state import RunState, RunStateReader
 from backend.datastore.share import MOUNTED, Share
-from backend.datastore.shared_folders import make_folder
 from backend.errors import BackendError, Cancelled
 from backend.node import words
 from backend.records.job import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
@@ -69,31 +67,34 @@ class CanaryService:
             BackendError: It could not be started; nothing is left of it.
             Cancelled: As ``cancelled`` said, when the ranks have ended.
         """
-        if not self._share.is_mounted:
-            raise BackendError(
-                "A trial needs the data root mounted on this computer; it is reached over SFTP.",
-                "Start it from a computer that mounts the data root, or start the job itself.",
-            )
         began = time.monotonic()
-        file = read_job(self._root.job(job_id))
+        file = self._job(job_id)
         if placement:
             file = replace(file, config=replace(file.config, placement=tuple(placement)))
         self._sweep(file.config)
         folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
         try:
-            make_folder(folder.path)
-            job_files.make_parts(folder)
+            self._share.make_folder(folder.path)
+            job_files.make_parts(folder, self._share)
             trial = replace(file, id=folder.job_id, config=_short(file.config))
             self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
             found = self._wait(folder, on_state, cancelled)
         except OSError as error:
             raise BackendError(
-                f"The trial could not be written to {folder.path}: {error.strerror}.",
+                f"The trial could not be written to {self._share.shown(folder.path)}: "
+                f"{error.strerror}.",
                 "Make room there, or check that you may write there.",
             ) from error
         finally:
             self._remove(folder, file.config)
         return _told(found, file.config, time.monotonic() - began)
+
+    def _job(self, job_id: str) -> JobFile:
+        folder = self._root.job(job_id)
+        # Of one that is gone, reading it tells.
+        with contextlib.suppress(FileNotFoundError):
+            self._share.look_at_job(folder)
+        return read_job(folder)
 
     def _wait(
         self,
@@ -102,7 +103,7 @@ class CanaryService:
         cancelled: Callable[[], bool],
     ) -> RunState:
         """Until it has ended, one way or the other."""
-        reader = RunStateReader(folder)
+        reader = RunStateReader(folder, share=self._share)
         end = time.monotonic() + _LIMIT_S
         told = None
         is_cancelled = is_stopping = False
@@ -118,32 +119,36 @@ class CanaryService:
             is_cancelled = is_cancelled or cancelled()
             if not is_stopping and (is_cancelled or time.monotonic() > end):
                 is_stopping = True
-                job_files.ask_to_stop(folder, _RUN)
+                job_files.ask_to_stop(folder, _RUN, self._share)
                 end = time.monotonic() + _TO_STOP_S
             time.sleep(_LOOK_S)
 
     def _sweep(self, config: JobConfig) -> None:
         """What a desktop left that was ended in the middle of its trial."""
+        share = self._share
         with contextlib.suppress(OSError):
-            for path in self._root.jobs.glob(f"{PREFIX}*"):
-                folder = JobFolder(path)
-                if folder.attempt(_RUN).exit.exists():
+            for name in share.names(self._root.jobs):
+                folder = self._root.job(name)
+                if name.startswith(PREFIX) and share.exists(folder.attempt(_RUN).exit):
                     self._remove(folder, config)
 
     def _remove(self, folder: JobFolder, config: JobConfig) -> None:
         """By name; where the nodes' user made what this one may not remove, that one does."""
-        shutil.rmtree(folder.path, ignore_errors=True)
-        head = config.placement[0].node
-        if not folder.path.exists() or head == THIS_COMPUTER:
+        head, share = config.placement[0].node, self._share
+        share.remove_tree(folder.path)
+        if head == THIS_COMPUTER:
             return
         with contextlib.suppress(BackendError):
-            there = PurePosixPath(self._cluster.entry(head).data_root, "jobs", folder.job_id)
+            entry = self._cluster.entry(head)
+            if not share.exists(folder.path) and not entry.no_share:
+                return
+            there = PurePosixPath(entry.data_root, "jobs", folder.job_id)
             shell = self._cluster.open_shell(head)
             try:
                 shell.run(["rm", "-rf", "--", str(there)])
             finally:
                 shell.close()
-        shutil.rmtree(folder.path, ignore_errors=True)
+        share.remove_tree(folder.path)
 
 
 def _short(config: JobConfig) -> JobConfig:

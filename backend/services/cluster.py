@@ -8,10 +8,12 @@ for as long as the program runs; in the system keyring only those that a person 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from backend.cluster.knock import KNOCK_LIMIT_S, knock
 from backend.cluster.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.cluster.look import Look, look_at
 from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
@@ -19,9 +21,9 @@ from backend.cluster.system_keyring import SystemKeyring
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts
+from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
 from backend.records.job import THIS_COMPUTER
-from backend.records.layout import DataRoot
+from backend.records.layout import DataRoot, NodeHome
 from backend.records.program import COMMAND
 from backend.records.values import name_fault, nearest, printable
 
@@ -30,6 +32,7 @@ Accept = Callable[[HostKey], bool]
 AskPassphrase = Callable[[str], str]
 """Asks a person for the passphrase of a key file; "" is a no."""
 _PASSPHRASE_TRIES = 3
+_KEY_BYTES = 4
 
 
 class ClusterService:
@@ -52,12 +55,33 @@ class ClusterService:
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._passphrases: dict[str, str] = {}
+        self._known: tuple[NodeEntry, ...] = ()
         self.keyring = keyring if keyring is not None else SystemKeyring()
 
     @property
     def known_hosts_path(self) -> Path:
         """The host keys that people accepted, one a line."""
         return self._known_hosts.path
+
+    def ssh_facts(self) -> SshFacts:
+        """What this computer gets into nodes with.
+
+        Raises:
+            BackendError: The file of accepted host keys cannot be read.
+        """
+        from backend.cluster.route import DEFAULT_KEYS
+        from backend.cluster.ssh import agent_keys
+
+        config = self._ssh_config or Path("~/.ssh/config").expanduser()
+        return SshFacts(
+            config=str(config) if config.is_file() else "",
+            known_hosts=str(self.known_hosts_path),
+            accepted=self._known_hosts.all(),
+            keys=tuple(one for one in DEFAULT_KEYS if Path(one).expanduser().is_file()),
+            agent_keys=agent_keys(),
+            passphrases=len(self._passphrases),
+            keyring_fault=self.keyring.fault(),
+        )
 
     def list(self) -> tuple[NodeEntry, ...]:
         self.share.look_at_nodes()
@@ -67,7 +91,15 @@ class ClusterService:
         """As `list`; while the data root does not answer, those that were there before."""
         with contextlib.suppress(Unreachable):
             self.share.look_at_nodes()
-        return node_files.entries(self._root)
+        try:
+            found = node_files.entries(self._root)
+        except BackendError:
+            if not self._known:
+                raise
+            return self._known
+        if found or self._root.nodes.is_dir():
+            self._known = found
+        return self._known
 
     def add(
         self,
@@ -77,23 +109,38 @@ class ClusterService:
         accept: Accept,
         passphrase: AskPassphrase | None = None,
         node_data_root: str = "",
+        no_share: bool = False,
     ) -> NodeEntry:
         """Look at a machine and keep it as a node; without a name it is called as its host.
 
         ``node_data_root`` is where the node sees the data root, if not at the same path as here.
+        With ``no_share`` it sees none, and what its jobs read and write travels over SSH.
 
         Raises:
             BackendError: The name cannot be one or is taken, or the look failed (see
                 `backend.cluster.ssh.connect` and `look_at`); no node was written.
         """
         name = self._free_name(name or address.host)
+        if no_share and not self.share.is_mounted:
+            raise BackendError(
+                "This computer reaches the data root over SSH itself, so it cannot carry files "
+                f"between that and {name}.",
+                f"Add {name} from a computer that mounts the data root.",
+            )
         with_key = replace(address, identity=_absolute(address.identity))
         shell = self.connect(with_key, accept, passphrase)
         try:
             found = self._look_at(shell, name, node_data_root)
         finally:
             shell.close()
-        entry = NodeEntry(name, with_key, found.facts, ranks_address=found.ranks_address)
+        facts = found.facts
+        if no_share:
+            facts = _with_carried_root(
+                facts, self._carried_root(NodeHome(PurePosixPath(facts.home)))
+            )
+        entry = NodeEntry(
+            name, with_key, facts, ranks_address=found.ranks_address, no_share=no_share
+        )
         node_files.write_entry(self._root, entry, self.share)
         return entry
 
@@ -111,7 +158,7 @@ class ClusterService:
             found = self._look_at(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        facts = _with_data_root(found.facts, entry.data_root)
+        facts = _known_root(found.facts, entry)
         fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
         node_files.write_entry(self._root, fresh, self.share)
         return fresh
@@ -122,9 +169,12 @@ class ClusterService:
         Raises:
             BackendError: The look failed.
         """
-        return _with_data_root(
-            self._look_at(shell, entry.name, entry.data_root).facts, entry.data_root
-        )
+        return _known_root(self._look_at(shell, entry.name, entry.data_root).facts, entry)
+
+    def _carried_root(self, home: NodeHome) -> str:
+        """By the same key on all nodes of this data root, whichever desktop adds them."""
+        used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
+        return str(home.carried_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
     def _look_at(self, shell: Shell, name: str, node_data_root: str) -> Look:
         share, path = self.share, self._root.path
@@ -279,6 +329,23 @@ class ClusterService:
                         raise
                 self._passphrases[error.identity] = passphrase
 
+    def knock(self, address: NodeAddress) -> None:
+        """Whether SSH answers there: a greeting will do, and nobody logs in.
+
+        Behind a jump host only a login tells.
+
+        Raises:
+            Unreachable: Nobody answers, or no SSH server.
+            BackendError: It cannot be asked.
+        """
+        from backend.cluster.ssh import hops_of
+
+        *jumps, node = hops_of(address, self._ssh_config)
+        if jumps:
+            self.connect(address, limit_s=KNOCK_LIMIT_S).close()
+        else:
+            knock(node)
+
     def _free_name(self, name: str) -> str:
         fault = name_fault(name)
         if fault:
@@ -324,9 +391,17 @@ def _absolute(identity: str) -> str:
     return str(Path(identity).absolute())
 
 
-def _with_data_root(facts: NodeFacts, known: str) -> NodeFacts:
+def _known_root(facts: NodeFacts, entry: NodeEntry) -> NodeFacts:
     """A share that is not mounted just now comes back where it was, which nobody else knows."""
-    return facts if facts.data_root else replace(facts, data_root=known, data_root_writable=False)
+    if entry.no_share:
+        return _with_carried_root(facts, entry.data_root)
+    if facts.data_root:
+        return facts
+    return replace(facts, data_root=entry.data_root, data_root_writable=False)
+
+
+def _with_carried_root(facts: NodeFacts, carried_root: str) -> NodeFacts:
+    return replace(facts, data_root=carried_root, data_root_writable=True)
 
 
 def _kept_address(entry: NodeEntry, found: Look) -> str:

@@ -7,7 +7,7 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from backend.records.comparison import (
     RunFigures,
     compare,
 )
-from backend.records.files import replace_bytes
-from backend.records.job_view import JobView
+from backend.records.files import replace_pieces
+from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
 from backend.services.job_looks import JobLooks
 
@@ -108,27 +108,45 @@ class ComparisonService:
             raise BackendError(
                 f"{path} exists already and is left as it is.", "Choose another name."
             )
-        text = _csv(self._jobs, job_ids, progress or Progress())
+        lines = _csv(self._jobs, job_ids, progress or Progress())
         with in_words(f"{path} could not be written"):
-            replace_bytes(path, text)
+            replace_pieces(path, lines)
         return path
 
 
-def _csv(jobs: JobLooks, job_ids: Sequence[str], progress: Progress) -> bytes:
+def _csv(jobs: JobLooks, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
+    """The table, a piece at a time. Of any number of jobs one is in memory: each is read twice,
+    for the columns are known when all were seen."""
+    names: dict[str, None] = {}
+    total = done = 0
+    for job_id in job_ids:
+        columns, steps = _columns(jobs.history(job_id))
+        names |= dict.fromkeys(columns)
+        total += steps
+    yield _lines([(*HEAD, *map(_words, names))])
+    for job_id in job_ids:
+        for count, piece in _pieces(jobs.look(job_id), tuple(names)):
+            yield piece
+            done += count
+            progress.step(done, max(done, total), "Writing the curves")
+
+
+def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
+    """Which metrics it has, and how many steps."""
+    return tuple(history.metrics), len(history.steps)
+
+
+def _pieces(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines of one job, some at a time, and how many they are."""
+    head = (update.view.id, _words(update.view.name))
+    rows = _rows(update.history, names)
+    while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
+        yield len(piece), _lines((*head, *row) for row in piece)
+
+
+def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    updates = [jobs.look(job_id) for job_id in job_ids]
-    names = list(dict.fromkeys(name for u in updates for name in u.history.metrics))
-    writer.writerow((*HEAD, *map(_words, names)))
-    total = sum(len(update.history.steps) for update in updates)
-    done = 0
-    for update in updates:
-        head = (update.view.id, _words(update.view.name))
-        rows = _rows(update.history, names)
-        while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
-            writer.writerows((*head, *row) for row in piece)
-            done += len(piece)
-            progress.step(done, total, "Writing the curves")
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
 
 

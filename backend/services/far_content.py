@@ -151,7 +151,13 @@ def bring(
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def publish(connect: Connect, staging: Path, path: str, progress: Progress) -> None:
+def publish(
+    connect: Connect,
+    staging: Path,
+    path: str,
+    progress: Progress,
+    what: str = "Sending files",
+) -> None:
     """Send a folder to ``path``; what arrived before a connection broke is not sent again.
 
     Raises:
@@ -161,7 +167,7 @@ def publish(connect: Connect, staging: Path, path: str, progress: Progress) -> N
         for tries_left in reversed(range(_TRIES)):
             try:
                 with connect() as shell:
-                    _send_missing(shell, staging, path, progress)
+                    _send_missing(shell, staging, path, progress, what)
                 return
             except Unreachable:
                 if not tries_left:
@@ -172,7 +178,7 @@ def publish(connect: Connect, staging: Path, path: str, progress: Progress) -> N
         raise
 
 
-def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress) -> None:
+def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, what: str) -> None:
     here = {name: status.st_size for name, status in content.walk(staging)}
     folders = sorted(
         one.relative_to(staging).as_posix() for one in staging.rglob("*") if one.is_dir()
@@ -193,7 +199,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress) ->
             if name not in there or there[name].bytes != size:
 
                 def tell(sent: int, _: int, before: int = done) -> None:
-                    progress.step(before + sent, total, "Sending files")
+                    progress.step(before + sent, total, what)
 
                 try:
                     files.send(staging / name, f"{path}/{name}", tell)
@@ -204,7 +210,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress) ->
                         "Rename it, then import again.",
                     ) from error
             done += size
-            progress.step(done, total, "Sending files")
+            progress.step(done, total, what)
 
 
 def _run(shell: Shell, argv: Sequence[str], size: int) -> Answer | None:

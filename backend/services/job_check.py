@@ -19,13 +19,14 @@ from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoint
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.node import words
 from backend.records import figures
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
 from backend.records.job_view import GPU_CHECK
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
-from backend.records.node import Finding, NodeReading, NodeState, Presence
+from backend.records.node import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.preview import DataSize
 from backend.records.schedule import learning_rate
 from backend.records.values import Fault, nearest, printable
@@ -251,17 +252,15 @@ class JobChecker:
                 there = ", ".join(known) or reading.gpu_message or "it has none"
                 checked.fault(name, f"{placement.node} has no GPU “{printable(uuid)}” ({there}).")
                 continue
-            for process in gpu.processes[:1]:
-                owner = process.run_tag.partition("/")[0]
-                who = f"the job {owner}" if owner else process.user or f"process {process.pid}"
-                checked.findings.append(
-                    Finding(
-                        GPU_CHECK,
-                        False,
-                        f"GPU {gpu.index} of {placement.node} is in use by {printable(who)}; "
-                        "the job can start when it is free.",
-                    )
-                )
+            where = f"GPU {gpu.index} of {words.place(placement.node)}"
+            beside = placement.user_beside(uuid)
+            strangers = gpu.strangers(beside)
+            if strangers:
+                sentence = f"{where} is in use by {_who(strangers[0])}; the job can start when it "
+                checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
+            elif gpu.holders:
+                sentence = f"{where} is shared with {printable(beside)}, as was chosen."
+                checked.findings.append(Finding(GPU_CHECK, True, sentence))
 
     def _busy_gpus(self, config: JobConfig) -> None:
         if not config.uses_gpus:
@@ -270,13 +269,19 @@ class JobChecker:
         for placement in config.placement:
             reading = readings.get(placement.node)
             for gpu in reading.gpus if reading is not None else ():
-                if gpu.uuid in placement.gpus and gpu.processes:
-                    process = gpu.processes[0]
+                if gpu.uuid not in placement.gpus:
+                    continue
+                for process in gpu.strangers(placement.user_beside(gpu.uuid)):
                     raise BackendError(
-                        f"GPU {gpu.index} of {placement.node} is in use by "
-                        f"{printable(process.user)}: {printable(process.command)}.",
+                        f"GPU {gpu.index} of {words.place(placement.node)} is in use by "
+                        f"{process.who}.",
                         "Choose another GPU, or start when it is free.",
                     )
+
+
+def _who(process: GpuProcess) -> str:
+    job = process.run_tag.partition("/")[0]
+    return printable(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
 def check_size(checked: Checked, size: DataSize | None) -> None:

@@ -12,7 +12,14 @@ from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job import JobConfig
-from backend.records.job_forecast import Twin, alike, checkpoint_bytes, forecast, twin_of
+from backend.records.job_forecast import (
+    Twin,
+    alike,
+    checkpoint_bytes,
+    checkpoints_kept,
+    forecast,
+    twin_of,
+)
 from backend.records.job_view import JobForecast, JobView
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, Pin
@@ -45,9 +52,7 @@ class JobForecasts:
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
     ) -> JobForecast:
         """A forecast is a comfort: where it cannot be made, it says nothing."""
-        jobs: tuple[JobView, ...] = ()
-        with contextlib.suppress(BackendError):
-            jobs = self._index.jobs(limit=_JOBS_LOOKED_AT)
+        jobs = self._jobs()
         return forecast(
             config,
             steps_per_epoch,
@@ -55,6 +60,23 @@ class JobForecasts:
             self._checkpoint_bytes(config, pins, jobs),
             self._free_bytes(),
         )
+
+    def needed_bytes(self, config: JobConfig, pins: Mapping[str, Pin]) -> int:
+        """Of all checkpoints of a job that made none yet, at most; 0 where it is not known.
+
+        Without ``pins`` its model is the one that is meant now.
+
+        Raises:
+            BackendError: There is no such model.
+        """
+        pins = pins or {"model": self._library.pin(Kind.MODEL, config.model)}
+        size = self._checkpoint_bytes(config, pins, self._jobs())
+        return (size or 0) * checkpoints_kept(config, None, None, writing=1)
+
+    def _jobs(self) -> tuple[JobView, ...]:
+        with contextlib.suppress(BackendError):
+            return self._index.jobs(limit=_JOBS_LOOKED_AT)
+        return ()
 
     def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
         for view in jobs[:_FOLDERS_LOOKED_AT]:

@@ -19,7 +19,9 @@ from math import inf, nan
 import numpy as np
 import numpy.typing as npt
 
+from backend.records import line_settings
 from backend.records.job_line import JobChoices, JobLine, JobQuery
+from backend.records.line_settings import Comparison, comparison
 from backend.records.state import JobState
 from backend.records.sweep_line import Folds
 from backend.services.job_sweeps import NO_SLOTS, JobSweeps
@@ -27,6 +29,15 @@ from backend.services.job_sweeps import NO_SLOTS, JobSweeps
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 Slots = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+
+
+def _number_of(key: str) -> Callable[[JobLine], float]:
+    return lambda line: line_settings.number(line, key)
+
+
+def _text_of(key: str) -> Callable[[JobLine], str]:
+    return lambda line: line_settings.setting(line, key)
+
 
 _RUN = 8192
 """So many texts are sorted at once: about 5 ms, in which nothing else in this process runs."""
@@ -40,14 +51,22 @@ _NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
     "group": lambda line: line.group,
+    **{key: _number_of(key) for key in line_settings.NUMBERS},
 }
-_EXACT = frozenset({"best", "started", "created", "ended"})
+_EXACT = frozenset({"best", "started", "created", "ended", *line_settings.NUMBERS})
 """Half as many bits are enough for the others."""
 _TEXTS: Mapping[str, Callable[[JobLine], str]] = {
     "name": lambda line: line.name.casefold(),
     "tags": lambda line: ", ".join(line.tags).casefold(),
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
     "user": lambda line: line.user.casefold(),
+    **{key: _text_of(key) for key in (*line_settings.TEXTS, *line_settings.PINS)},
+}
+_SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
 }
 ORDERS = (*_TEXTS, *(name for name in _NUMBERS if name != "group"), "took")
 """By what can be sorted."""
@@ -60,7 +79,7 @@ class Found:
     Attributes:
         lines: The index's own list, by slot.
         order: Slots of what was found, in order; folded, also those of sweeps.
-        total: How many jobs there are; ``live`` and ``waiting`` of them.
+        total: How many jobs there are; ``live`` and ``waiting`` in the queue of them.
         hits: How many jobs were found.
         head_of: When it is folded: by slot of a job that of its sweep, -1 for none.
     """
@@ -155,7 +174,8 @@ class JobIndex:
         """
         groups = self._key("group")
         live = int(np.count_nonzero(groups[self._there] == 0))
-        waiting = int(np.count_nonzero(groups[self._there] == 1))
+        # Drafts stand among those that wait, and wait for nothing.
+        waiting = int(np.count_nonzero(self._key("state")[self._there] == _STATES[JobState.QUEUED]))
         slots = np.flatnonzero(self._matching(query))
         keys = self._own_order(slots, places or {})
         if query.order:
@@ -211,6 +231,12 @@ class JobIndex:
         others = (line for line in lines if not line.name.casefold().startswith(joined))
         return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
 
+    def sweeps_named(self, text: str, most: int) -> tuple[JobLine, ...]:
+        """The lines of sweeps with every word in their name."""
+        wanted = text.casefold().split()
+        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.name.casefold()))
+        return tuple(islice(fitting, most))
+
     def _present(self) -> Iterable[JobLine]:
         lines = self.lines
         return (lines[slot] for slot in self._slots.values())
@@ -233,8 +259,23 @@ class JobIndex:
             if wanted:
                 found = self._keep(found, fits)
         for word in query.text.casefold().split():
-            found = self._with_word(found, word)
+            asked = comparison(word)
+            found = self._compared(found, asked) if asked else self._with_word(found, word)
         return found
+
+    def _compared(self, found: Mask, asked: Comparison) -> Mask:
+        """Those of a setting, or of a best metric, on one side of a number."""
+        is_setting = asked.name in line_settings.NUMBERS
+        values = self._key(asked.name if is_setting else "best")
+        # What has no value is NaN, which is on neither side.
+        found = found & _SIDES[asked.sign](values, asked.value)
+        if is_setting:
+            return found
+        metrics = {asked.name, f"validation/{asked.name}"}
+        return self._keep(
+            found,
+            lambda line: line.best_metric is not None and line.best_metric[0].casefold() in metrics,
+        )
 
     def _with_word(self, found: Mask, word: str) -> Mask:
         # No call for each line: that is half of the time of a search.
@@ -284,13 +325,18 @@ class JobIndex:
         return known
 
     def _made(self, name: str) -> Numbers:
+        if name in line_settings.NUMBERS:
+            return np.array(line_settings.numbers(self.lines, name), np.float64)
         if name in _NUMBERS:
             number = _NUMBERS[name]
             count = len(self.lines)
             if name in _EXACT:
                 return np.fromiter(map(number, self.lines), np.float64, count)
             return np.fromiter(map(number, self.lines), np.float32, count)
-        texts = list(map(_TEXTS[name], self.lines))
+        if name in line_settings.TEXTS:
+            texts = line_settings.settings(self.lines, name)
+        else:
+            texts = list(map(_TEXTS[name], self.lines))
         distinct = list(dict.fromkeys(texts))
         merged: list[str] = []
         for first in range(0, len(distinct), _RUN):

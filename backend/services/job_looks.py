@@ -19,18 +19,20 @@ from backend.datastore import queue_files
 from backend.datastore.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.job_files import JobFile, read_job, view_of
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
-from backend.datastore.run_state import RunState, RunStateReader
+from backend.datastore.run_state import RunState, RunStateReader, with_ends
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
+from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json
 from backend.records.job_line import JobLine
-from backend.records.job_view import JobView, LogChunk, RunUpdate
+from backend.records.job_view import JobRun, JobView, LogChunk, RunUpdate
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.program import COMMAND
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.values import printable
+from backend.services import job_earlier
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -38,14 +40,17 @@ if TYPE_CHECKING:
     from backend.datastore.history_reader import HistoryCursor
 
 LOOK_INTERVAL_S = 0.2
+_NO_POINTS = HistoryUpdate()
 
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Where a look ended: the history's offset, and who knows when the heartbeat advanced."""
+    """Where a look ended: the history's offset, who knows when the heartbeat advanced, and what
+    was seen."""
 
     history: HistoryCursor | None
     reader: RunStateReader
+    view: JobView | None = None
 
 
 class JobLooks:
@@ -60,10 +65,18 @@ class JobLooks:
         self._cache = cache
         self._history_reader: HistoryReader | None = None
         self._told: dict[str, tuple[int, JobState]] = {}
+        self._had_jobs = False
 
     def look(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
-        folder = self._folder(job_id)
+        try:
+            folder = self._folder(job_id)
+        except BackendError as error:
+            if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_away():
+                return RunUpdate(
+                    _without_news(cursor.view, cursor.reader, error), _NO_POINTS, cursor
+                )
+            raise
         before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
         found = before.reader.look()
         file = read_job(folder)
@@ -73,7 +86,8 @@ class JobLooks:
                 self._share.look_at_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
-        return RunUpdate(view, self._with_epochs(history, view), _Cursor(read_to, before.reader))
+        history = with_ends(self._with_epochs(history, view), folder)
+        return RunUpdate(view, history, _Cursor(read_to, before.reader, view))
 
     def wait(
         self,
@@ -90,8 +104,17 @@ class JobLooks:
             cursor = update.cursor
             on_update(update)
             if until(update.view):
-                return update.view
+                return self._home(update.view)
             time.sleep(LOOK_INTERVAL_S)
+
+    def _home(self, view: JobView) -> JobView:
+        """The job, when what it left on a node is here; why not, where it is not."""
+        try:
+            if view.state.is_over:
+                self._share.bring_home(self._folder(view.id), Progress())
+        except BackendError as error:
+            return replace(view, doubt=error.sentence)
+        return view
 
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
@@ -112,9 +135,40 @@ class JobLooks:
     def show(self, job_id: str) -> JobView:
         return self._tell(self._at(job_id)[2])
 
-    def history(self, job_id: str) -> HistoryUpdate:
-        """Every step of the job."""
-        return self.look(job_id).history
+    def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
+        """Every step of the job; with a ``run``, of what starting over put away with it."""
+        folder = self._folder(job_id)
+        if not run or job_earlier.folder_of(folder, run) == folder:
+            return self.look(job_id).history
+        return self.earlier(job_id, run).history
+
+    def runs(self, job_id: str) -> tuple[JobRun, ...]:
+        """Every run of the job, the newest first."""
+        folder = self._fresh_folder(job_id)
+        now = self.show(job_id)
+        with in_words(f"The runs of the job {job_id} could not be read"):
+            return job_earlier.runs_of(folder, now, self._share, self._whole_history)
+
+    def _whole_history(self, path: Path) -> HistoryUpdate:
+        return self._read_history(path, None)[0]
+
+    def earlier(self, job_id: str, run: int) -> RunUpdate:
+        """A run that starting over put away, as the job was then, with all its curves.
+
+        Raises:
+            BackendError: There was no such run.
+        """
+        folder = self._fresh_folder(job_id)
+        then = job_earlier.folder_of(folder, run)
+        file = read_job(folder)
+        with in_words(f"Run {run} of the job {job_id} could not be read"):
+            self._share.look_at_job(then)
+            self._share.look_at_history(then)
+            history = self._whole_history(then.history)
+            policy = file.config.checkpoint
+            best = best_value(list_checkpoints(then, policy, self._share), policy)
+        view = view_of(file, job_earlier.last_status(then), best)
+        return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
         folder = self._fresh_folder(job_id)
@@ -122,14 +176,23 @@ class JobLooks:
         return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
 
     def log(
-        self, job_id: str, rank: int | None, offset: int = 0, limit_bytes: int = CHUNK_BYTES
+        self,
+        job_id: str,
+        rank: int | None,
+        offset: int = 0,
+        limit_bytes: int = CHUNK_BYTES,
+        run: int = 0,
     ) -> LogChunk:
-        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end."""
+        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end.
+
+        With a ``run``: of what starting over put away with it.
+        """
         folder = self._folder(job_id)
         if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
             raise BackendError(
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
             )
+        folder = job_earlier.folder_of(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
         with in_words(f"{self._share.shown(path)} could not be read"):
             return read_log(path, offset, limit_bytes, self._share)
@@ -176,17 +239,33 @@ class JobLooks:
                 self._share.look_at_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
-                return ()
+                if not self._had_jobs:
+                    return ()
+                # An empty list would be taken for the truth.
+                raise BackendError(
+                    f"The jobs of {self._share.shown(self._root.path)} are not there any more.",
+                    "Check that the data root is mounted.",
+                ) from None
+        self._had_jobs = self._had_jobs or bool(names)
         return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
 
     def _folder_exists(self, job_id: str) -> bool:
         if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
             return False
         folder = self._root.job(job_id)
-        if not folder.meta.is_file():
-            with contextlib.suppress(OSError):
-                self._share.look_at_job(folder)
-        return folder.meta.is_file()
+        # Of a share that died, or is stale, asking alone is an error.
+        with in_words(f"The job {printable(job_id)} could not be read"):
+            if not folder.meta.is_file():
+                with contextlib.suppress(OSError):
+                    self._share.look_at_job(folder)
+            return folder.meta.is_file()
+
+    def _is_away(self) -> bool:
+        """No job at all can be seen: it is the data root that is gone, and not one of them."""
+        try:
+            return not self._root.jobs.is_dir()
+        except OSError:
+            return True
 
     def _folder(self, job_id: str) -> JobFolder:
         if not self._folder_exists(job_id):
@@ -216,7 +295,8 @@ class JobLooks:
         policy = file.config.checkpoint
         best = None
         if status.run:
-            best = best_value(list_checkpoints(folder, policy, self._share), policy)
+            with in_words(f"The checkpoints of the job {file.id} could not be read"):
+                best = best_value(list_checkpoints(folder, policy, self._share), policy)
         return view_of(file, status, best, found.doubt or " ".join(found.problems))
 
     def _tell(self, view: JobView) -> JobView:
@@ -277,3 +357,8 @@ class JobLooks:
             f"The job {job_id} has no checkpoint “{printable(name)}”.",
             f"There are: {', '.join(record.name for record in found)}." if found else "",
         )
+
+
+def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
+    found = reader.without_news(error)
+    return replace(seen, doubt=found.doubt or " ".join(found.problems))

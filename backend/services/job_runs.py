@@ -7,6 +7,7 @@ pressed on two desktops) returns what is there and is no error.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,7 @@ class JobRuns(JobLooks):
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
+        self._bring_home(folder, progress)
         weights = self._at_the_beginning(file, view, start_over)
         file = _placed(file, placement)
         return self._look_and_run(
@@ -98,6 +100,7 @@ class JobRuns(JobLooks):
         folder, file, view = self._at(job_id)
         if view.state.is_live:
             return view
+        self._bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         file = _placed(file, placement)
         return self._look_and_run(
@@ -133,6 +136,25 @@ class JobRuns(JobLooks):
             job_files.ask_to_stop(folder, view.run, self._share)
         return self.show(job_id)
 
+    def kill(self, job_id: str) -> JobView:
+        """End a run that was to stop and does not: what it did since its newest checkpoint is lost.
+
+        Raises:
+            BackendError: Nobody wished it to stop before.
+        """
+        folder, _, view = self._at(job_id)
+        if not view.state.is_live:
+            return view
+        if view.state is not JobState.STOPPING:
+            raise BackendError(
+                f"The job {job_id} is {view.state.word.lower()}; to kill it would lose what it did "
+                "since its newest checkpoint.",
+                "Stop it first: then it saves.",
+            )
+        with in_words("The wish to end the run could not be written"):
+            job_files.ask_to_end(folder, view.run, self._share)
+        return self.show(job_id)
+
     def _look_and_run(
         self,
         folder: JobFolder,
@@ -146,7 +168,7 @@ class JobRuns(JobLooks):
     ) -> JobView:
         self._preflight.insist(file.config, file.id, progress)
         return self._run(
-            folder, file, run, is_moved, resume_from=resume_from, start_from=start_from
+            folder, file, run, is_moved, progress, resume_from=resume_from, start_from=start_from
         )
 
     def _run(
@@ -155,6 +177,7 @@ class JobRuns(JobLooks):
         file: JobFile,
         run: int,
         is_moved: bool,
+        progress: Progress | None = None,
         *,
         resume_from: str = "",
         start_from: str = "",
@@ -164,11 +187,21 @@ class JobRuns(JobLooks):
         with in_words(f"The job {file.id} could not be started"):
             # Where somebody else was first there is one run, and it is theirs.
             began = self._starter.start(
-                folder, file, run, resume_from=resume_from, start_from=start_from
+                folder,
+                file,
+                run,
+                resume_from=resume_from,
+                start_from=start_from,
+                progress=progress,
             )
             if began and is_moved:
                 job_files.write_placement(folder, file.config, self._share)
         return self.show(file.id)
+
+    def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
+        """What the last run left on a node; where that is silent, what is here has to do."""
+        with contextlib.suppress(Unreachable):
+            self._share.bring_home(folder, progress or Progress())
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
         """The checkpoint to go on from, verified; the refusal of one offers the one before."""

@@ -5,7 +5,7 @@ A sweep has a slot among those of the jobs, so that a list of rows stays a list 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,13 @@ class JobSweeps:
             self._members[tag].discard(slot)
             self._touched.add(tag)
             self._has_moved = True
+
+    def present(self) -> Iterator[JobLine]:
+        """The line of each sweep that is one still."""
+        for slot in self._slots.values():
+            line = self._lines[slot]
+            if line.sweep is not None and len(line.sweep.ids) >= FEWEST:
+                yield line
 
     def settle(self) -> tuple[tuple[int, ...], bool]:
         """Slots of the sweeps whose line is another now, and whether jobs joined or left one."""

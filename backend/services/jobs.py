@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
+from backend.launch import mpirun
 from backend.progress import Progress
-from backend.records.files import replace_bytes
+from backend.records.files import read_json, replace_bytes
 from backend.records.job import NOTHING, JobConfig
-from backend.records.job_view import JobCheck, JobView
-from backend.records.layout import DataRoot
+from backend.records.job_view import JobCheck, JobCommand, JobView
+from backend.records.launch import Launch
+from backend.records.layout import DataRoot, JobFolder
 from backend.records.library import Kind
 from backend.records.sweep import sweep_of
 from backend.records.values import Fault, job_name_fault, notes_fault, printable, tags_fault
@@ -137,6 +140,23 @@ class JobService(JobRuns):
         )
         return told, checked
 
+    def command(self, job_id: str) -> JobCommand:
+        """What started the newest run of a job, to be run by hand, or what will start its first."""
+        folder, file, view = self._at(job_id)
+        try:
+            launch = Launch.from_dict(read_json(folder.launch))
+        except (OSError, ValueError):
+            with contextlib.suppress(BackendError):
+                plan = self._starter.plan(file.config, job_id, view.run + 1)
+                return JobCommand(mpirun.shown(plan.argv, {}))
+            return JobCommand()
+        name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        # As the node sees it that leads.
+        there = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        return JobCommand(
+            mpirun.by_hand(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
+        )
+
     def create(
         self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
     ) -> JobView:
@@ -165,7 +185,7 @@ class JobService(JobRuns):
         weights = self._weights(config.start_from)
         self._preflight.insist(config, progress=progress)
         file = self._make(checked, config, replay_of)
-        return self._run(self._folder(file.id), file, 1, False, start_from=weights)
+        return self._run(self._folder(file.id), file, 1, False, progress, start_from=weights)
 
     def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
         checked = self._checker.check(raw)
@@ -193,6 +213,9 @@ class JobService(JobRuns):
         file = read_job(self._folder(job_id))
         raw = file.config.to_dict()
         raw.update(name=_cut(f"{file.name} (copy)"))
+        for placement in raw["placement"]:
+            # Beside whom a job may train is said of each job anew.
+            placement.pop("beside", None)
         for key, pin in file.pins.items():
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:
@@ -290,7 +313,7 @@ class JobService(JobRuns):
         progress: Progress | None = None,
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
-        folder, file, _ = self._at(job_id)
+        folder, file, view = self._at(job_id)
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
         record = self._named(found, checkpoint, job_id)
         with in_words(f"The checkpoint {record.name} could not be fetched"):
@@ -308,6 +331,7 @@ class JobService(JobRuns):
             files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
+            run_goes_on=view.state.is_live,
         )
         return output.absolute()
 
@@ -316,11 +340,38 @@ class JobService(JobRuns):
         folder, _, view = self._at(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
+        self._bring_home(folder, None)
         with in_words(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
         self._index.forget_job(job_id)
         return view
+
+    def restore(self, job_id: str) -> JobView:
+        """Move a job's folder back from the trash; one that waited in the queue does so no more.
+
+        Raises:
+            BackendError: It is not in the trash, or is in its place again already.
+        """
+        if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
+            raise _not_in_trash(job_id)
+        with in_words(f"The job {job_id} could not be moved back from the trash"):
+            try:
+                there = job_files.take_from_trash(self._root, job_id, self._share)
+            except FileExistsError as error:
+                raise BackendError(
+                    f"The job {job_id} is in its place; what the trash holds of it stays there."
+                ) from error
+        if not there:
+            raise _not_in_trash(job_id)
+        return self.show(job_id)
+
+
+def _not_in_trash(job_id: str) -> BackendError:
+    return BackendError(
+        f"There is no job “{printable(job_id)}” in the trash.",
+        "Give its whole id: the name of its folder there.",
+    )
 
 
 def _without_secrets(config: JobConfig) -> dict[str, Any]:

@@ -156,7 +156,10 @@ class _Open:
 
 
 class LogService:
-    """Every call is plain and blocking and may run on any thread; calls about one log wait."""
+    """Every call is plain and blocking and may run on any thread; calls about one log wait.
+
+    ``job_id`` may be what `earlier_log` gives: the logs that starting over put away.
+    """
 
     def __init__(self, root: DataRoot, share: Share = MOUNTED) -> None:
         self._root = root
@@ -200,15 +203,18 @@ class LogService:
         with self._lock:
             key = (job_id, source)
             if key not in self._open:
-                self._open[key] = _Open(self._opened(self._root.job(job_id), source))
+                self._open[key] = _Open(self._opened(job_id, source))
                 while len(self._open) > _KEPT:
                     self._open.popitem(last=False)
             self._open.move_to_end(key)
             return _Turn(self._open[key], source, alone)
 
-    def _opened(self, folder: JobFolder, source: str) -> OneLog | AllLogs:
+    def _opened(self, job_id: str, source: str) -> OneLog | AllLogs:
+        folder = self._root.job(job_id)
         if source == ALL_LOGS:
-            ranks = range(read_job(folder).config.world_size)
+            # What was put away has no job file of its own.
+            file = read_job(self._root.job(job_id.partition("/")[0]))
+            ranks = range(file.config.world_size)
             names = [MPIRUN_LOG, *(str(rank) for rank in ranks)]
             return AllLogs({name: self._index(folder, name) for name in names})
         return OneLog(self._index(folder, source))

@@ -14,13 +14,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backend.cluster.far_files import FarFiles
 from backend.cluster.shell import RemoteFile, Shell
 from backend.datastore import content
+from backend.datastore.share import not_carried
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import replace_bytes
@@ -242,6 +243,27 @@ class Mirror(MirrorLooks):
 
     def publish(self, built: Path, progress: Progress) -> None:
         far_content.publish(self._line.apart, built, self._far(built), progress)
+
+    def has_files_of(self, folder: JobFolder) -> bool:
+        return False
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        raise not_carried(nodes)
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        raise not_carried(nodes)
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
+        pass
 
     def tell_end(self, folder: JobFolder, run: int) -> None:
         end = folder.attempt(run).exit

@@ -19,8 +19,9 @@ from typing import TypeVar
 from backend.cluster.far_files import FarFiles
 from backend.cluster.line import Line
 from backend.cluster.shell import RemoteFile, Shell
-from backend.datastore import library_files
+from backend.datastore import library_files, node_past
 from backend.errors import BackendError
+from backend.records import history
 from backend.records.far_root import FarRoot
 from backend.records.files import replace_bytes
 from backend.records.layout import (
@@ -84,16 +85,18 @@ class MirrorLooks:
         self._look(lambda files: self._pull_job(files, folder))
 
     def look_at_history(self, folder: JobFolder) -> None:
-        self._look_appended(folder.history)
+        self._look_appended(folder.history, history.LIMIT_BYTES)
 
     def look_at_past(self, folder: NodeFolder) -> None:
         for path in (folder.past, folder.earlier):
-            self._look_appended(path)
+            self._look_appended(path, node_past.LIMIT_BYTES)
 
-    def _look_appended(self, path: Path) -> None:
-        # Piece by piece: a look at another job may come in between.
-        while not self._look(lambda files: self._pull_appended(files, path)):
-            pass
+    def _look_appended(self, path: Path, limit_bytes: int) -> None:
+        # Piece by piece: a look at another job may come in between. No more pieces than the limit
+        # has: who writes the file may write it anew as fast as it is fetched.
+        for _ in range(limit_bytes // _PIECE_BYTES + 2):
+            if self._look(lambda files: self._pull_appended(files, path, limit_bytes)):
+                return
 
     def look_at_library(self, kind: Kind) -> None:
         def look(files: FarFiles) -> None:
@@ -235,33 +238,37 @@ class MirrorLooks:
         replace_bytes(path, content, lasting=False)
         self._mark(path, far)
 
-    def _pull_appended(self, files: FarFiles, path: Path) -> bool:
+    def _pull_appended(self, files: FarFiles, path: Path, limit_bytes: int) -> bool:
         """Fetch a piece of what was appended; False when there may be more."""
         try:
             far = files.status(self._far(path))
         except FileNotFoundError:
-            path.unlink(missing_ok=True)
-            return True
+            return self._begin_anew(files, path, None)
+        # One byte more than a reader takes: it then says itself that it is too large.
+        wanted = min(far.bytes, limit_bytes + 1)
         have = path.stat().st_size if path.exists() else 0
-        if have == far.bytes:
+        if have == wanted:
             return True
-        if have > far.bytes:
-            path.unlink(missing_ok=True)
-            return False
+        if have > wanted:
+            return self._begin_anew(files, path, far)
         begin = max(0, have - _OVERLAP_BYTES)
-        piece = files.read(far.path, begin, _PIECE_BYTES)
+        piece = files.read(far.path, begin, min(_PIECE_BYTES, wanted - begin))
         make_here(path.parent)
-        with path.open("r+b" if path.exists() else "xb") as file:
+        with path.open("r+b" if path.exists() else "x+b") as file:
             file.seek(begin)
             known = file.read(have - begin)
             if len(known) != have - begin or not piece.startswith(known):
                 # It was cut off or replaced by another one.
-                path.unlink(missing_ok=True)
-                return False
+                return self._begin_anew(files, path, far)
             # At its place, not at the end: another process of this desktop may write it, too.
             file.seek(have)
             file.write(piece[have - begin :])
-        return begin + len(piece) >= far.bytes
+        return begin + len(piece) >= wanted
+
+    def _begin_anew(self, files: FarFiles, path: Path, far: RemoteFile | None) -> bool:
+        """What was fetched of ``path`` is not what is there; as `_pull_appended`."""
+        path.unlink(missing_ok=True)
+        return far is None
 
     def _forget_others(self, here: Path, found: Mapping[str, RemoteFile]) -> None:
         make_here(here)

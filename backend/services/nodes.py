@@ -19,6 +19,7 @@ from typing import Any
 
 from backend import pace
 from backend.cluster.shell import Unreachable
+from backend.datastore import stranger
 from backend.datastore.node_past import PastReader
 from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.datastore.share import MOUNTED, Share
@@ -29,12 +30,15 @@ from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
 from backend.node.start import CODE_ROOT
+from backend.records import figures
 from backend.records.cluster import NodeEntry
 from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
 from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.records.node_past import PastReading
+from backend.records.values import printable
+from backend.services import far_reading
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
 from backend.services.training_python import lack_here
@@ -143,7 +147,7 @@ class NodeService:
                 return orphans.find(self._root)
             except OSError:
                 return ()
-        return _orphans(self._ask(name, "backend.node.orphans"))
+        return _orphans(name, self._ask(name, "backend.node.orphans"))
 
     def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
         """End these, and no others; returns the orphans that are left.
@@ -158,7 +162,17 @@ class NodeService:
             orphans.end(self._root, keys)
             return self.orphans(name)
         words = [f"{pid}:{ticks}" for pid, ticks in keys]
-        return _orphans(self._ask(name, "backend.node.orphans", "--end", *words))
+        return _orphans(name, self._ask(name, "backend.node.orphans", "--end", *words))
+
+    def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
+        """One reading of a node whose agent writes none (`services.far_reading`).
+
+        Raises:
+            BackendError: There is no way in, or what it answers cannot be used.
+        """
+        shell = self._cluster.connect(entry.address, limit_s=far_reading.CONNECT_LIMIT_S)
+        with contextlib.closing(shell):
+            return far_reading.read(shell, entry)
 
     def _ask(self, name: str, module: str, *more: str, limit_s: float = 60.0) -> Any:
         """What a module of ours prints on a node, as JSON."""
@@ -245,17 +259,14 @@ class NodeService:
         room = self._share.room()
         if room is None:
             return
-        told = f"{_size(room.bytes)} of it are kept on this computer, in {room.place}"
+        told = f"{figures.size(room.bytes)} of it are kept on this computer, in {room.place}"
         if room.fetched_bytes:
             told += (
                 f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
-                f"{_size(room.fetched_bytes)} back, which are fetched again when they are wanted"
+                f"{figures.size(room.fetched_bytes)} back, which are fetched again when they are "
+                "wanted"
             )
         yield Finding("mirror", True, f"{told}.")
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
@@ -266,7 +277,9 @@ def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
     elif not entry.in_service:
         presence, message = Presence.OUT_OF_SERVICE, "taken out of service"
     problem = (news.problem,) if news.problem is not None else ()
-    return NodeState(entry.name, presence, news.reading, problem, entry, message)
+    return NodeState(
+        entry.name, presence, news.reading, problem, entry, message, silent_s=news.silent_s
+    )
 
 
 def _room(state: NodeState) -> NodeRoom:
@@ -280,6 +293,7 @@ def _room(state: NodeState) -> NodeRoom:
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
         addresses=entry.addresses,
         site=_site(entry),
+        no_share=entry.no_share,
     )
 
 
@@ -297,5 +311,11 @@ def _site(entry: NodeEntry) -> Site | None:
     )
 
 
-def _orphans(answer: Any) -> tuple[Orphan, ...]:
-    return tuple(Orphan.from_dict(one) for one in answer["orphans"])
+def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
+    try:
+        return tuple(stranger.build(Orphan, one) for one in answer["orphans"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackendError(
+            f"What {name} tells of its processes cannot be used: {printable(str(error), 200)}.",
+            f"Set {name} up again.",
+        ) from error

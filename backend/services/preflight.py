@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backend.datastore.checkpoint_files import list_checkpoints
+from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.layout import DataRoot
+from backend.records.library import Pin
 from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.cluster import ClusterService
 from backend.services.preflight_flight import Flight, OnFinding
 from backend.services.preflight_ground import Ground
 from backend.services.preflight_mends import OnChange, PreflightMender
+from backend.services.preflight_node_words import no_room
 from backend.services.set_up import SetUpService
 
 
@@ -53,9 +57,12 @@ class PreflightService:
         set_up: SetUpService,
         python: str = sys.executable,
         share: Share = MOUNTED,
+        first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
     ) -> None:
+        """``first_bytes``: see `JobForecasts.needed_bytes`."""
         self._root = root
         self._share = share
+        self._first_bytes = first_bytes
         self._ground = Ground(root, cluster, set_up, python, share)
         self._mender = PreflightMender(root, cluster, set_up)
 
@@ -111,13 +118,14 @@ class PreflightService:
         return replace(found, smaller=smaller_placement(config.placement, found.findings))
 
     def insist(self, config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
-        """Look before a start on nodes; a job of this computer alone needs no look.
+        """Look before a start on nodes; of this computer alone only its disk is looked at.
 
         Raises:
             NotFit: Something would keep the job from running.
             Cancelled: By ``progress``.
         """
         if all(one.node == THIS_COMPUTER for one in config.placement):
+            self._insist_on_room(config, job_id)
             return
         progress = progress or Progress()
         count = len(config.placement)
@@ -151,15 +159,29 @@ class PreflightService:
         """
         return self._mender.mend(findings, on_change)
 
+    def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
+        needed = self.needed_bytes(config, job_id)
+        # A data root that is away is told by what cannot be written there.
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(self._root.path).free
+            if free < needed:
+                fault = no_room(free, needed)
+                raise NotFit(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
+
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
-        """Of the checkpoints to come: those that are kept, and one being written."""
-        if not job_id:
-            return 0
-        with contextlib.suppress(BackendError, OSError):
+        """Of the checkpoints to come: those that are kept, and one being written.
+
+        Without a ``job_id`` it is a job that is not made yet.
+        """
+        with contextlib.suppress(BackendError, OSError, ValueError):
+            if not job_id:
+                return self._first_bytes(config, {})
             folder = self._root.job(job_id)
             self._share.look_at_job(folder)
             found = list_checkpoints(folder, config.checkpoint, self._share)
-            largest = max((record.bytes for record in found), default=0)
+            if not found:
+                return self._first_bytes(config, read_job(folder).pins)
+            largest = max(record.bytes for record in found)
             kept = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
             return largest * max(0, kept - len(found))
         return 0

@@ -210,7 +210,8 @@ class Flight:
                 number == 0,
                 self._needed_bytes,
                 needs_mpirun,
-                jobs_are_narrow,
+                jobs_are_narrow and not entry.no_share,
+                entry.no_share,
             )
             self._parts[name] = Part(site, entry)
             yield from too_many_processes(site, facts.cores)
@@ -306,12 +307,32 @@ class Flight:
             )
             if part.address and part.port:
                 meeting.start()
-            told = Told(preflight_node.look(shell, python, {**self._request(part.site), **there}))
+            with self._carried_proof(entry, shell):
+                request = {**self._request(part.site), **there}
+                told = Told(preflight_node.look(shell, python, request))
             self._tell(part, told, sees_root)
             if meeting.ident is not None:
                 meeting.join()
         finally:
             shell.close()
+
+    @contextlib.contextmanager
+    def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:
+        """As `_proof`, in what a node has that does not see the data root."""
+        if not entry.no_share:
+            yield
+            return
+        folder = f"{entry.data_root}/{self._folder}"
+        with shell.files() as files:
+            # What keeps it from being written, the look says: it does not see it.
+            with contextlib.suppress(BackendError, OSError):
+                files.make_folder(folder)
+                files.write(f"{folder}/desktop", self._nonce.encode(), 0o644)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(BackendError, OSError):
+                    files.remove_tree(folder)
 
     def _request(self, site: Site) -> Mapping[str, Any]:
         return {
@@ -334,6 +355,9 @@ class Flight:
         if not sees_root:
             # The one fault is the desktop's own.
             found = [one for one in found if one.check != preflight_words.DATA_ROOT]
+        elif part.site.no_share:
+            # What it read was written there, and who sees what it wrote is who carries it.
+            pass
         elif told.of("data_root").get("seen") and not told.of("data_root")["why"]:
             found += self._answer_of(part)
         for finding in found:

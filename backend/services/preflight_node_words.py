@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from backend.node import words
 from backend.node.mpi import version_in
+from backend.records import figures
 from backend.records.job import THIS_COMPUTER
 from backend.records.preflight import Fix, PreflightFinding
 from backend.records.program import COMMAND
@@ -123,7 +124,15 @@ def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
     if not root:
         # That it was not seen there is known, and told by the desktop.
         return
-    if facts is None:
+    if site.no_share and (facts is None or not facts["seen"]):
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"What is carried to {place} cannot be read there, in {root}.",
+            f"Set {node} up again; where that does not help, look at that folder there.",
+            Fix.SET_UP_AGAIN,
+        )
+    elif facts is None:
         yield fault(
             DATA_ROOT,
             node,
@@ -181,14 +190,20 @@ def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
             Fix.LEAVE_OUT,
         )
     elif site.leads and facts["free"] < max(LEAST_DISK_BYTES, site.needed_bytes):
-        needed = max(LEAST_DISK_BYTES, site.needed_bytes)
-        yield PreflightFinding(
-            DISK,
-            False,
-            f"The data root has {facts['free'] / 1e9:.2f} GB left, and the job's checkpoints need "
-            f"about {needed / 1e9:.2f} GB.",
-            "Make room there, or keep fewer checkpoints.",
-        )
+        yield no_room(facts["free"], site.needed_bytes)
+
+
+def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
+    """The data root has less room than the checkpoints of a job need, or than any job does."""
+    left = f"The data root has {figures.size(free_bytes)} left, and"
+    need = (
+        f"the job's checkpoints need about {figures.size(needed_bytes)}"
+        if needed_bytes > free_bytes
+        else f"a job needs {figures.size(LEAST_DISK_BYTES)} at least"
+    )
+    return PreflightFinding(
+        DISK, False, f"{left} {need}.", "Make room there, or keep fewer checkpoints."
+    )
 
 
 def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
@@ -329,7 +344,7 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
     free = [
         uuid
         for uuid, gpu in known.items()
-        if not (uuid in site.placement.gpus or gpu["lost"] or gpu["processes"])
+        if not (uuid in site.placement.gpus or gpu["lost"] or _strangers(gpu))
     ]
     for uuid in site.placement.gpus:
         gpu = known.get(uuid)
@@ -338,8 +353,8 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
             sentence = f"{place} has no GPU {printable(uuid)}: {there}."
         elif gpu["lost"]:
             sentence = f"GPU {gpu['index']} of {place} answers no more."
-        elif gpu["processes"]:
-            sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(gpu)}."
+        elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
+            sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(strangers[0])}."
         else:
             continue
         instead = (free.pop(0),) if free else ()
@@ -350,8 +365,17 @@ def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
         yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
 
 
-def _user_of(gpu: Facts) -> str:
-    process = gpu["processes"][0]
+def _strangers(gpu: Facts, beside: str = "") -> list[Facts]:
+    """As `Gpu.strangers`; a node that was not updated yet does not tell who only draws."""
+    return [
+        process
+        for process in gpu["processes"]
+        if not process.get("only_draws")
+        and (process["run_tag"] or not beside or process["user"] != beside)
+    ]
+
+
+def _user_of(process: Facts) -> str:
     memory = process["memory_bytes"]
     holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
     if process["run_tag"]:

@@ -58,6 +58,8 @@ class Site:
     needs_mpirun: bool = True
     jobs_are_narrow: bool = False
     """This computer made the folder of all jobs so that fewer may write there than above it."""
+    no_share: bool = False
+    """`data_root` is a carried one, see `NodeEntry`."""
 
 
 @dataclass
@@ -147,6 +149,17 @@ def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
 def apart(head: Site, other: Site) -> Iterator[PreflightFinding]:
     """What two nodes must have alike, by what set-up left there."""
     again = f"Set up {head.node} and {other.node} again together."
+    if head.no_share is not other.no_share:
+        blind, sees = (head, other) if head.no_share else (other, head)
+        yield fault(
+            DATA_ROOT,
+            other.node,
+            f"{blind.node} does not see the data root and {words.place(sees.node)} does; the nodes "
+            "of a job need to be of one kind.",
+            f"Choose others, or mount the data root on {blind.node} and add it anew.",
+            Fix.LEAVE_OUT,
+        )
+        return
     for check, what, mine, theirs in (
         (DATA_ROOT, "the data root", head.data_root, other.data_root),
         (OPEN_MPI, "Open MPI", head.mpi_version, other.mpi_version),

@@ -127,6 +127,11 @@ class QueueService:
             )
         folder, view, prepared = self._jobs.prepare(job_id, start_over, placement)
         config = prepared.launch.config
+        if prepared.plan.blind:
+            raise BackendError(
+                f"{prepared.plan.blind[0]} does not see the data root, and so not the queue.",
+                "Start the job by hand when its nodes are free.",
+            )
         self._insist_on_agent(config.placement[0].node)
         self._nodes.prepare_head(prepared.plan.ranks)
         with _world(f"The job {job_id} could not be queued"):

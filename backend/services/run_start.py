@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from backend.datastore import job_files, queue_files
 from backend.datastore.job_files import JobFile
+from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
-from backend.launch.placement import Site, one_site, rank_plans
+from backend.launch.placement import Site, insist_on_one_kind, one_site, rank_plans
 from backend.node import queue_start, run_signs, words
+from backend.progress import Progress
 from backend.records import stamps
 from backend.records.job import THIS_COMPUTER, JobConfig
 from backend.records.launch import Launch, RankPlan
-from backend.records.layout import DataRoot, JobFolder
+from backend.records.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.library import Kind
 from backend.records.program import COMMAND
 from backend.services.training_python import lack_here
@@ -47,6 +49,8 @@ class Plan:
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     site: Site
+    blind: tuple[str, ...] = ()
+    """Its nodes where they do not see the data root, so that all has to be carried there."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class RunStarter:
         resume_from: str = "",
         start_from: str = "",
         steps_limit: int = 0,
+        progress: Progress | None = None,
     ) -> bool:
         """Start run ``run``; False when another desktop, or a second click, was first.
 
@@ -88,14 +93,21 @@ class RunStarter:
 
         Raises:
             BackendError: The job cannot run as it was made, or its supervisor did not start.
+            Cancelled: By ``progress``, before the run was claimed.
             OSError: The job's folder cannot be written.
         """
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
         status = queue_start.first_status(launch, run_signs.last_status(folder), stamps.now())
+        progress = progress or Progress()
+        share = self._share
+        if plan.blind:
+            weights = [Path(one) for one in (resume_from, start_from) if one]
+            sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
+            needed = (*weights, *(path for path in sidecars if path.exists()))
+            share.provide(plan.blind, folder, self._versions(file), needed, progress)
         with self._nodes.head(plan.ranks) as head:
-            share = self._share
             if not job_files.claim_run(folder, run, share):
                 return False
             if run > 1 and not resume_from:
@@ -103,9 +115,18 @@ class RunStarter:
             job_files.clear_old_wish(folder, run, share)
             share.replace_json(folder.launch, launch.to_dict())
             share.replace_json(folder.status, status.to_dict())
+            if plan.blind:
+                share.hand_over(plan.blind, folder, run, Progress())
             head.start(folder, run, plan.site)
             queue_files.leave(self._root, folder, share)
         return True
+
+    def _versions(self, file: JobFile) -> tuple[Path, ...]:
+        found = (
+            VersionFolder(self._root, KINDS[key], pin.name, pin.version).path
+            for key, pin in file.pins.items()
+        )
+        return tuple(dict.fromkeys(found))
 
     def prepare(
         self, file: JobFile, run: int, *, resume_from: str = "", start_from: str = ""
@@ -131,6 +152,7 @@ class RunStarter:
             raise lack
         rooms = self._nodes.rooms()
         used = [room for room in rooms if room.node in chosen]
+        insist_on_one_kind(used)
         network = None
         if len(used) > 1:
             cidr, hosts = common_subnet({room.node: room.addresses for room in used})
@@ -157,7 +179,8 @@ class RunStarter:
             cores={room.node: room.cores for room in rooms},
             network=network,
         )
-        return Plan(argv, ranks, site)
+        blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
+        return Plan(argv, ranks, site, blind)
 
     def _on_site(self, path: Path, site: Site) -> str:
         """A path of ours as the nodes of a run see it.
@@ -203,4 +226,5 @@ class RunStarter:
             hashes={key: pin.sha256 for key, pin in file.pins.items()},
             python=plan.site.python,
             ssh_config=plan.site.ssh_config if several else "",
+            apart=several and bool(plan.blind),
         )

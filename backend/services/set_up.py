@@ -31,8 +31,10 @@ from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.node.start import CODE_ROOT
+from backend.progress import Progress
+from backend.records.carried import carried_of
 from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
-from backend.records.layout import DataRoot, NodeHome
+from backend.records.layout import DataRoot, JobFolder, NodeHome
 from backend.records.set_up_choices import SetUpOptions
 from backend.records.values import printable
 
@@ -276,9 +278,25 @@ class SetUpService:
             BackendError: See `backend.cluster.remove.remove`.
         """
         entry = self._entry(name)
+        if entry.no_share:
+            self._insist_all_is_home(name)
         freed = self._with_shell(entry, lambda shell: remove.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None), self._share)
         return freed
+
+    def _insist_all_is_home(self, name: str) -> None:
+        """What a node that does not see the data root made must not go with it."""
+        with suppress(FileNotFoundError):
+            for path in self._root.jobs.iterdir():
+                folder = self._root.job(path.name)
+                if not _is_on(folder, name):
+                    continue
+                self._share.bring_home(folder, Progress())
+                if _is_on(folder, name):
+                    raise BackendError(
+                        f"The job {folder.job_id} is on {name}, and what it made is nowhere else.",
+                        "Stop that job, or wait for its end.",
+                    )
 
     def _trusted(self, entry: NodeEntry) -> str:
         """The fingerprint of a node's accepted key; the step that connects says what is wrong."""
@@ -339,6 +357,12 @@ class SetUpService:
             return entries[name]
         except KeyError:
             raise BackendError(f"There is no node “{printable(name)}”.", "Add it first.") from None
+
+
+def _is_on(folder: JobFolder, node: str) -> bool:
+    """Whether the newest run of a job was carried to a node and did not come home."""
+    carried = carried_of(folder.attempt(folder.newest_run()))
+    return carried is not None and carried.node == node and not carried.is_home
 
 
 class _Wheels:

@@ -32,6 +32,7 @@ from backend.records.job import JobConfig
 from backend.records.layout import RUN_VARIABLE
 from backend.records.preview import DataSize, ModelCheck, Preview
 from backend.records.values import printable
+from backend.services.held_checkpoint import held
 from backend.services.training_python import lack_here, training_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,12 +132,13 @@ def export(
     history: Path | None = None,
     time_limit_s: float = 3600.0,
     progress: Progress | None = None,
+    run_goes_on: bool = False,
 ) -> tuple[str, ...]:
     """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; returns notes about it.
 
     ``checkpoint`` is the file, with its record beside it. ``loader`` and ``dataset`` serve ONNX.
     ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
-    What stands at ``output`` stays as it is.
+    ``run_goes_on``: its run may prune it meanwhile. What stands at ``output`` stays as it is.
     """
     if os.path.lexists(output):
         raise _exists(output)
@@ -145,7 +147,6 @@ def export(
     partial = output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
     request = {
         "format": export_format,
-        "checkpoint": str(checkpoint.absolute()),
         "partial": str(partial.absolute()),
         "model": str(model.absolute()),
         "loader": str(loader.absolute()) if loader else "",
@@ -153,8 +154,11 @@ def export(
         "files": dict(files or {}),
         "history": str(history.absolute()) if history else "",
     }
+    stays = held(checkpoint, output.parent) if run_goes_on else contextlib.nullcontext(checkpoint)
     try:
-        notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
+        with stays as file:
+            request["checkpoint"] = str(file.absolute())
+            notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
         _put_in_place(partial, output)
     finally:
         partial.unlink(missing_ok=True)

@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
+from backend.cluster import line
 from backend.cluster.shell import Shell
 from backend.datastore.share import Share
 from backend.errors import BackendError
 from backend.node.start import CODE_ROOT
-from backend.records.cluster import NodeAddress
+from backend.records.cluster import NodeAddress, NodeEntry
 from backend.records.far_root import FarRoot
 from backend.records.layout import DataRoot
 from backend.services.bundle import BundleService
 from backend.services.canary import CanaryService
+from backend.services.carrying import CarryingShare
 from backend.services.cluster import Accept, AskPassphrase, ClusterService
 from backend.services.comparison import ComparisonService
 from backend.services.heads import Heads
+from backend.services.job_forecast import JobForecasts
 from backend.services.jobs import JobService
 from backend.services.library import LibraryService
 from backend.services.logs import LogService
@@ -116,6 +119,7 @@ def open_services(
     else:
         root = DataRoot(data_root)
         cluster = ClusterService(root, profile)
+        cluster.share = _carrying(root, cluster)
     share = cluster.share
     opened = open_catalogue(place)
     library = LibraryService(root, opened, cache / "looks", share=share)
@@ -129,7 +133,8 @@ def open_services(
     )
     python = training_python()
     nodes = NodeService(root, cluster, Heads(cluster, set_up), place, python, share)
-    preflight = PreflightService(root, cluster, set_up, python, share)
+    first_bytes = JobForecasts(root, library, opened, share).needed_bytes
+    preflight = PreflightService(root, cluster, set_up, python, share, first_bytes)
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
     library.see_job = jobs.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
@@ -183,8 +188,6 @@ def _reached(
     accept: Accept | None,
     passphrase: AskPassphrase | None,
 ) -> Share:
-    # Late: who mounts the data root need not wait for what SSH takes to import.
-    from backend.cluster import line
     from backend.services.mirror import Mirror
 
     address = NodeAddress(far.host, far.port, far.user)
@@ -197,6 +200,13 @@ def _reached(
     mirror = Mirror(root, far, connect)
     mirror.open()
     return mirror
+
+
+def _carrying(root: DataRoot, cluster: ClusterService) -> Share:
+    def connect(entry: NodeEntry) -> Shell:
+        return cluster.connect(entry.address, limit_s=line.SILENCE_S, silence_s=line.SILENCE_S)
+
+    return CarryingShare(root, connect)
 
 
 def _checked(data_root: Path) -> Path:

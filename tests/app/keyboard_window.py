@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from tests.app.lived_in import move_in, move_out
+from tests.app.hands import Hands
+from tests.app.lived_in import move_in, move_out, rows_of_all
 from tests.programs import end
 from widgets.common.look import ThemeChoice
 
 LONG_MS = 240_000
+_CTRL = Qt.KeyboardModifier.ControlModifier
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +63,84 @@ def is_in_front(window):
     """Asked for again: the offscreen platform forgets a wish that comes before the window."""
     window.activateWindow()
     return window.isActiveWindow()
+
+
+@pytest.fixture
+def hands(program, qtbot):
+    return Hands(qtbot, program.window)
+
+
+def rows(view):
+    model = view.model()
+    return [model.index(row, 1).data() for row in range(model.rowCount())]
+
+
+def open_job(hands, program, name):
+    """By its name, as everything can be opened."""
+    hands.press("Ctrl+K")
+    hands.write(name)
+    found = program.frame.palette._list
+    hands.wait(lambda: found.currentIndex().data() == name)
+    hands.press("Return")
+
+
+def go(hands, program, key, place):
+    """A button that is pressed by its key is seen to go down, which takes a tenth of a second."""
+    hands.press(key)
+    hands.wait(lambda: program.window.place == place)
+
+
+def choose(hands, text):
+    """In the menu that is open."""
+    menu = hands.focus()
+    assert isinstance(menu, QMenu), f"no menu is open, but {menu}"
+    for _ in menu.actions():
+        hands.press("Down")
+        if menu.activeAction() is not None and menu.activeAction().text() == text:
+            hands.press("Return")
+            return
+    raise AssertionError([action.text() for action in menu.actions()])
+
+
+@pytest.fixture
+def table(hands, program):
+    hands.tab_to("As a table over the whole width")
+    hands.press("Space")
+    view = program.jobs.table.view
+    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
+    assert hands.focus() is view
+    yield view
+    program.jobs.table.clear()
+    view.clearSelection()
+    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
+    program.jobs.show_list()
+
+
+def answer_file_dialog(path):
+    """When the system asks for a place, write this one; the key that led there returns then.
+
+    Call it before that key is pressed. A list of completions takes the first Return.
+    """
+    looking = QTimer()
+
+    def look():
+        dialog = QApplication.activeModalWidget()
+        if not isinstance(dialog, QFileDialog):
+            if look.has_begun:
+                looking.stop()
+            return
+        look.has_begun = True
+        edit = dialog.focusWidget()
+        if not isinstance(edit, QLineEdit):
+            # As the letter that is underlined before the field.
+            edit = dialog.findChild(QLineEdit)
+            edit.setFocus()
+        if edit.text() != str(path):
+            QTest.keyClick(edit, Qt.Key.Key_A, _CTRL)
+            QTest.keyClicks(edit, str(path))
+        QTest.keyClick(edit, Qt.Key.Key_Return)
+
+    look.has_begun = False
+    looking.timeout.connect(look)
+    looking.start(50)
+    return looking

@@ -129,6 +129,48 @@ def test_closing_cancels_what_reports_progress(qapp):
     assert len(ended) == 1
 
 
+def test_closing_waits_no_longer_than_its_limit_for_what_never_returns(qapp):
+    background = Background(workers=2)
+    gate, began = threading.Event(), threading.Event()
+
+    def hang():
+        began.set()
+        gate.wait()
+
+    background.run("share", hang, pytest.fail, pytest.fail)
+    assert began.wait(5)
+    assert not background.close(0.05)
+    gate.set()
+    background._pool.shutdown()
+
+
+def test_no_thread_outlives_a_close_to_signal_what_is_gone(qapp):
+    background = Background(workers=1)
+    gate, closed, signalled_too_late = threading.Event(), threading.Event(), []
+    background.run("any", lambda: gate.wait(5), pytest.fail, pytest.fail)
+    (future,) = background._running
+    future.add_done_callback(lambda _: signalled_too_late.append(closed.wait(0.05)))
+    gate.set()
+    assert background.close()
+    closed.set()
+    assert signalled_too_late == [False]
+
+
+def test_closing_does_not_wait_for_what_never_began(qapp):
+    background = Background(workers=1)
+    gate, began = threading.Event(), threading.Event()
+
+    def work():
+        began.set()
+        gate.wait(5)
+
+    background.run("first", work, pytest.fail, pytest.fail)
+    background.run("second", pytest.fail, pytest.fail, pytest.fail)
+    assert began.wait(5)
+    threading.Timer(0.05, gate.set).start()
+    assert background.close(3.0)
+
+
 def test_what_comes_home_together_leaves_keys_their_turn(qtbot, background):
     """Twenty looks end at once; each is quick, all of them in one turn would be a stall."""
     gate, order = threading.Event(), []

@@ -61,3 +61,20 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     for job_id in jobs:
         told = [float(each["loss"]) for each in rows if each["job"] == job_id]
         assert told == page.curves(job_id).get("loss").raw.tolist()
+
+
+def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):
+    """Whoever has plots wishes them saved, and somebody hears it."""
+    program = open_program()
+    qtbot.waitUntil(lambda: program.jobs.total == len(jobs), timeout=LONG_MS)
+    for name, wish in (
+        ("job", program.jobs.detail.save_requested),
+        ("node", program.nodes.save_requested),
+        ("form", program.form.picture_requested),
+        ("compare", program._pages.compare.save_requested),
+    ):
+        path = tmp_path / f"{name}.svg"
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
+        wish.emit("a plot.svg", name.encode())
+        qtbot.waitUntil(path.exists, timeout=LONG_MS)
+        assert path.read_bytes() == name.encode()

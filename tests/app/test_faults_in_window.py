@@ -1,112 +1,103 @@
 """What a person sees when status files lie, the data root goes away, and two windows act at once.
 
-Real services on a real data root. The wires are those of `Program`, without its frame.
+The real window on a real data root; another desktop beside it makes the jobs.
 """
 
+import errno
 import json
+import re
 import shutil
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
-from PySide6.QtWidgets import QWidget
 
-from app.background import Background
-from app.job_controller import JobController
-from app.job_finder import JobFinder
-from app.status_poller import StatusPoller
-from backend.datastore import node_files
-from backend.errors import BackendError
+from app import silence
 from backend.node import identity, sweep
 from backend.progress import Progress
-from backend.records.cluster import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.files import replace_json
 from backend.records.layout import run_tag
 from backend.records.library import Kind
+from backend.records.node import Presence
 from backend.records.state import JobState
-from backend.records.status import RunStatus
-from backend.services.job_list import JobList
+from backend.records.status import RunExit, RunStatus
+from backend.services.nodes import NodeService
 from backend.services.workplace import open_services
-from tests.conftest import Immediately
+from tests.app.shut_folder import ShutFolder
+from tests.backend.services.both_ways import started
+from tests.cluster.windows import window_on
 from tests.gui_stalls import elsewhere
 from tests.integration.tiny import raw_job, write_sources
-from widgets.cluster.nodes_page import NodesPage
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
 
-LONG_MS = 120_000
-WHEN_ASKED_MS = 3_600_000
+pytest_plugins = [
+    "tests.backend.cluster.sshd_fixtures",
+    "tests.backend.services.both_ways_fixtures",
+]
+LONG_MS = 60_000
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
+NO_NEWS = re.compile(r"No news since \d\d:\d\d")
+PRESSES = 2
 
 
-@dataclass
-class Window:
-    """The place Jobs of one desktop."""
+class Seen:
+    """One window, as the person in front of it sees it."""
 
-    services: object
-    page: JobsPage
-    runner: object
-    window: QWidget = field(default_factory=QWidget)
-    is_cut_off: bool = False
+    def __init__(self, program, qtbot):
+        self.program = program
+        self._qtbot = qtbot
 
-    def __post_init__(self):
-        jobs = self.services.jobs
-        self.form = JobForm()
-        self.poller = StatusPoller(
-            self.reached(jobs.look), self.reached(JobList(jobs).look), self.runner, WHEN_ASKED_MS
-        )
-        self.finder = JobFinder(self.runner, self.page)
-        self.controller = JobController(
-            self.services, self.runner, self.poller, self.page, self.form, self.window
-        )
-        self.poller.all_listed.connect(self.finder.take)
-        self.poller.updated.connect(self.page.show_update)
-        self.poller.unreadable.connect(self.page.detail.show_doubt)
-        self.poller.unlisted.connect(self.page.show_trouble)
+    def wait(self, is_so):
+        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=LONG_MS)
 
-    def reached(self, work):
-        def reach(*args):
-            if self.is_cut_off:
-                raise BackendError("The data root's host does not answer.")
-            return work(*args)
+    def open(self, job_id):
+        jobs = self.program.jobs
+        self.wait(lambda: jobs.model.line(job_id) is not None)
+        jobs.open_job(job_id)
+        self.wait(lambda: jobs.open_view is not None and jobs.detail._checkpoints is not None)
 
-        return reach
+    def stand_still(self):
+        """It looks when it is told to."""
+        poller = self.program._poller
+        poller.stop()
+        self.wait(lambda: not poller._under_way and poller._listing_since is None)
 
     def look(self):
-        self.poller.look_at_list()
-        self.poller.look()
+        """Once at everything."""
+        self.program._poller.look_at_list()
+        self.program._poller.look()
+
+    @property
+    def word(self):
+        return self.program.jobs.detail.header._badge._word.text()
+
+    @property
+    def act(self):
+        return self.program.jobs.detail.header.act
 
     @property
     def said(self):
         """What stands atop the open job, "" for nothing."""
-        banner = self.page.detail._banner
-        return banner.accessibleName() if banner.isVisibleTo(self.page.detail) else ""
+        banner = self.program.jobs.detail._banner
+        return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
 
     @property
-    def word(self):
-        return self.page.detail.header._badge._word.text()
+    def step(self):
+        return self.program.jobs.open_view.step
 
+    @property
+    def trouble(self):
+        """What the side bar says, "" for nothing."""
+        line = self.program.window.side_bar._trouble
+        return line.text() if line.isVisible() else ""
 
-@pytest.fixture
-def open_window(qtbot):
-    runners = []
+    @property
+    def figure_tone(self):
+        """Of the percent of the job in the side bar."""
+        return self.program.window.side_bar._jobs[0]._percent.tone()
 
-    def open_it(services, runner=None):
-        page = JobsPage()
-        qtbot.addWidget(page)
-        page.resize(1200, 800)
-        page.show()
-        if runner is None:
-            runner = Background()
-            runners.append(runner)
-        window = Window(services, page, runner)
-        qtbot.addWidget(window.form)
-        qtbot.addWidget(window.window)
-        return window
-
-    yield open_it
-    for runner in runners:
-        runner.close()
+    @property
+    def presences(self):
+        return [state.presence for state in self.program.nodes._states.values()]
 
 
 @pytest.fixture(scope="module")
@@ -123,26 +114,31 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(library, tmp_path):
-    """Opens the test's data root, again and again: each time another desktop."""
-    made = []
+def services(library, tmp_path):
+    """Another desktop's."""
     shutil.copytree(library, tmp_path / "data")
-
-    def another():
-        place = tmp_path / f"desktop-{len(made)}" / "catalogue.sqlite"
-        made.append(open_services(tmp_path / "data", place))
-        return made[-1]
-
-    yield another
-    for services in made:
-        for view in services.jobs.list():
-            sweep.end_tagged(run_tag(view.id, view.run), 0.0)
-        services.close()
+    services = open_services(tmp_path / "data", tmp_path / "other" / "catalogue.sqlite")
+    yield services
+    for view in services.jobs.list():
+        sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+    services.close()
 
 
 @pytest.fixture
-def services(opened):
-    return opened()
+def open_window(qapp, qtbot, tmp_path, monkeypatch):
+    """Opens windows, each of a desktop of its own."""
+    # It imports torch at the opening of each, and is not what this is about.
+    monkeypatch.setattr(NodeService, "doctor", lambda _: ())
+    with ExitStack() as stack:
+        number = iter(range(9))
+
+        def open_it(root=tmp_path / "data"):
+            folder = tmp_path / f"desktop-{next(number)}"
+            return Seen(
+                stack.enter_context(window_on(qapp, root, folder, monkeypatch, qtbot)), qtbot
+            )
+
+        yield open_it
 
 
 @pytest.fixture
@@ -157,12 +153,10 @@ def training(services):
 
 
 @pytest.fixture
-def window(services, training, open_window):
-    window = open_window(services, Immediately())
-    window.look()
-    window.page.open_job(training.job_id)
-    window.look()
-    assert (window.word, window.said) == ("Training", "")
+def window(open_window, training):
+    window = open_window()
+    window.open(training.job_id)
+    assert (window.word, window.said, window.trouble) == ("Training", "", "")
     return window
 
 
@@ -176,141 +170,192 @@ BROKEN = {
 
 def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, training):
     for number, (what, content) in enumerate(BROKEN.items()):
-        before = window.page.open_view.step
+        before = window.step
         training.status.write_bytes(content)
-        window.look()
+        window.wait(lambda: "tatus.json cannot be read" in window.said)
         assert window.word == "Training", what
-        assert window.page.open_view.step == before, "the last good value"
-        assert window.page.model.line(training.job_id).state is JobState.TRAINING
-        assert window.page.detail.header.act.text() == "Stop"
+        assert window.step == before, "the last good value"
+        assert window.program.jobs.model.line(training.job_id).state is JobState.TRAINING
+        assert window.act.text() == "Stop"
         replace_json(training.status, replace(TRAINING, step=41 + number).to_dict())
+        window.wait(lambda number=number: (window.step, window.said) == (41 + number, ""))
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look(
+    far_place, beat, open_window, tmp_path
+):
+    desktop = far_place.desktop()
+    far_place.stock(desktop)
+    beat(far_place)
+    view, run = started(far_place, desktop)
+    run.train(5)
+    # Somebody at the window has accepted the host's key.
+    key = far_place.sshd.fingerprint
+    own = tmp_path / "desktop-0" / "catalogue.sqlite"
+    open_services(far_place.address, own, accept=lambda one: one.fingerprint == key).close()
+    window = open_window(far_place.address)
+    window.open(view.id)
+    window.wait(lambda: window.presences == [Presence.ONLINE] * 2)
+    assert (window.word, window.step, window.said, window.trouble) == ("Training", 6, "", "")
+    assert window.figure_tone == "text"
+
+    far_place.wire.cut()
+    window.wait(lambda: NO_NEWS.match(window.said))
+    window.wait(lambda: window.trouble)
+    assert "answer" in window.trouble or "connect" in window.trouble
+    assert window.figure_tone == "text3"
+    assert (window.word, window.step) == ("Training", 6)
+    window.wait(lambda: window.presences == [Presence.ONLINE, Presence.OFFLINE])
+    assert window.program.jobs.model.line(view.id).state is JobState.TRAINING
+    window.stand_still()
+    run.train(500)
+
+    far_place.wire.mend()
+    # Until its host is found; the look that finds it brings everything.
+    while window.said:
+        assert window.step == 6
         window.look()
-        assert (window.page.open_view.step, window.said) == (41 + number, "")
-
-
-def test_f09_a_window_without_network_doubts_and_catches_up_in_one_look(window, training):
-    window.is_cut_off = True
-    window.look()
-    assert window.word == "Training"
-    assert window.said == "The data root's host does not answer."
-    assert window.page.model.line(training.job_id).state is JobState.TRAINING
-    replace_json(training.status, replace(TRAINING, step=900, heartbeat=99).to_dict())
-    window.is_cut_off = False
-    window.look()
-    assert (window.page.open_view.step, window.word, window.said) == (900, "Training", "")
+        window.wait(lambda: not window.program._poller._under_way)
+    assert (window.step, window.word) == (506, "Training")
+    curve = window.program.jobs.detail.curves.curve("loss")
+    assert len(curve) == 506
+    window.wait(lambda: not window.trouble)
+    assert window.figure_tone == "text"
 
 
 def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(window, training):
-    away = training.path.parent.rename(training.path.parent.with_name("away"))
-    window.look()
-    assert window.word == "Training"
-    assert window.page.open_id == training.job_id
-    assert window.said != ""
-    away.rename(training.path.parent)
+    jobs = training.path.parent
+    away = jobs.rename(jobs.with_name("away"))
+    window.wait(lambda: NO_NEWS.match(window.said))
+    window.wait(lambda: "are not there any more" in window.trouble)
+    assert (window.word, window.figure_tone) == ("Training", "text3")
+    assert window.program.jobs.open_id == training.job_id
+    assert window.program.jobs.total == 1
+    assert window.program.jobs.list.isVisible(), "its rows are there, and no first start"
+    away.rename(jobs)
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
-    window.look()
-    assert (window.page.open_view.step, window.word, window.said) == (60, "Training", "")
+    window.wait(lambda: (window.step, window.said, window.trouble) == (60, "", ""))
+    assert (window.word, window.figure_tone) == ("Training", "text")
 
 
-def test_f22_stop_in_two_windows_is_one_stop_and_no_error_in_either(
-    services, opened, training, open_window, qtbot
+def test_f34_a_data_root_that_is_not_connected_is_no_bug_of_the_window(
+    window, training, tmp_path, monkeypatch
 ):
-    windows = [open_window(services), open_window(opened())]
-    for window in windows:
-        window.look()
-        qtbot.waitUntil(lambda page=window.page: page.total == 1, timeout=LONG_MS)
-        window.page.open_job(training.job_id)
-        window.look()
-        qtbot.waitUntil(lambda window=window: window.word == "Training", timeout=LONG_MS)
-    for window in (*windows, *windows):
-        window.page.detail.stop_requested.emit(training.job_id)
-    for window in windows:
-        qtbot.waitUntil(lambda window=window: window.word == "Stopping", timeout=LONG_MS)
-        qtbot.waitUntil(lambda window=window: not window.page.detail._busy, timeout=LONG_MS)
-        assert not window.page.detail.header.act.isEnabled(), "it is done already"
-        assert window.page.detail._error == ("", "")
+    folder = ShutFolder(tmp_path / "data", monkeypatch)
+    folder.refuse(errno.ENOTCONN)
+    window.wait(lambda: window.said)
+    window.wait(lambda: window.trouble)
+    assert "not connected" in window.trouble
+    assert (window.word, window.figure_tone) == ("Training", "text3")
+    assert window.program.jobs.open_id == training.job_id
+    folder.open_up()
+    replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
+    window.wait(lambda: (window.step, window.said, window.trouble) == (60, "", ""))
+
+
+def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_when(
+    window, training, tmp_path, monkeypatch
+):
+    # As after half a minute.
+    monkeypatch.setattr(silence, "HANGS_S", 1.0)
+    folder = ShutFolder(tmp_path / "data", monkeypatch)
+    folder.hang()
+    try:
+        window.wait(lambda: NO_NEWS.match(window.said))
+        window.wait(lambda: "does not answer: no news since" in window.trouble)
+        assert (window.word, window.figure_tone) == ("Training", "text3")
+        # Whoever goes through the places meanwhile waits for nothing (the stall watch looks on).
+        for place in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
+            window.program.window.go(place)
+            window.program.window.repaint()
+        window.act.click()
+        window.wait(lambda: folder.waiting > 2)
+        assert folder.on_gui_thread == []
+    finally:
+        folder.open_up()
+    # What was pressed meanwhile is done now.
+    window.wait(lambda: (window.word, window.trouble) == ("Stopping", ""))
+    window.wait(lambda: window.said.endswith(" stops it."))
     assert training.lock.exists()
 
 
-def test_f23_start_in_two_windows_is_one_run_that_both_show(services, opened, open_window, qtbot):
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.SAVING])
+def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_either(
+    training, open_window, state
+):
+    replace_json(training.status, replace(TRAINING, state=state).to_dict())
+    windows = [open_window(), open_window()]
+    for window in windows:
+        window.open(training.job_id)
+        assert (window.word, window.act.text()) == (state.word, "Stop")
+    for window in windows * PRESSES:
+        window.program.jobs.detail.stop_requested.emit(training.job_id)
+    for window in windows:
+        window.wait(lambda window=window: window.word == "Stopping")
+        window.wait(lambda window=window: not window.program.jobs.detail._busy)
+        assert not window.act.isEnabled(), "it is done already"
+        assert window.program.jobs.detail._error == ("", "")
+    assert json.loads(training.lock.read_text())["run"] == 1
+    assert len(list(training.path.glob("job.lock*"))) == 1
+
+
+def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_window):
+    windows = [open_window(), open_window()]
+    for window in windows:
+        window.open(training.job_id)
+        window.stand_still()
+    replace_json(training.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
+    replace_json(training.status, replace(TRAINING, state=JobState.FINISHED, step=80).to_dict())
+    for window in windows:
+        assert window.act.text() == "Stop", "it does not know yet"
+    for window in windows * PRESSES:
+        window.program.jobs.detail.stop_requested.emit(training.job_id)
+    for window in windows:
+        window.wait(lambda window=window: window.word == "Finished")
+        window.wait(lambda window=window: not window.program.jobs.detail._busy)
+        assert (window.step, window.program.jobs.detail._error) == (80, ("", ""))
+    assert not training.lock.exists()
+
+
+def test_f23_start_in_two_windows_is_one_run_that_both_show(services, open_window):
     view = services.jobs.create(raw_job(epochs=100_000))
-    windows = [open_window(services), open_window(opened())]
+    windows = [open_window(), open_window()]
     for window in windows:
-        window.look()
-        qtbot.waitUntil(lambda page=window.page: page.open_view is not None, timeout=LONG_MS)
-        assert window.page.detail.header.act.text() == "Start"
+        window.open(view.id)
+        assert window.act.text() == "Start"
     for window in windows:
-        window.page.detail.header.act.click()
+        window.act.click()
     for window in windows:
-        qtbot.waitUntil(lambda page=window.page: page.open_view.state.is_live, timeout=LONG_MS)
-        qtbot.waitUntil(lambda window=window: not window.page.detail._busy, timeout=LONG_MS)
-        assert window.page.open_view.run == 1
-        assert window.page.detail.header.act.text() in ("Stop", "Stopping…")
-        assert window.page.detail._error == ("", "")
+        jobs = window.program.jobs
+        window.wait(lambda jobs=jobs: jobs.open_view.state.is_live)
+        window.wait(lambda jobs=jobs: not jobs.detail._busy)
+        assert jobs.open_view.run == 1
+        assert window.act.text() in ("Stop", "Stopping…")
+        assert jobs.detail._error == ("", "")
     attempts = services.data_root.job(view.id).attempt(1).path.parent
     assert [path.name for path in attempts.iterdir()] == ["1"]
 
 
-def test_a_run_that_failed_before_a_checkpoint_is_started_over_from_its_page(
-    services, training, open_window, qtbot
-):
+def test_a_run_that_failed_before_a_checkpoint_is_started_over_from_its_page(training, open_window):
     replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
-    window = open_window(services)
-    window.look()
-    qtbot.waitUntil(lambda: window.page.open_view is not None, timeout=LONG_MS)
-    act = window.page.detail.header.act
-    qtbot.waitUntil(lambda: act.text() == "Start over", timeout=LONG_MS)
-    act.click()
-    qtbot.waitUntil(lambda: window.page.open_view.run == 2, timeout=LONG_MS)
-    assert window.page.detail._error == ("", "")
+    window = open_window()
+    window.open(training.job_id)
+    window.wait(lambda: window.act.text() == "Start over")
+    window.act.click()
+    window.wait(lambda: window.program.jobs.open_view.run == 2)
+    assert window.program.jobs.detail._error == ("", "")
     assert (training.path / "runs" / "1" / "status.json").exists(), "the earlier run is kept"
 
 
 def test_a_look_before_the_start_asks_for_what_the_page_would_do(
-    services, training, open_window, monkeypatch
+    training, open_window, monkeypatch
 ):
     replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
-    window = open_window(services, Immediately())
-    window.look()
-    window.page.open_job(training.job_id)
+    window = open_window()
+    window.open(training.job_id)
     wishes = []
-    starts = window.controller._starts
+    starts = window.program._job_controller._starts
     monkeypatch.setattr(starts, "look", lambda wish, config: wishes.append(wish))
-    window.page.detail.preflight_requested.emit(training.job_id)
+    window.program.jobs.detail.preflight_requested.emit(training.job_id)
     assert elsewhere(lambda: wishes[0].act((), Progress())).run == 2
-
-
-INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
-HOSTILE = {
-    "ten gigabytes": None,
-    "not a number": b'{"heartbeat": NaN}',
-    "deep": b'{"a":' * 100_000,
-    "a name that paints": json.dumps({"name": "\x1b[31m<b>gpu1</b>", "heartbeat": 1}).encode(),
-}
-
-
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-def test_f59_a_node_with_a_hostile_status_is_marked_and_its_words_are_plain_text(
-    tmp_path, qtbot, content
-):
-    with closing(open_services(tmp_path / "data", tmp_path / "c.sqlite")) as services:
-        show_hostile(services, qtbot, content)
-
-
-def show_hostile(services, qtbot, content):
-    root = services.data_root
-    node_files.write_entry(root, NodeEntry("gpu1", NodeAddress("10.0.0.1"), installation=INSTALLED))
-    with root.node("gpu1").status.open("wb") as file:
-        if content is None:
-            file.truncate(10 * 2**30)
-        else:
-            file.write(content)
-    page = NodesPage()
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
-    page.show_nodes((services.nodes.list()[0], *services.nodes.far()), {})
-    row = next(row for row in page.rack.rows_model.rows if row.name == "gpu1")
-    assert row.condition.is_news
-    assert not set(row.sentence) & {"\x1b", "\n"}
-    assert "status that cannot be used" in row.sentence

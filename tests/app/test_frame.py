@@ -5,24 +5,31 @@ import re
 from datetime import datetime
 
 import pytest
+import tomli_w
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from app.frame_controller import scale_for
+from app.frame_controller import scale_for, units_of
 from app.help import DOCS, TOPICS, read_topics
 from app.notice_book import NoticeBook
 from app.notices import Notice
 from app.paths import notices_file
 from app.settings import Settings
+from backend.cluster.known_hosts import host_key
+from backend.records.bundle import SUFFIX
+from tests.integration.tiny import raw_job
 from tests.programs import end
-from widgets.common import theme
+from tests.widgets import drags
+from widgets.common import formats, theme
 from widgets.common.look import ThemeChoice
 from widgets.common.text import Label
 from widgets.frame.keys import KEYS
 from widgets.frame.notice_list import ITEM_ROLE
+from widgets.jobs.bundle_dialog import UnbundleDialog
+from widgets.library.import_dialog import ImportDialog
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +122,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     qtbot.waitUntil(lambda: kept.exists() and NoticeBook(kept).unread == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notices"
-    notices = program.frame.notice_list
+    notices = program.frame.bell.list
     assert notices.isVisible()
     assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
     notices.opened.emit(0)
@@ -177,3 +184,135 @@ def test_no_page_of_the_help_leads_nowhere():
         for address in re.findall(r"\]\(([^)]+)\)", text):
             outside = address.startswith("https://") or (DOCS / address).is_file()
             assert address in pages or outside, f"{key} → {address}"
+
+
+# What is dropped on the window
+
+
+@pytest.fixture
+def dialog_of(qtbot, program):
+    """The dialog of a kind that opened; it is closed in the end."""
+    opened = []
+
+    def find(kind):
+        qtbot.waitUntil(lambda: any(d.isVisible() for d in program.window.findChildren(kind)))
+        opened.extend(d for d in program.window.findChildren(kind) if d.isVisible())
+        return opened[-1]
+
+    yield find
+    for dialog in opened:
+        dialog.reject()
+
+
+def test_a_zip_that_is_dropped_asks_what_it_is_with_its_guess_and_its_name(
+    program, tmp_path, dialog_of
+):
+    path = tmp_path / "plankton.zip"
+    path.write_bytes(b"PK\5\6" + bytes(18))
+    assert drags.over(program.window, drags.file(path))
+    assert program.window.drop_sheet.accessibleName() == "Import “plankton.zip”"
+    drags.drop(program.window, drags.file(path))
+    assert program.window.drop_sheet.isHidden()
+    dialog = dialog_of(ImportDialog)
+    assert (dialog._source.text(), dialog._name.text()) == (str(path), "plankton")
+
+
+def test_a_job_file_that_is_dropped_becomes_a_new_job(qtbot, program, tmp_path):
+    path = tmp_path / "from the lab.toml"
+    path.write_text(tomli_w.dumps(raw_job(1, name="dropped")))
+    drags.drop(program.window, drags.file(path))
+    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    assert program.form.draft().raw["name"] == "dropped"
+    program.window.go("jobs")
+
+
+def test_a_bundle_that_is_dropped_is_brought_in(qtbot, program, tmp_path, dialog_of):
+    path = tmp_path / f"resnet{SUFFIX}"
+    path.write_bytes(b"half of one")
+    assert drags.over(program.window, drags.file(path))
+    assert program.window.drop_sheet.accessibleName() == f"Bring in the job of “resnet{SUFFIX}”"
+    drags.drop(program.window, drags.file(path))
+    dialog = dialog_of(UnbundleDialog)
+    qtbot.waitUntil(lambda: any(path.name in t.text() for t in dialog.findChildren(Label)))
+
+
+def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path):
+    paths = [tmp_path / name for name in ("one.zip", "two.zip", "three.toml")]
+    for path in paths:
+        path.write_bytes(b"")
+    here = program.window.place
+    assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
+    sheet = program.window.drop_sheet
+    assert sheet.accessibleName() == "3 files at once: drop them one by one"
+    assert not sheet._takes
+    drags.drop(program.window, drags.file(*paths))
+    assert program.window.toast._text.text() == "3 files at once: drop them one by one"
+    assert program.window.place == here
+    assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
+
+
+def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
+    drags.drop(program.window, drags.file(tmp_path / "best.pt"))
+    assert program.window.toast._text.text().endswith("drop “best.pt” on one in Models")
+
+
+# Units, contrast, SSH
+
+
+def test_units_apply_at_once_and_are_remembered(qtbot, program):
+    page = program._pages.settings
+    program.frame.open_settings()
+    for control, key in (
+        (page._sizes, "binary"),
+        (page._clock, "12"),
+        (page._temperature, "fahrenheit"),
+    ):
+        control.choose(key)
+        control.chosen.emit(key)
+    assert formats.units() == formats.Units("binary", "fahrenheit", "12")
+    assert formats.disk(3 * 2**30).endswith("GiB")
+    program._settings.save()
+    kept = Settings(program._settings._path).preferences
+    assert units_of(kept) == formats.units()
+    node = program.nodes.detail
+    program.window.go("nodes")
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in node._facts._facts))
+
+    def left():
+        return next(fact.value for fact in node._facts._facts if "free" in fact.value)
+
+    assert "iB free" in left()
+    page._sizes.choose("usual")
+    page._sizes.chosen.emit("usual")
+    assert "iB" not in left(), "what stands there already is written anew"
+    for control in (page._clock, page._temperature):
+        control.choose(control._keys[0])
+        control.chosen.emit(control._keys[0])
+    assert formats.units() == formats.Units()
+
+
+def test_more_contrast_applies_at_once_and_is_remembered(program):
+    page = program._pages.settings
+    page._contrast.click()
+    assert theme.current().high_contrast
+    assert theme.current().line == theme.current().line_strong
+    assert program._settings.preferences.high_contrast
+    page._contrast.click()
+    assert not theme.current().high_contrast
+
+
+def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
+    cluster = program._services.cluster
+    for port in (22, 2222):
+        cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
+    program.window.go("jobs")
+    program.frame.open_settings()
+    ssh = program._pages.settings.ssh
+    qtbot.waitUntil(lambda: ssh._hosts.count() == 2)
+    assert [ssh._hosts.itemText(at) for at in range(2)] == ["gpu07.lab", "gpu07.lab, port 2222"]
+    assert ssh._hosts_line.sentence.text().startswith("ssh-ed25519 SHA256:")
+    ssh._hosts.choose("gpu07.lab:2222")
+    qtbot.mouseClick(ssh._forget, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: ssh._hosts.count() == 1)
+    assert [key.port for key in cluster.ssh_facts().accepted] == [22]
+    cluster.forget("gpu07.lab")

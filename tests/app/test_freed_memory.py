@@ -91,6 +91,36 @@ def test_large_pieces_leave_no_holes_in_a_heap(how: str, of_their_own: bool) -> 
     assert (int(told.stdout) > count / 2) is of_their_own
 
 
+_CURVES = """
+import sys
+import numpy as np
+from app.memory import keep_heaps_small
+from tests.app.test_freed_memory import resident_bytes
+from widgets.curves.pyramid import Column
+
+assert keep_heaps_small()
+count, numbers = map(int, sys.argv[1:])
+curves, small = [], []
+for _ in range(count):
+    curves.append(Column())
+    curves[-1].extend(np.ones(numbers))
+    small.append(bytes(1000))
+before = resident_bytes()
+curves.clear()
+print(before - resident_bytes())
+"""
+
+
+def test_curves_that_are_gone_leave_no_holes_in_a_heap() -> None:
+    """Nobody gives back here what was freed: they have not been in a heap."""
+    count, numbers = 200, 5_000
+    command = [sys.executable, "-c", _CURVES, str(count), str(numbers)]
+    told = subprocess.run(
+        command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE
+    )
+    assert int(told.stdout) > count * numbers * 8
+
+
 @pytest.mark.parametrize(("how", "is_few"), [("few", True), ("as glibc likes", False)])
 def test_all_threads_share_two_heaps(how: str, is_few: bool, tmp_path: Path) -> None:
     told = tmp_path / "told.xml"

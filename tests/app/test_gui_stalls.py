@@ -214,3 +214,33 @@ def test_a_stall_counts_when_it_is_there_three_times_and_nothing_else_is_tried_a
     )  # fmt: skip
     # Tried again, tried again, failed; tried again, passed; failed; passed.
     assert done.stdout.startswith("RRFR.F."), done.stdout + done.stderr
+
+
+WITH_OURS = "pytest_plugins = ['tests.conftest']\n"
+ONCE = """
+import pytest
+
+tries = []
+
+@pytest.mark.parametrize("number", range({count}))
+def test_stalls_once(number):
+    tries.append(number)
+    if tries.count(number) == 1:
+        pytest.fail("a call held the GUI thread up for 80 ms", pytrace=False)
+"""
+
+
+@pytest.mark.parametrize(("count", "code"), [(2, 0), (13, 1)])
+def test_what_was_tried_again_is_told_and_much_of_it_fails_the_run(tmp_path, count, code):
+    (tmp_path / "conftest.py").write_text(WITH_OURS)
+    (tmp_path / "test_tried.py").write_text(ONCE.format(count=count))
+    settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *settings, "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    told = done.stdout.partition("tried again because the window stood still")[2]
+    assert told.count("a call held the GUI thread up for 80 ms") >= count
+    assert ("no machine's mood" in told) is bool(code)

@@ -5,70 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication
 
 from app.notices import Notice
 from backend.node import sweep
 from backend.records.layout import run_tag
 from backend.records.state import JobState
-from tests.app.hands import Hands
-from tests.app.keyboard_window import LONG_MS, ids, ids_and_program, program
+from tests.app.keyboard_window import (
+    LONG_MS,
+    choose,
+    go,
+    hands,
+    ids,
+    ids_and_program,
+    open_job,
+    program,
+    rows,
+    table,
+)
 from tests.app.lived_in import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
 from tests.widgets.cluster import samples
 from widgets.jobs.job_list_model import JobColumn
 
-__all__ = ["ids", "ids_and_program", "program"]
-
-
-@pytest.fixture
-def hands(program, qtbot):
-    return Hands(qtbot, program.window)
-
-
-def rows(view):
-    model = view.model()
-    return [model.index(row, 1).data() for row in range(model.rowCount())]
-
-
-def open_job(hands, program, name):
-    """By its name, as everything can be opened."""
-    hands.press("Ctrl+K")
-    hands.write(name)
-    found = program.frame.palette._list
-    hands.wait(lambda: found.currentIndex().data() == name)
-    hands.press("Return")
-
-
-def go(hands, program, key, place):
-    """A button that is pressed by its key is seen to go down, which takes a tenth of a second."""
-    hands.press(key)
-    hands.wait(lambda: program.window.place == place)
-
-
-def choose(hands, text):
-    """In the menu that is open."""
-    menu = hands.focus()
-    assert isinstance(menu, QMenu), f"no menu is open, but {menu}"
-    for _ in menu.actions():
-        hands.press("Down")
-        if menu.activeAction() is not None and menu.activeAction().text() == text:
-            hands.press("Return")
-            return
-    raise AssertionError([action.text() for action in menu.actions()])
-
-
-@pytest.fixture
-def table(hands, program):
-    hands.tab_to("As a table over the whole width")
-    hands.press("Space")
-    view = program.jobs.table.view
-    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
-    assert hands.focus() is view
-    yield view
-    program.jobs.table.clear()
-    view.clearSelection()
-    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
-    program.jobs.show_list()
+__all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 
 
 # The table
@@ -220,6 +179,15 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     assert plot.log_y
     hands.press("L")
     assert not plot.log_y
+    hands.press("Shift+L")
+    assert plot.log_x
+    assert plot.x_range()[0] == 0, "the first step"
+    hands.press("Home")
+    assert plot.accessibleDescription().startswith("step 1")
+    hands.press("Right", times=3)
+    assert plot.pointed > 0
+    hands.press("Shift+L")
+    assert not plot.log_x
     smoothing = plot.smoothing
     hands.press("S")
     hands.press("Right", times=5)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QRect
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, QScrollArea, QWidget
 
@@ -16,6 +16,7 @@ from tests.app.lived_in import rows_of_all
 from widgets.common import theme
 from widgets.common.text import Label
 from widgets.frame.keys import KEYS
+from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.jobs_page import JobsPage
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -182,3 +183,31 @@ def test_every_key_stands_in_the_sheet(program, hands):
     hands.wait(lambda: not missing())
     hands.press("Esc")
     hands.wait(lambda: not sheet.isVisible())
+
+
+@pytest.mark.parametrize("place", ["table", "compare", "nodes", "settings"])
+def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
+    go(program, hands, ids, place)
+    hands.press("Ctrl+N")
+    hands.wait(lambda: program.window.place == "new-job")
+
+
+def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands, ids):
+    go(program, hands, ids, "new-job")
+    drafts = program._job_controller.drafts
+    drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
+    hands.press("Ctrl+N")
+    done = []
+    program._background.run("form", lambda: True, done.append, done.append)
+    hands.wait(lambda: done)
+    assert program.form.draft().raw["name"] == "half written"
+
+
+def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
+    page: JobsPage = program.jobs
+    toast, job_id = program.window.toast, ids["fast"]
+    hands.wait(lambda: page.model.row_of(job_id) >= 0)
+    page.detail.remove_requested.emit(job_id)
+    hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -186,3 +186,18 @@ def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch
     detail.cancel_requested.emit()
     later.let_go()
     assert failed == [("Cancelled; nothing was changed.", "")]
+
+
+def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
+    controller, pages, library, monkeypatch
+):
+    def gone(_kind):
+        raise BackendError("The share does not answer.", "Mount it.")
+
+    page = pages[Kind.MODEL]
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "list", gone)
+        controller.refresh()
+    assert page._right.currentWidget() is page._unread
+    page.look_requested.emit()
+    assert page._right.currentWidget() is page._empty

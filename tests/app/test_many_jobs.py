@@ -1,14 +1,21 @@
 """The wide table's wishes become acts: each job for itself, and one sentence in the end."""
 
+import hashlib
+import zipfile
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from app.many_jobs import ManyJobs
 from backend.datastore import job_files
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import replace_json
+from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
+from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.jobs.jobs_page import JobsPage
 
@@ -40,11 +47,11 @@ def page(qtbot, services, ids):
 
 @pytest.fixture
 def acts(services, page, immediately):
-    stopped = []
-    jobs = SimpleNamespace(stop=stopped.append, clone=lambda job_id: None)
+    stopped, in_form = [], []
+    jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
-    many.stopped = stopped
+    many.stopped, many.in_form = stopped, in_form
     many.told.connect(many.sentences.append)
     return many
 
@@ -84,27 +91,6 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
     assert page.table.model.line(ids[1]).tags == ("a", "b")
 
 
-def test_the_trash_asks_with_bytes_and_what_cannot_go_is_said(acts, page, services, ids):
-    (services.data_root.job(ids[0]).logs / "rank-0.log").write_bytes(b"x" * 5_000_000)
-    page.many.trash_requested.emit(ids[:2])
-    dialog = acts._dialog.now
-    assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
-    # Somebody else was faster with one of them.
-    services.jobs.remove(ids[1])
-    dialog._go.click()
-    assert {view.id for view in services.jobs.list()} == {ids[2]}
-    assert page.total == 2, "what went with the other desktop, the next listing takes away"
-    (sentence,) = acts.sentences
-    assert sentence.startswith("Moved to the trash: 1 of 2 jobs. digits: There is no job")
-
-
-def test_nobody_who_says_no_loses_anything(acts, page, services, ids):
-    page.many.trash_requested.emit(ids)
-    acts._dialog.now.reject()
-    assert len(services.jobs.list()) == 3
-    assert acts._dialog.now is None
-
-
 def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
     lines = page.table.model._rows.lines
     slot = page.table.model._rows.slot_of(ids[1])
@@ -119,3 +105,77 @@ def test_an_export_says_of_which_job_there_is_nothing_to_export(acts, ids, tmp_p
     (sentence,) = acts.sentences
     assert sentence.startswith("Exported 0 of 3 jobs. digits: The job")
     assert "has no checkpoint" in sentence
+
+
+@pytest.fixture
+def real_ids(services, tmp_path):
+    """Two jobs of a library that is there, the first with a checkpoint."""
+    sources = write_sources(tmp_path / "sources")
+    for kind, source in zip((Kind.MODEL, Kind.LOADER, Kind.DATASET), sources, strict=True):
+        services.library.import_item(kind, source, "tiny")
+    made = [services.jobs.create(raw_job(name=name)).id for name in ("with it", "without")]
+    place = services.data_root.job(made[0]).checkpoints / "epoch-0001-step-000004.pt"
+    weights = {"layer.weight": torch.ones(2, 4), "layer.bias": torch.zeros(2)}
+    torch.save({"model": weights, "optimizer": {}, "step": 4}, place)
+    content = place.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    made_at = "2026-11-21T07:30:00Z"
+    record = Checkpoint(place.stem, 1, 1, 4, 4, len(content), sha256, "c" * 64, made_at, {})
+    replace_json(place.with_suffix(".json"), record.to_sidecar())
+    return tuple(made)
+
+
+@pytest.fixture
+def real_page(page, services, real_ids):
+    show_jobs(page, services.jobs.list())
+    return page
+
+
+def test_several_are_exported_each_into_a_file_of_its_own(acts, real_page, real_ids, tmp_path):
+    (tmp_path / "out").mkdir()
+    acts.export(real_ids, tmp_path / "out")
+    (sentence,) = acts.sentences
+    assert sentence.startswith("Exported 1 of 2 jobs. without: The job")
+    (made,) = (tmp_path / "out").iterdir()
+    assert made.name == f"with it {real_ids[0]}.zip"
+    with zipfile.ZipFile(made) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    assert {"job.toml", "bks_model.py"} <= names
+    before = made.read_bytes()
+    acts.export(real_ids[:1], tmp_path / "out")
+    assert acts.sentences[1].startswith("Exported 0 of 1 job. with it: ")
+    assert made.read_bytes() == before, "what is there is not written over"
+
+
+def test_several_are_cloned_into_drafts_which_are_chosen_then(
+    acts, real_page, services, real_ids, ids
+):
+    real_page.many.act("clone", real_ids)
+    new = {view.id: view for view in services.jobs.list() if view.id not in (*ids, *real_ids)}
+    assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
+    assert {view.state for view in new.values()} == {JobState.CREATED}
+    assert acts.sentences == ["Cloned 2 jobs. The drafts are chosen."]
+    assert set(real_page.table.view.chosen()) == set(new)
+    assert acts.in_form == [], "the form holds one"
+
+
+def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, ids):
+    real_page.show_list()
+    real_page.many.act("clone", real_ids)
+    new = {view.id for view in services.jobs.list()} - {*ids, *real_ids}
+    assert set(real_page.model.ticked()) == new
+    assert real_page.list.bar.isVisible()
+
+
+def test_of_those_that_cannot_be_cloned_it_is_said_why(acts, real_page, real_ids, ids):
+    # Of the others there is no model.
+    real_page.many.act("clone", (ids[0], real_ids[0]))
+    (sentence,) = acts.sentences
+    assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are chosen. digits: ")
+    assert len(real_page.table.view.chosen()) == 1
+
+
+def test_one_is_cloned_in_the_form(acts, real_page, real_ids):
+    real_page.many.act("clone", real_ids[:1])
+    assert acts.in_form == [real_ids[0]]
+    assert acts.sentences == []

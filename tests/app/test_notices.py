@@ -1,16 +1,22 @@
 """What nobody may have seen is told, each thing exactly once (M20)."""
 
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
+from app.bell import Bell
 from app.notice_book import KEPT, NoticeBook
 from app.notices import Notice, Notices
 from backend.records.alarm import DIVERGED, STANDSTILL, Alarm
+from backend.records.job_line import JobListing, line_of
 from backend.records.node import NodeState, Presence
 from backend.records.state import JobState
 from backend.records.status import RankError
 from tests.app.test_status_poller import LIVE
+from widgets.main_window import MainWindow
 
 NEVER = 3_600_000
 ON_GPU07 = RankError("Rank 1 on gpu07 was killed.", 1, "gpu07")
@@ -159,16 +165,131 @@ def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, not
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", '{"notices": 7}', '{"notices": [7]}', '{"notices": [{"title": 1}]}'],
+    [
+        *("", "{", "[]", '{"notices": 7}', '{"notices": [7]}', '{"notices": [{"title": 1}]}'),
+        *(
+            '{"ends": 7}',
+            '{"ends": {"/lab": 7}}',
+            '{"ends": {"/lab": {"until_s": 1, "live": [7]}}}',
+        ),
+    ],
 )
 def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
     book = NoticeBook(place)
     assert (book.past, book.unread) == ((), 0)
+    assert book.ends("/lab") is None
 
 
 def test_a_notice_comes_back_as_it_was(notices, told):
     notices.see(replace(LIVE, name="ünï <b>"))
     notices.see(replace(LIVE, name="ünï <b>", state=JobState.ERROR, error=ON_GPU07))
     assert Notice.from_dict(told[0].to_dict()) == told[0]
+
+
+def of_jobs(*views):
+    return JobListing(views=views, total=len(views))
+
+
+class Window:
+    """One that is opened, looks, and is closed; the book is the file of the one before."""
+
+    def __init__(self, tmp_path, monkeypatch, window, immediately, tells_finished=True):
+        monkeypatch.setattr("app.bell.notices_file", lambda: tmp_path / "notices.json")
+        self.tray = SimpleNamespace(told=[])
+        self.tray.tell = self.tray.told.append
+        self.bell = Bell(window, immediately, self.tray, lambda: tells_finished, window)
+        self.bell.take_data_root("/lab/ring")
+
+    def look(self, *views):
+        self.bell.see(of_jobs(*views))
+        self.bell.see_jobs(views)
+        return titles(self.tray.told)
+
+    @property
+    def listed(self):
+        return titles(self.bell._book.past)
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch, main_window, immediately):
+    return partial(Window, tmp_path, monkeypatch, main_window, immediately)
+
+
+@pytest.fixture
+def main_window(qtbot):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    return window
+
+
+def ended(number, state=JobState.ERROR, minute=0, **more):
+    end = f"2026-11-21T15:{minute:02}:00Z"
+    return replace(LIVE, id=f"job-{number}", name=f"job {number}", state=state, ended=end, **more)
+
+
+def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_again(opened):
+    old, live = ended(0), replace(LIVE, id="job-1", name="job 1")
+    assert opened().look(old, live) == [], "of the first window there is no before"
+    now = (
+        old,
+        ended(1, JobState.FINISHED, 7),
+        ended(2, minute=5, error=ON_GPU07),
+        ended(3, minute=9),
+    )
+    again = opened()
+    assert again.look(*now) == ["3 jobs ended while the window was closed"]
+    assert again.listed == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
+    told = again.tray.told[0]
+    assert (told.job_id, told.family) == ("", "bad")
+    assert told.text == "Failed: job 2, Finished: job 1, Failed: job 3"
+    past = again.bell._book.past
+    assert past[2].text == ON_GPU07.sentence
+    assert past[2].job_id == "job-2"
+    assert (
+        past[2].when.isoformat()
+        == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
+    )
+    assert again.look(*now) == titles(again.tray.told)
+    assert opened().look(*now) == []
+
+
+def test_m20_one_that_ended_meanwhile_is_told_by_itself(opened):
+    opened().look(replace(LIVE, id="job-1"))
+    assert opened().look(ended(1)) == ["Failed: job 1"]
+
+
+def test_m20_what_was_told_before_the_window_closed_is_not_told_again(opened):
+    window = opened()
+    window.look(replace(LIVE, id="job-1"))
+    window.bell.see_jobs((ended(1),))
+    assert titles(window.tray.told) == ["Failed: job 1"]
+    assert opened().look(ended(1)) == []
+
+
+def test_m20_a_clock_that_is_wrong_hides_no_end_of_what_was_seen_alive(opened):
+    opened().look(ended(0, minute=59), replace(LIVE, id="job-1"))
+    assert opened().look(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
+
+
+def test_m20_meanwhile_a_stop_is_no_news_and_success_only_where_it_is_wished_for(opened):
+    opened().look(ended(0))
+    now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
+    assert opened(tells_finished=False).look(*now) == []
+    assert opened().look(*now) == [], "it is known, told or not"
+
+
+def test_m20_ends_are_known_for_each_data_root(opened):
+    opened().look(ended(0))
+    other = opened()
+    other.bell.take_data_root("/home/mai/ring")
+    assert other.look(ended(1, minute=5)) == [], "nobody looked at that one before"
+    assert opened().look(ended(2, minute=6)) == ["Failed: job 2"]
+
+
+def test_m20_of_jobs_that_only_have_a_line_the_end_is_told_too(opened):
+    opened().look(ended(0))
+    window = opened()
+    window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
+    assert titles(window.tray.told) == ["Failed: job 1"]

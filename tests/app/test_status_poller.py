@@ -1,11 +1,13 @@
 """The poller tells what is new, forgets nothing, and never asks twice at once."""
 
+import re
 import time
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from app import silence
 from app.status_poller import StatusPoller
 from backend.errors import BackendError
 from backend.records.job import parse_job
@@ -118,6 +120,33 @@ def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_p
         work, then = waiting.pop()
         then(work())
     assert seen == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
+    qtbot, qapp, jobs, monkeypatch
+):
+    hanging = []
+
+    class Never:
+        def run(self, lane, work, then, otherwise):
+            hanging.append((work, then))
+
+    poller = StatusPoller(jobs.look, jobs.list, Never(), NEVER)
+    seen = []
+    poller.updated.connect(lambda update: seen.append(update))
+    poller.know(LIVE)
+    look_at_all(poller)
+    assert not seen, "it may only be slow"
+    monkeypatch.setattr(silence, "HANGS_S", -1.0)
+    for _ in range(3):
+        look_at_all(poller)
+    (told,) = seen
+    assert re.fullmatch(r"no news since \d\d:\d\d", told.view.doubt)
+    assert (told.view.state, len(told.history.steps)) == (JobState.TRAINING, 0)
+    assert poller.live() == (told.view,)
+    work, then = hanging[0]
+    then(work())
+    assert (seen[1].view.doubt, len(seen[1].history.steps)) == ("", 5)
 
 
 def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
@@ -238,3 +267,39 @@ def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeyp
     monkeypatch.setattr("app.status_poller.time.monotonic", lambda: begun + 5.0)
     poller.look()
     assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]
+
+
+def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, monkeypatch):
+    poller, runner = slow
+    told = []
+    poller.updated.connect(lambda update: told.append((update.view.id, update.view.doubt)))
+    poller.unlisted.connect(lambda sentence: told.append(("", sentence)))
+    poller.look()
+    poller.look_at_list()
+    began = time.monotonic()
+    monkeypatch.setattr("app.status_poller.time.monotonic", lambda: began + 29.0)
+    poller.look()
+    assert told == []
+    monkeypatch.setattr("app.status_poller.time.monotonic", lambda: began + 31.0)
+    poller.look()
+    jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
+    assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
+    assert told[-1][1].startswith("The data root does not answer: no news since ")
+    first = StatusPoller(pytest.fail, pytest.fail, runner, NEVER)
+    first.unlisted.connect(pytest.fail)
+    first.look_at_list()
+    monkeypatch.setattr("app.status_poller.time.monotonic", lambda: began + 99.0)
+    first.look()
+
+
+def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
+    runner = Slow()
+    poller = StatusPoller(pytest.fail, lambda: JobListing(views(40), total=40), runner, NEVER)
+    poller.look_at_list()
+    runner.end(0)
+    now = time.monotonic()
+    for _ in range(40):
+        poller.look()
+        now += 5.0
+        monkeypatch.setattr("app.status_poller.time.monotonic", lambda at=now: at)
+    assert len([lane for lane, _ in runner.begun if lane.startswith("look")]) == 8

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QSystemTrayIcon
 
@@ -89,3 +90,13 @@ def test_where_there_is_no_tray_nothing_is_shown_and_nothing_breaks(mark):
     tray.tell(NOTICE)
     assert not tray._icon.isVisible()
     tray.close()
+
+
+def test_f58_a_name_is_no_markup_in_tool_tip_and_message(tray, monkeypatch):
+    tray.show_live((replace(HALF, name="<img src=x><b>bold"),))
+    assert "bold" in tray._icon.toolTip()
+    assert not Qt.mightBeRichText(tray._icon.toolTip())
+    said = []
+    monkeypatch.setattr(tray._icon, "showMessage", lambda *words: said.extend(words[:2]))
+    tray.tell(replace(NOTICE, title="Failed: <b>bold", text="<img src=x> raised."))
+    assert said == ["Failed: ‹b>bold", "‹img src=x> raised."]

@@ -16,33 +16,11 @@ from backend.records.layout import run_tag
 from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
-from tests.programs import end
+from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
 from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG_MS = 240_000
-
-WINDOW_THAT_STARTS_A_JOB = """
-import sys
-from pathlib import Path
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
-from app.bootstrap import Program
-
-app = QApplication(sys.argv[:1])
-program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
-program.show()
-
-def look():
-    if program._services is not None:
-        ready.stop()
-        program._job_controller.start(sys.argv[3])
-
-ready = QTimer()
-ready.timeout.connect(look)
-ready.start(50)
-sys.exit(app.exec())
-"""
 
 
 @pytest.fixture
@@ -168,6 +146,29 @@ def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, 
     finally:
         window.kill()
         window.communicate()
+
+
+def test_threads_may_ask_for_qt_types_at_the_same_time():
+    script = """
+import app, sys, threading
+from PySide6 import QtCore, QtGui, QtWidgets
+
+sys.setswitchinterval(1e-4)
+both = threading.Barrier(2)
+
+def ask_for_all():
+    both.wait()
+    for module in (QtWidgets, QtGui, QtCore):
+        for name in dir(module):
+            getattr(module, name)
+
+other = threading.Thread(target=ask_for_all)
+other.start()
+ask_for_all()
+other.join()
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == 0
 
 
 def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open_program, places):

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tests.benchmarks.figures import Figure
 
-ON_REQUEST = ("soak",)
-"""Half an hour by itself: measured when it is named."""
+ON_REQUEST = ("provisioning_nodes", "soak")
+"""Minutes or half an hour by itself: measured when it is named."""
 
 
 def main() -> int:

@@ -48,6 +48,9 @@ class Steps:
 
 # The longer a step, the less of it is waiting for the other node.
 EFFICIENCIES = (Steps("short", 1000, 32), Steps("long", 200, 512))
+HEAVY = Steps("heavy", 100, 2048)
+"""At least 50 ms each."""
+SCALINGS = 5
 
 
 def measure() -> list[Figure]:
@@ -61,6 +64,7 @@ def measure() -> list[Figure]:
             _start(ready),
             _stop(ready),
             *(_efficiency(ready, steps) for steps in EFFICIENCIES),
+            _scaling(ready),
         ]
 
 
@@ -69,7 +73,7 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
     model, loader, dataset = write_sources(folder / "tiny")
     (model / "bks_model.py").write_text(stopwatch_model())
     sources = {"tiny": (model, loader)}
-    for one in EFFICIENCIES:
+    for one in (*EFFICIENCIES, HEAVY):
         sources[one.name] = _write_steps(folder / one.name, one)
     library = ready.services.library
     library.import_item(Kind.DATASET, dataset, "tiny")
@@ -160,6 +164,34 @@ def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
     return Figure("P2", name, ratios, 0.99, "", True, f"{at_best}; {usual}")
 
 
+def _scaling(ready: ReadyCluster) -> Figure:
+    """From one rank to two that share no core: all that two cost is the network and the waiting."""
+    spent: dict[int, list[float]] = {1: [], 2: []}
+    bare = []
+    for number in range(SCALINGS):
+        stopwatch = _fresh(ready)
+        _run_bare(ready, HEAVY.name, epochs=1, batch=HEAVY.batch)
+        bare.append(float(stopwatch.read_text()))
+        for ranks in (1, 2) if number % 2 else (2, 1):
+            stopwatch = _fresh(ready)
+            placement = [{"node": node, "processes": 1} for node in NODES[:ranks]]
+            _finish(
+                ready,
+                model=HEAVY.name,
+                loader=HEAVY.name,
+                epochs=1,
+                batch_size=HEAVY.batch,
+                placement=placement,
+            )
+            spent[ranks].append(float(stopwatch.read_text()))
+    ratios = tuple(one / two for one, two in zip(spent[1], spent[2], strict=True))
+    alone, together, without_us = (
+        statistics.median(times) * 1e3 for times in (spent[1], spent[2], bare)
+    )
+    context = f"{alone:.1f} ms a step alone, {together:.1f} on 2 nodes, bare {without_us:.1f} there"
+    return Figure("P2", "1 → 2 nodes, steps of 50 ms and more", ratios, 0.95, "", True, context)
+
+
 def _fresh(ready: ReadyCluster) -> Path:
     stopwatch = ready.cluster.share / "stopwatch"
     stopwatch.unlink(missing_ok=True)
@@ -169,7 +201,8 @@ def _fresh(ready: ReadyCluster) -> Path:
 def _raw(ready: ReadyCluster, **changes: object) -> dict[str, object]:
     there = f"{ready.cluster.data_root}/stopwatch"
     placement = [{"node": node, "processes": 1} for node in NODES]
-    return raw_job(placement=placement, environment={"STOPWATCH": there, **_THREADS}, **changes)
+    wanted = {"placement": placement, **changes}
+    return raw_job(environment={"STOPWATCH": there, **_THREADS}, **wanted)
 
 
 def _finish(ready: ReadyCluster, **changes: object) -> None:

@@ -45,9 +45,9 @@ def authorized_keys_writable_by_all(ready: ReadyCluster, node: str) -> Iterator[
 def sshd_wants_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = "/etc/ssh/sshd_config.d/cluster.conf"
     with rewritten(ready, node, path, "cat; echo AllowUsers somebody"):
-        as_root(ready, node, "kill -HUP $(cat /run/sshd.pid)")
+        _read_settings_anew(ready, node)
         yield
-    as_root(ready, node, "kill -HUP $(cat /run/sshd.pid)")
+    _read_settings_anew(ready, node)
 
 
 @fault(words.HOST_KEY)
@@ -55,10 +55,10 @@ def host_key_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     key = "/etc/ssh/ssh_host_ed25519_key"
     with moved(ready, node, key), moved(ready, node, f"{key}.pub"):
         as_root(ready, node, f"ssh-keygen -q -t ed25519 -N '' -f {key}")
-        as_root(ready, node, "kill -HUP $(cat /run/sshd.pid)")
+        _read_settings_anew(ready, node)
         yield
         as_root(ready, node, f"rm {key} {key}.pub")
-    as_root(ready, node, "kill -HUP $(cat /run/sshd.pid)")
+    _read_settings_anew(ready, node)
 
 
 @fault(words.SSH)
@@ -74,6 +74,12 @@ def powered_off(ready: ReadyCluster, node: str) -> Iterator[None]:
     yield
     ready[node].boot()
     ready.revive()
+
+
+def _read_settings_anew(ready: ReadyCluster, node: str) -> None:
+    """sshd executes itself and listens to nobody meanwhile; the file is written when it does."""
+    anew = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
+    as_root(ready, node, f"{anew}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
 
 
 # Among each other.

@@ -89,7 +89,10 @@ def describe_gpus(ready: ReadyCluster, node: str, *lines: str) -> None:
 
 @contextmanager
 def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
-    """A driver with two GPUs, and a PyTorch that says it could use them."""
+    """A driver with two GPUs, and a PyTorch that says it could use them.
+
+    Its agent does not outlive them: it would go on telling of GPUs that answer no more.
+    """
     place = f"nvml-{node}"
     shutil.copy(library, ready.cluster.share / place)
     into = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
@@ -101,6 +104,7 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
             yield
     finally:
         as_root(ready, node, f"rm {into} {GPUS_FILE}")
+        ready.stop_agent(node)
 
 
 # The data root.

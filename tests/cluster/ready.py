@@ -53,7 +53,10 @@ class ReadyCluster:
                 self.start_agent(name)
 
     def agent_lives(self, name: str) -> bool:
-        return any(_AGENT in process.argv for process in self.cluster[name].processes())
+        """That of this data root: a node may have one for each."""
+        folder = self._place(name).folder
+        processes = self.cluster[name].processes()
+        return any({_AGENT, folder} <= set(process.argv) for process in processes)
 
     def start_agent(self, name: str) -> None:
         place = self._place(name)

@@ -18,15 +18,15 @@ from backend.records.status import RankError
 from tests.cluster.commands import wait_for
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.integration.conftest import is_training
+from tests.integration.conftest import WORKING, is_training
 from tests.integration.tiny import MODEL, raw_job, write_sources
 
 ENDLESS = 1_000_000
 
 
 def makes_steps(view: JobView) -> bool:
-    """Whether its ranks are at work; now and then they evaluate."""
-    return view.state in (JobState.TRAINING, JobState.EVALUATING)
+    """Whether its ranks are at work; now and then they evaluate or save."""
+    return view.state in WORKING
 
 
 def stock(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
@@ -62,7 +62,7 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
 
 
 def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
-    """Every process of the user's on any node, but the agents and sshd."""
+    """Every process of the user's on any node, but the agents and what serves SSH."""
     return [
         (node.name, process)
         for node in stocked.cluster.nodes.values()
@@ -70,7 +70,7 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
         if process.uid
         and "backend.node.agent" not in process.argv
         # Of one that is just ending the kernel tells no words any more.
-        and not any("sshd" in word for word in process.argv[:1])
+        and not any("sshd" in word or "sftp-server" in word for word in process.argv[:1])
     ]
 
 

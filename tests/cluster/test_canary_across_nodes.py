@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.records.library import Kind
+from tests.cluster.far_desktop import far_desktop
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job, write_sources
@@ -32,6 +33,17 @@ def left_in(share: Path) -> list[str]:
 def test_three_nodes_train_a_batch_together(ready_cluster: ReadyCluster, job_id: str) -> None:
     trial = ready_cluster.services.canary.run(job_id)
     assert trial.passed, trial.sentence
+    assert trial.sentence.startswith("3 ranks")
+    assert left_in(ready_cluster.cluster.share) == []
+
+
+def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
+    ready_cluster: ReadyCluster, job_id: str, tmp_path: Path
+) -> None:
+    with far_desktop(ready_cluster.cluster, tmp_path) as services:
+        trial = services.canary.run(job_id)
+        assert trial.passed, trial.sentence
+        assert left_in(services.data_root.path) == []
     assert trial.sentence.startswith("3 ranks")
     assert left_in(ready_cluster.cluster.share) == []
 

@@ -21,10 +21,13 @@ from tests.cluster.slot import Slot, loops_below, mounts_below
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAM = """
+    import signal
     import sys
     from pathlib import Path
     from tests.cluster.cluster import Cluster
 
+    # A shell that starts the tests in the background has told all below it to ignore this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(Path(sys.argv[1]), nodes=("solo",)) as cluster:
         cluster["solo"].run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
         print(cluster.slot.number, flush=True)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pytestqt.qtbot import QtBot
 
+from app.bootstrap import Program
 from backend.errors import BackendError
 from backend.records.files import read_json
 from backend.records.job_view import JobView
 from backend.records.state import JobState
+from backend.records.status import ProcessIdentity
 from backend.services.preflight import NotFit
 from tests.cluster.commands import wait_for
+from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
+from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
@@ -26,7 +32,12 @@ from tests.cluster.runs import (
     of_runs,
     stops_and_goes_on_elsewhere,
 )
+from tests.cluster.windows import row_of
+from tests.fakes.nvml.driver import build
 from tests.integration.tiny import raw_job
+from widgets.cluster.node_row import Condition
+
+LONG_MS = 60_000
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
@@ -72,14 +83,23 @@ def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
     wait_for(lambda: not of_runs(stocked), "the children to be gone", 10)
 
 
-@pytest.mark.parametrize("victim", ["mpirun", "backend.node.supervise", "backend.node.guard"])
-def test_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
-    stocked: ReadyCluster, run: Callable[..., JobView], victim: str
+@pytest.mark.parametrize(
+    ("victim", "name"),
+    [
+        ("rank_start.py", "node2"),
+        ("backend.node.guard", "node2"),
+        ("prted", "node2"),
+        ("mpirun", "node1"),
+        ("backend.node.supervise", "node1"),
+    ],
+)
+def test_f02_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
+    stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
-    view = run("node1", "node2")
-    # The far node's guard, the head's mpirun and supervisor.
-    name = "node2" if victim.endswith("guard") else "node1"
-    ends_by_name_when_killed(stocked, view, name, victim)
+    error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
+    if victim == "rank_start.py":
+        assert (error.rank, error.node) == (1, "node2")
+        assert "signal 9" in error.sentence
 
 
 @pytest.mark.timeout(400)
@@ -135,41 +155,106 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
     wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
 
 
-def test_f10_a_run_whose_head_lost_power_is_recognised_as_ended(
-    stocked: ReadyCluster, run: Callable[..., JobView]
+@pytest.mark.parametrize("in_order", [False, True], ids=["without-power", "in-order"])
+def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_alone(
+    stocked: ReadyCluster, run: Callable[..., JobView], in_order: bool
 ) -> None:
     view = run("node1", "node2")
-    stocked["node1"].power_off()
-    stocked["node1"].boot()
+    attempt = stocked.services.data_root.job(view.id).attempt(1)
+    supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
+    node = stocked["node1"]
+    if in_order:
+        node.reboot()
+    else:
+        node.power_off()
+        node.boot()
+    node.must("sh", "-c", _TAKE_PID.format(pid=supervisor.pid))
+    assert is_foreign(node, supervisor.pid)
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     stocked.services.set_up.wake("node1")
     view = stocked.services.jobs.wait(view.id)
     assert view.state is JobState.ERROR
-    assert "restarted" in view.message
-    wait_for(lambda: not of_runs(stocked), "the other node to be free", 60)
+    # In order, its supervisor may have had the time to say so itself.
+    said = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
+    assert any(words in view.message for words in said), view.message
+    wait_for(
+        lambda: all(p.argv == _FOREIGN for _, p in of_runs(stocked)),
+        "the other node to be free",
+        60,
+    )
+    assert is_foreign(node, supervisor.pid)
 
 
-def test_f11_without_sshd_a_run_goes_on_and_can_be_stopped(
-    stocked: ReadyCluster, run: Callable[..., JobView]
+_FOREIGN = ("sleep", "98765")
+_TAKE_PID = """
+for try in 1 2 3 4 5; do
+    echo $(({pid} - 1)) >/proc/sys/kernel/ns_last_pid
+    setpriv --reuid=lab --regid=lab --clear-groups sleep 98765 </dev/null >/dev/null 2>&1 &
+    [ $! = {pid} ] && exit
+    kill $!
+done
+exit 1
+"""
+"""A process of the same user's gets the number that the supervisor had."""
+
+
+def is_foreign(node: Node, pid: int) -> bool:
+    return any((p.pid, p.argv) == (pid, _FOREIGN) for p in node.processes())
+
+
+def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
+    stocked: ReadyCluster,
+    run: Callable[..., JobView],
+    program: Program,
+    qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("app.ssh_watch.EVERY_S", 2.0)
+    program.window.go("nodes")
+    shown = program.nodes.rack.rows_model
+    qtbot.waitUntil(lambda: len(shown.rows) == 4, timeout=LONG_MS)
     view = run("node1", "node2")
     for name in ("node1", "node2"):
         stocked[name].stop_sshd()
     reached = stocked.services.jobs.show(view.id).step
     assert makes_steps(grows(stocked, view.id, reached + 20))
+    for name in ("node1", "node2"):
+        qtbot.waitUntil(
+            lambda name=name: "No SSH since" in row_of(program, name).line, timeout=LONG_MS
+        )
+        assert row_of(program, name).condition is Condition.UNWELL
+        assert program.nodes.beats()[name] == "now"
+    assert row_of(program, "node3").condition is Condition.WELL
     stocked.services.jobs.stop(view.id)
     assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED
 
 
-def test_f44_a_node_whose_clock_is_ten_minutes_ahead_is_well_and_trains(
-    stocked: ReadyCluster, run: Callable[..., JobView]
+@pytest.mark.parametrize("offset_s", [600, -600], ids=["ahead", "behind"])
+def test_f44_a_node_whose_clock_is_ten_minutes_wrong_is_well_and_trains(
+    stocked: ReadyCluster, run: Callable[..., JobView], offset_s: int
 ) -> None:
-    stocked["node2"].set_clock(600)
+    stocked["node2"].set_clock(offset_s)
     view = run("node2", "node1", epochs=2)
     view = stocked.services.jobs.wait(view.id)
     assert (view.state, view.doubt) == (JobState.FINISHED, "")
     states = {node.name: node.presence.value for node in stocked.services.nodes.list()}
     assert states["node2"] == "ONLINE"
+
+
+def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    jobs = stocked.services.jobs
+    view = run("node2", "node1")
+    for offset_s in (600, -600, 0):
+        stocked["node2"].set_clock(offset_s)
+        view = grows(stocked, view.id, jobs.show(view.id).step + 20)
+        assert (makes_steps(view), view.doubt) == (True, "")
+        assert "node2" in _online(stocked)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert (view.state, view.doubt) == (JobState.INTERRUPTED, "")
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
 
 
 def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
@@ -186,6 +271,45 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     assert refused.value.remedy.endswith("Or run on node1, node2 alone.")
     assert jobs.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
+
+
+def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
+    stocked: ReadyCluster, tmp_path: Path
+) -> None:
+    library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
+    first, second = (f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1))
+    chosen = {"node1": second, "node2": first}
+    with ExitStack() as stack:
+        for name in chosen:
+            stack.enter_context(two_gpus(stocked, name, library))
+        wait_for(lambda: _with_gpus(stocked) == set(chosen), "The agents see no GPU")
+        # A display is on both, and keeps neither from a job.
+        for name in chosen:
+            describe_gpus(stocked, name, "gpus 2", "graphics 0 4194000 300", "graphics 1 1 300")
+        placement = [{"node": name, "gpus": [uuid]} for name, uuid in chosen.items()]
+        view = stocked.services.jobs.create(raw_job(placement=placement))
+        stocked.services.jobs.start(view.id)
+        wait_for(lambda: _seen_by_ranks(stocked) == chosen, "No ranks with a GPU each")
+        # There is no CUDA on these nodes, which ends it.
+        assert stocked.services.jobs.wait(view.id).state is JobState.ERROR
+
+
+def _with_gpus(stocked: ReadyCluster) -> set[str]:
+    return {one.name for one in stocked.services.nodes.far() if one.reading and one.reading.gpus}
+
+
+def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:
+    """What the rank on each node was given to see."""
+    found = {}
+    for name, process in of_runs(stocked):
+        if any(word.endswith("/rank_start.py") for word in process.argv):
+            with suppress(OSError):
+                entries = Path(f"/proc/{process.host_pid}/environ").read_bytes().split(b"\0")
+                key = b"CUDA_VISIBLE_DEVICES="
+                found[name] = b" ".join(
+                    entry.removeprefix(key) for entry in entries if entry.startswith(key)
+                ).decode()
+    return found
 
 
 def _online(stocked: ReadyCluster) -> set[str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -22,6 +27,7 @@ pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 NODES = ("node1", "node2")
 PATIENCE_S = 3.0
+OUTAGE_S = 60.0
 LIVE = (*WORKING, JobState.STOPPING)
 NO_NEWS = re.compile(r"no news since \d\d:\d\d")
 Taken = Callable[[ReadyCluster], AbstractContextManager[None]]
@@ -45,6 +51,64 @@ def read_only(ready: ReadyCluster) -> Iterator[None]:
         for node in NODES:
             stack.enter_context(read_only_over(ready, node, ready.cluster.data_root))
         yield
+
+
+def written(ready: ReadyCluster, node: str) -> set[str]:
+    """Names of the files of the data root that processes of runs there hold open for writing."""
+    found = set()
+    for name, process in of_runs(ready):
+        if name != node:
+            continue
+        for one in Path(f"/proc/{process.host_pid}/fd").iterdir():
+            with suppress(OSError):
+                path, opened = os.readlink(one), one.lstat().st_mode
+                if path.startswith(f"{ready.cluster.data_root}/") and opened & stat.S_IWUSR:
+                    found.add(PurePosixPath(path).name)
+    return found
+
+
+@pytest.mark.timeout(400)
+def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    jobs = stocked.services.jobs
+    view = run(*NODES, checkpoint={"every_steps": 10})
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    with unmounted(stocked):
+        end = time.monotonic() + OUTAGE_S
+        update = jobs.look(view.id)
+        while time.monotonic() < end:
+            threading.Event().wait(0.5)
+            update = jobs.look(view.id, update.cursor)
+            assert update.view.state in LIVE
+        assert NO_NEWS.fullmatch(update.view.doubt)
+    view = grows(stocked, view.id, update.view.step + 20)
+    assert view.state in LIVE
+    # What it had to say about a checkpoint is over with the next one.
+    tells(stocked, view.id, "")
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert (view.state, view.error) == (JobState.INTERRUPTED, None)
+    (newest,) = (one for one in jobs.checkpoints(view.id) if one.is_latest)
+    verify(newest)
+    assert newest.step == view.step
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+
+
+def test_f33_all_that_a_run_keeps_open_for_writing_are_its_logs(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    """So a bind mount that is read-only keeps from it all else that a read-only disk would."""
+    view = run(*NODES, checkpoint={"every_steps": 10})
+    kept = {node: written(stocked, node) for node in NODES}
+    for _ in range(20):
+        view = grows(stocked, view.id, view.step)
+        for node in NODES:
+            kept[node] &= written(stocked, node)
+    assert "mpirun.log" in kept["node1"]
+    for names in kept.values():
+        assert all(name.endswith(".log") for name in names), names
 
 
 @pytest.mark.timeout(400)

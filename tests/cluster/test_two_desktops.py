@@ -21,7 +21,7 @@ from tests.integration.tiny import raw_job
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
-WRITING_S = 6.0
+WRITING_S = 60.0
 LEAST_ROUNDS = 3
 ON_NODE1 = [{"node": "node1", "processes": 1}]
 
@@ -40,7 +40,7 @@ def desktops(
 
 
 def rounds() -> Iterator[int]:
-    """For some seconds; on a busy machine for longer, or nobody would meet anybody."""
+    """For a minute; on a busy machine for longer, or nobody would meet anybody."""
     end = time.monotonic() + WRITING_S
     number = 0
     while number < LEAST_ROUNDS or time.monotonic() < end:

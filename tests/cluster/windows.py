@@ -14,6 +14,7 @@ from app.bootstrap import Program
 from backend.records.cluster import HostKey
 from backend.services.workplace import Services
 from tests.programs import end
+from widgets.cluster.node_row import NodeRow
 from widgets.common.look import ThemeChoice
 
 _BUILT_MS = 240_000
@@ -46,6 +47,12 @@ def window_on(
         services(program).cluster.trust(key)
     yield program
     end(program)
+
+
+def row_of(program: Program, node: str) -> NodeRow:
+    """A node as the place Nodes shows it."""
+    (found,) = (row for row in program.nodes.rack.rows_model.rows if row.name == node)
+    return found
 
 
 def services(program: Program) -> Services:

@@ -13,7 +13,6 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
-from PySide6 import QtWidgets
 from PySide6.QtCore import QCoreApplication, QObject, QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractItemView, QApplication, QSystemTrayIcon, QWidget
@@ -71,6 +70,12 @@ class _Tray(QSystemTrayIcon):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.every.append(self)
+
+
+def _know_the_tray() -> None:
+    from app import tray
+
+    tray.QSystemTrayIcon = _Tray  # type: ignore[misc]
 
 
 def _window(window: QWidget) -> dict[str, Any]:
@@ -149,9 +154,9 @@ def _listen(path: str) -> None:
 
 
 if __name__ == "__main__":
-    QtWidgets.QSystemTrayIcon = _Tray  # type: ignore[misc]  # before the program takes it
     threading.Thread(target=_listen, args=(sys.argv[1],), daemon=True).start()
     sys.path.insert(0, str(ROOT))
+    _know_the_tray()
     _listen_to_toasts()
     sys.argv = [str(ROOT / "main.py"), *sys.argv[2:]]
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
@@ -139,6 +140,10 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     assert all(record.keys() >= keys for record in checkpoints)
     assert sum(record["is_latest"] for record in checkpoints) == 1
     assert sum(record["is_best"] for record in checkpoints) == 1
+    second, first = cli.json("job", "runs", job_id)
+    assert (second["number"], second["state"], first["number"]) == (2, "FINISHED", 1)
+    assert first["message"].startswith(f"Stopped by {getpass.getuser()}; the checkpoint is")
+    assert (first["first_step"], second["last_step"]) == (1, 1920)
     log = cli.json("job", "log", job_id, "--rank", "0")["text"]
     assert "run 1, rank 0" in log
     assert "run 2, rank 0" in log
@@ -152,6 +157,9 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     removed = cli.json("job", "remove", job_id)
     assert removed["id"] == job_id
     assert cli.json("job", "list") == []
+    assert cli.json("job", "restore", job_id)["id"] == job_id
+    assert cli.json("job", "log", job_id, "--rank", "0")["text"] == log
+    assert "There is no job" in cli.error("job", "restore", job_id)
 
 
 def test_m18_an_export_is_whole_and_works_without_this_program(filled: Cli, tmp_path: Path) -> None:

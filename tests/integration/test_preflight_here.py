@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from backend.cli.preflight import preflight
 from backend.errors import Cancelled
 from backend.progress import Progress
+from backend.records import figures
 from backend.records.job import JobConfig, Placement
+from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services import preflight_node_words
 from backend.services import preflight_words as words
@@ -108,6 +111,33 @@ def test_a_job_that_could_not_start_is_not_made(
     with pytest.raises(NotFit):
         services.jobs.create_and_start(raw_job())
     assert services.jobs.list() == ()
+
+
+def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkpoints(
+    services: Services,
+) -> None:
+    (model,) = services.library.list(Kind.MODEL)
+    free = shutil.disk_usage(services.data_root.path).free
+    services.library._add_facts(model, {"parameter_bytes": free // 4}, "")
+    # Weights and momentum; three of them are kept, and a fourth is there while it is written.
+    raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
+    need = f"the job's checkpoints need about {figures.size(4 * 2 * (free // 4))}."
+    with pytest.raises(NotFit) as refused:
+        services.jobs.create_and_start(raw)
+    (fault,) = refused.value.found.faults
+    assert (fault.check, services.jobs.list()) == (words.DISK, ())
+    assert "GB left, and" in fault.sentence
+    assert fault.sentence.endswith(need)
+
+    job = services.jobs.create(raw)
+    with pytest.raises(NotFit):
+        services.jobs.start(job.id)
+    assert services.jobs.show(job.id).run == 0
+    # The look that one asks for, and the queue, know it as well.
+    assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
+    assert services.preflight.run(job.config).faults[0].sentence.endswith(need)
+    one_only = raw_job(epochs=1, checkpoint={"every_epochs": 1})
+    assert services.jobs.create_and_start(one_only).run == 1
 
 
 def test_a_job_is_made_and_started_at_once(services: Services) -> None:

@@ -1,6 +1,7 @@
 """``python -m tests.pictures [FOLDER]``: a picture of every screen and state, to be looked at.
 
     FOLDER/100/jobs-light.png …     each screen in its sizes, both themes, at 100 and 150 %
+    FOLDER/100/jobs-high-light.png  with ``--contrast high``
     FOLDER/sheets/…                 nine on a sheet, to see many at once
 
 ``--docs`` makes the pictures of ``docs/`` instead. Whatever a machine can see to be wrong with a
@@ -19,13 +20,16 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 SCALES = ("100", "150")
+"""Drawn where none is named."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="installers/pictures", description=__doc__.split("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("build/pictures"))
     parser.add_argument("--only", action="append", metavar="PATTERN", help="such as 'node*'")
-    parser.add_argument("--scale", choices=SCALES, action="append", help="percent; else both")
+    scales = (*SCALES, "200")
+    parser.add_argument("--scale", choices=scales, action="append", help="percent; else 100, 150")
+    parser.add_argument("--contrast", choices=("usual", "high"), default="usual")
     parser.add_argument("--theme", choices=("light", "dark"), action="append")
     parser.add_argument("--docs", action="store_true", help="make the pictures of docs/")
     given = parser.parse_args()
@@ -34,24 +38,25 @@ def main() -> int:
     scales = list(dict.fromkeys(given.scale or SCALES))
     themes, only = given.theme or ["light", "dark"], given.only or ["*"]
     if len(scales) == 1 and os.environ.get("QT_SCALE_FACTOR", "1.0") == _factor(scales[0]):
-        return _draw(given.folder, scales[0], themes, only)
-    return max([_in_its_own_process(given.folder, scale, themes, only) for scale in scales])
+        return _draw(given.folder, scales[0], themes, only, given.contrast)
+    more = ["--contrast", given.contrast]
+    more += [word for theme in themes for word in ("--theme", theme)]
+    more += [word for pattern in only for word in ("--only", pattern)]
+    return max([_in_its_own_process(given.folder, scale, more) for scale in scales])
 
 
 def _factor(scale: str) -> str:
     return str(int(scale) / 100)
 
 
-def _in_its_own_process(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
+def _in_its_own_process(folder: Path, scale: str, more: list[str]) -> int:
     """Qt reads the scale when the application is made, and never again."""
     environment = {**os.environ, "QT_SCALE_FACTOR": _factor(scale)}
-    command = [sys.executable, "-m", "tests.pictures", str(folder), "--scale", scale]
-    command += [word for theme in themes for word in ("--theme", theme)]
-    command += [word for pattern in only for word in ("--only", pattern)]
+    command = [sys.executable, "-m", "tests.pictures", str(folder), "--scale", scale, *more]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def _draw(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
+def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast: str) -> int:
     from PySide6.QtWidgets import QApplication
 
     from tests.pictures.camera import drawn
@@ -61,7 +66,9 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
     from widgets.common.look import Look, ThemeChoice
 
     app = QApplication([])
-    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True)
+    is_high = contrast == "high"
+    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True, high_contrast=is_high)
+    kind = "high-" if is_high else ""
     target = folder / scale
     target.mkdir(parents=True, exist_ok=True)
     chosen = [one for one in SCREENS.values() if any(fnmatch(one.name, p) for p in only)]
@@ -71,7 +78,7 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
         by_size = defaultdict(list)
         for one in chosen:
             for size in one.sizes:
-                name = one.picture(size, theme)
+                name = one.picture(size, f"{kind}{theme}")
                 with drawn(one, size) as stage:
                     image = stage.picture()
                     wrong = stage.flaws()
@@ -82,7 +89,7 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str]) -> int:
                     sys.stdout.write(f"{name} at {scale} %: {sentence}\n")
                 found += len(wrong)
         for size, pictures in by_size.items():
-            write_sheets(folder / "sheets", f"{scale}-{size[0]}x{size[1]}-{theme}", pictures)
+            write_sheets(folder / "sheets", f"{scale}-{size[0]}x{size[1]}-{kind}{theme}", pictures)
     return 1 if found else 0
 
 

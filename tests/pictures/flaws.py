@@ -1,7 +1,7 @@
 """What a machine can see of a picture: text that is cut, parts that overlap or stick out.
 
 It knows nothing of beauty. It finds what nobody wants: words that end without an ellipsis, a
-button laid over another, a page that scrolls sideways, a blank pane.
+button laid over another, a page that scrolls sideways, a blank pane, a plot nobody can save.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLayout,
     QLineEdit,
+    QMenu,
     QPlainTextEdit,
     QPushButton,
     QScrollArea,
@@ -25,6 +26,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from widgets.compare.parallel_plot import ParallelPlot
+from widgets.curves.curve_panel import CurvePanel
+from widgets.jobs.rate_preview import RatePreview
+
+_PLOTS = (CurvePanel, ParallelPlot, RatePreview)
 _ROUNDING = 1
 """A fractional scale rounds two edges of a word apart by one pixel."""
 _LEAST_COLOURS = 8
@@ -41,6 +47,8 @@ def flaws(top: QWidget) -> Iterator[str]:
         layout = widget.layout()
         if layout is not None:
             yield from _misplaced(widget, layout)
+        if isinstance(widget, _PLOTS) and not _can_be_taken(widget, top):
+            yield f"{_name(widget)} cannot be taken along as a picture"
 
 
 def is_blank(image: QImage) -> bool:
@@ -53,6 +61,26 @@ def _seen(top: QWidget) -> Iterator[QWidget]:
     for widget in top.findChildren(QWidget):
         if widget.isVisibleTo(top) and not widget.isWindow():
             yield widget
+
+
+def _can_be_taken(plot: QWidget, top: QWidget) -> bool:
+    """Whether a button beside a plot takes it along: the nearest one above it, and its alone."""
+    room = plot.parentWidget()
+    while room is not None:
+        plots = [one for one in room.findChildren(QWidget) if isinstance(one, _PLOTS)]
+        buttons = [
+            one
+            for one in room.findChildren(QPushButton)
+            if one.isVisibleTo(top) and one.menu() is not None and _takes(one.menu())
+        ]
+        if buttons or room is top:
+            return len(buttons) == sum(one.isVisibleTo(top) for one in plots) == 1
+        room = room.parentWidget()
+    return False
+
+
+def _takes(menu: QMenu) -> bool:
+    return any(action.text().startswith("This plot as") for action in menu.actions())
 
 
 def _cut(widget: QWidget) -> Iterator[str]:

@@ -18,9 +18,9 @@ def jobs(*ids: str) -> QMimeData:
     return content
 
 
-def file(path: object) -> QMimeData:
+def file(*paths: object) -> QMimeData:
     content = QMimeData()
-    content.setUrls([QUrl.fromLocalFile(str(path))])
+    content.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     return content
 
 

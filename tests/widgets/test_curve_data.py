@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from widgets.curves import ticks
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.pyramid import Floats
 from widgets.curves.y_range import robust_range
@@ -318,6 +319,16 @@ def test_a_flat_line_has_room_above_and_below() -> None:
     for value in (0.0, 5.0, -3.0, 1e300, 1e-300):
         low, high = y_range([value] * 10)
         assert low < value < high
+
+
+@pytest.mark.parametrize("value", [0.18, 1.0, 1234.5, 5e6])
+@pytest.mark.parametrize("share", [1e-12, 1e-8, 1e-5])
+def test_figures_of_an_axis_differ_however_little_the_values_do(value: float, share: float) -> None:
+    bottom, top = y_range([value, value * (1 + share)])
+    assert bottom <= value
+    assert value * (1 + share) <= top
+    figures = [figure for _, figure in ticks.linear(bottom, top)]
+    assert len(set(figures)) == len(figures)
 
 
 def test_a_logarithmic_view_leaves_out_what_has_no_logarithm() -> None:

@@ -307,8 +307,8 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
 def named_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
     frame = panel._frame()
-    ends = EndsOf(panel.axis, panel.log_y, True, "", panel._end_text, panel._marks)
-    [ending] = ends.endings(frame, panel._curves.items(), panel._y)
+    ends = EndsOf(panel._places, True, "", panel._end_text, panel._marks)
+    [ending] = ends.endings(frame, panel._curves.items())
     [rect] = name_rects(frame, [ending])
     return rect
 

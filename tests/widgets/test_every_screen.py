@@ -17,6 +17,8 @@ from tests.pictures.gallery import SCREENS
 from widgets.common.layout import col
 from widgets.common.look import Look
 from widgets.common.text import Label
+from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.picture_menu import PictureButton
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,6 +94,18 @@ def test_parts_on_top_of_each_other_and_outside_are_found(page: QWidget) -> None
     assert "overlap" in next(flaws(page))
     other.setGeometry(page.rect().translated(150, 0))
     assert "sticks out" in next(flaws(page))
+
+
+def test_a_plot_without_a_button_that_takes_it_along_is_found(page: QWidget) -> None:
+    page.resize(600, 600)
+    plot, other = CurvePanel("Loss"), CurvePanel("mAP")
+    with_button = QWidget()
+    with_button.setLayout(col(PictureButton("Loss", lambda: plot), plot))
+    bare = QWidget()
+    bare.setLayout(col(other))
+    page.setLayout(col(with_button, bare))
+    page.show()
+    assert list(flaws(page)) == ["CurvePanel “mAP” cannot be taken along as a picture"]
 
 
 def test_a_page_that_would_scroll_sideways_is_found(page: QWidget) -> None:

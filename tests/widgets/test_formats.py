@@ -224,7 +224,7 @@ def test_units_stand_behind_their_figures() -> None:
     assert plain(f.per_second(551.3, "img")) == "551 img/s"
     assert plain(f.with_unit(372.4, "W")) == "372 W"
     assert plain(f.with_unit(6.13, "kWh")) == "6.1 kWh"
-    assert plain(f.celsius(90.6)) == "91 °C"
+    assert plain(f.temperature(90.6)) == "91 °C"
     assert plain(f.milliseconds(351.7)) == "352 ms"
     assert plain(f.milliseconds(1804)) == "1_804 ms"
     assert plain(f.milliseconds(0.041)) == "0.041 ms"
@@ -236,9 +236,56 @@ def test_units_stand_behind_their_figures() -> None:
 def test_no_number_is_too_strange_to_be_shown(value: float) -> None:
     for write in (
         *(f.metric, f.setting, f.tick, f.percent, f.disk, f.memory, f.duration, f.rough),
-        *(f.time_left, f.ago, f.celsius, f.milliseconds, f.progress),
+        *(f.time_left, f.ago, f.temperature, f.degrees, f.milliseconds, f.progress),
     ):
         assert isinstance(write(value), str)
     assert isinstance(f.with_unit(value, "W"), str)
     assert isinstance(f.per_second(value, "img"), str)
     assert isinstance(f.memory_of(value, value), str)
+
+
+@pytest.fixture
+def units():
+    """Sets them for one test."""
+    yield f.use
+    f.use(f.Units())
+
+
+GPU = (61 * 2**30, 80 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "written"),
+    [
+        (f.Units(), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
+        (f.Units(sizes=f.DECIMAL), ("19.3 GB", "33.3 GB", "65 of 86 GB", "GB")),
+        (f.Units(sizes=f.BINARY), ("18.0 GiB", "31.0 GiB", "61 of 80 GiB", "GiB")),
+        (f.Units(sizes="furlongs"), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
+    ],
+)
+def test_sizes_are_written_as_a_person_wants_them(units, chosen, written) -> None:
+    units(chosen)
+    found = (f.disk(19.3e9), f.memory(31 * 2**30), f.memory_of(*GPU), f.memory_unit()[0])
+    assert tuple(map(plain, found)) == written
+
+
+def test_temperatures_are_written_as_a_person_wants_them(units) -> None:
+    assert (plain(f.temperature(91)), f.degrees(91)) == ("91 °C", "91°")
+    units(f.Units(temperature=f.FAHRENHEIT))
+    assert (plain(f.temperature(91)), f.degrees(91)) == ("196 °F", "196°")
+    assert (f.temperature(None), f.degrees(math.nan)) == (f.NONE, "NaN")
+
+
+@pytest.mark.parametrize(
+    ("hour", "minute", "written"),
+    [(0, 5, "12:05 AM"), (9, 38, "9:38 AM"), (12, 0, "12:00 PM"), (14, 2, "2:02 PM")],
+)
+def test_the_time_of_day_is_written_as_a_person_wants_it(units, hour, minute, written) -> None:
+    at = NOW.replace(hour=hour, minute=minute, second=7)
+    assert f.clock(at) == f"{hour:02}:{minute:02}"
+    units(f.Units(clock=f.HOURS_12))
+    assert plain(f.clock(at)) == plain(f.moment(at, NOW)) == written
+    assert plain(f.moment_long(at - timedelta(days=1), NOW)) == f"yesterday {written}"
+    assert plain(f.about(at, NOW)) == f"≈ {written}"
+    assert plain(f.clock_s(at)) == written.replace(" ", ":07 ")
+    assert plain(f.exact(at)).endswith(written.replace(" ", ":07 "))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 
-from tests.pictures import screens  # noqa: F401 - fills the gallery
+import numpy as np
+import pytest
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QImage
+
 from tests.pictures.__main__ import DOCS
-from tests.pictures.gallery import published
+from tests.pictures.camera import drawn
+from tests.pictures.gallery import SCREENS, Screen, published
 from tests.pictures.program import OF_PROGRAM
+from widgets.common.look import Look, ThemeChoice
 
 ROOT = DOCS.parents[1]
 _SHOWN = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")
@@ -26,3 +32,54 @@ def test_whatever_picture_a_document_names_the_command_makes() -> None:
 
 def test_no_picture_is_made_that_no_document_shows() -> None:
     assert {*OF_PROGRAM, *published()} <= _shown() | {"stopped-1000x640-light"}
+
+
+# What they show is what the window looks like
+
+_GRID = QSize(120, 75)
+"""A picture in so many pieces: letters blur, and with them fonts and times of day; what is left is
+where things are, and how dark."""
+_SLIGHT = 10
+_MOST_SHARE = 0.03
+"""Of the pieces, so many may be another grey by more than so much."""
+
+
+def _pieces(picture: QImage) -> np.ndarray:
+    small = picture.scaled(
+        _GRID, Qt.AspectRatioMode.IgnoreAspectRatio, Qt.TransformationMode.SmoothTransformation
+    ).convertToFormat(QImage.Format.Format_RGB32)
+    flat = np.frombuffer(small.constBits(), np.uint8).reshape(small.height(), small.width(), 4)
+    return flat[:, :, :3].astype(np.int16)
+
+
+def _changed(before: QImage, now: QImage) -> float:
+    """The share of the pieces that are visibly others."""
+    return float((np.abs(_pieces(before) - _pieces(now)).max(axis=2) > _SLIGHT).mean())
+
+
+PUBLISHED = [(screen, theme) for screen in SCREENS.values() for theme in screen.published]
+
+
+def _drawn(screen: Screen, theme: str, look: Look) -> QImage:
+    look.choose(ThemeChoice(theme))
+    with drawn(screen, screen.sizes[0]) as stage:
+        return stage.picture()
+
+
+@pytest.mark.parametrize(("screen", "theme"), PUBLISHED, ids=lambda one: getattr(one, "name", one))
+def test_a_picture_of_the_documents_is_not_old(screen: Screen, theme: str, look: Look) -> None:
+    name = screen.picture(screen.sizes[0], theme)
+    kept = QImage(str(DOCS / f"{name}.png"))
+    share = _changed(kept, _drawn(screen, theme, look))
+    assert share < _MOST_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
+
+
+def test_what_changed_visibly_is_found(look: Look) -> None:
+    """A button more, or a line that moved, is more than fonts and times make."""
+    screen = SCREENS["provision"]
+    kept = QImage(str(DOCS / "provision-light.png"))
+    with drawn(screen, screen.sizes[0]) as stage:
+        assert stage.over is not None
+        stage.over.resize(stage.over.width(), stage.over.height() - 40)
+        stage.settle()
+        assert _changed(kept, stage.picture()) > _MOST_SHARE

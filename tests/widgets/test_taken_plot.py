@@ -59,7 +59,7 @@ def panel(qtbot: QtBot) -> CurvePanel:
 def svg_image(panel: CurvePanel, ratio: float = 1.0) -> QImage:
     image = blank(panel, ratio)
     painter = QPainter(image)
-    QSvgRenderer(QByteArray(panel.svg())).render(painter)
+    QSvgRenderer(QByteArray(panel.as_picture().svg())).render(painter)
     painter.end()
     return image
 
@@ -110,10 +110,10 @@ def alike(a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.parametrize("colour", theme.LIGHT.curves[:2])
 def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, colour: str) -> None:
-    picture = near(QImage.fromData(panel.png(ratio=1.0)), colour)
+    picture = near(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
     assert picture.sum() > 500
     assert alike(picture, near(svg_image(panel), colour)) > 0.97
-    assert alike(picture, near(pdf_image(panel, strokes(panel.pdf())), colour)) > 0.9
+    assert alike(picture, near(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)) > 0.9
 
 
 def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
@@ -122,18 +122,18 @@ def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
     panel.clearFocus()  # Its ring is not taken along.
     panel.render(shown, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
     seen = near(shown, BLUE)
-    taken = near(QImage.fromData(panel.png(ratio=1.0)), BLUE)[TITLE_H:]
+    taken = near(QImage.fromData(panel.as_picture().png(ratio=1.0)), BLUE)[TITLE_H:]
     assert alike(seen, taken) > 0.97
 
 
 def test_what_diverges_stays_in_the_plot(panel: CurvePanel) -> None:
     title = slice(0, TITLE_H + 4)
-    for image in (QImage.fromData(panel.png(1.0)), svg_image(panel)):
+    for image in (QImage.fromData(panel.as_picture().png(1.0)), svg_image(panel)):
         for colour in theme.LIGHT.curves[:2]:
             assert not near(image, colour)[title].any()
     scale = panel.logicalDpiX() / 72
     top = (panel.height() + TITLE_H) - (TITLE_H + 4)
-    curves = [each for each in strokes(panel.pdf()) if each.width * scale > 2]
+    curves = [each for each in strokes(panel.as_picture().pdf()) if each.width * scale > 2]
     assert curves
     assert max(float(each.points[:, 1].max()) for each in curves) * scale <= top
 
@@ -147,7 +147,7 @@ def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> No
     data = CurveData()
     data.extend(np.arange(900.0), np.full(900, 1.0))
     panel.set_curve("a", "a", data)
-    for image in (QImage.fromData(panel.png(ratio)), svg_image(panel, ratio)):
+    for image in (QImage.fromData(panel.as_picture().png(ratio)), svg_image(panel, ratio)):
         across = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
         blue = [c for c in across if c.blue() > c.red() + 3]
         ink = sum((255 - c.red()) / (255 - QColor(BLUE).red()) for c in blue)
@@ -156,7 +156,7 @@ def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> No
 
 def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: Look) -> None:
     look.choose(ThemeChoice.DARK)
-    image = QImage.fromData(panel.png())
+    image = QImage.fromData(panel.as_picture().png())
     assert image.pixelColor(3, 3).name().upper() == theme.DARK.surface
     assert near(image, theme.DARK.curves[0]).sum() > 500
     assert near(svg_image(panel), theme.DARK.curves[0]).sum() > 500
@@ -164,7 +164,7 @@ def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: Look) -> None:
 
 def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot: QtBot) -> None:
     panel.title = "validation/loss"
-    button = PictureButton(panel)
+    button = PictureButton("Loss", lambda: panel)
     qtbot.addWidget(button)
     taken: list[tuple[str, bytes]] = []
     button.saved.connect(lambda name, content: taken.append((name, content)))
@@ -244,7 +244,7 @@ def test_ten_thousand_marks_are_no_bar_and_cost_what_is_seen(
     panel.set_marks(on_axis=[AxisMark(100 + i / 20, MarkKind.CHECKPOINT) for i in range(30_000)])
     assert not painted or painted[-1].x() <= panel.width()
     painted.clear()
-    panel.png(1.0)
+    panel.as_picture().png(1.0)
     places = [foot.x() for foot in painted]
     assert 10 < len(places) < 100
     assert min(b - a for a, b in itertools.pairwise(places)) > 6

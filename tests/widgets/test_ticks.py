@@ -53,6 +53,17 @@ def test_a_logarithmic_axis_is_marked_in_powers_of_ten_and_between_when_short() 
     assert len(ticks.logarithmic(-30, 30)) <= 8
 
 
+def test_a_small_plot_of_some_decades_has_no_figures_on_top_of_each_other() -> None:
+    assert [text for _, text in ticks.logarithmic(-4.5, -1.2, 3)] == ["10⁻⁴", "0.001", "0.01"]
+    for low, high in ((-4.5, -1.2), (-2.2, 0.3), (-0.4, 1.6), (-0.9, 1.9), (0, 6), (-9, 9)):
+        assert 2 <= len(ticks.logarithmic(low, high, 3)) <= 6
+
+
+def test_a_small_plot_of_an_hour_has_two_times_of_day() -> None:
+    start = datetime(2026, 11, 21, 18, 2).astimezone().timestamp()
+    assert len(ticks.clock(start, start + 70 * 60, 2)) >= 2
+
+
 @pytest.mark.parametrize(
     ("high", "texts"),
     [

@@ -13,11 +13,11 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
 from backend.records.cluster import HostKey, NodeAddress
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.set_up_choices import SHARED, SetUpOptions
 from backend.records.values import name_fault
 from widgets.cluster.key_pages import DEFAULT_PORT, ChangedKeyPage, PassphrasePage, TrustPage
 from widgets.cluster.set_up_choices import SetUpChoices
-from widgets.common.buttons import Button, IconButton
+from widgets.common.buttons import Button, IconButton, Switch
 from widgets.common.cards import ProgressLine
 from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.layout import STRETCH, col, fit_height, row
@@ -51,17 +51,17 @@ class AddNodeDialog(QDialog):
     """The form, then whatever SSH needs to know.
 
     Signals:
-        look_requested: A `NodeAddress`, the node's name, and where it sees the data root ("" for
-            the same path as here); answer with `show_progress`, then
-            with one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or
-            `accept` once the node is added.
+        look_requested: A `NodeAddress`, the node's name, where it sees the data root ("" for the
+            same path as here), and whether it sees none; answer with `show_progress`, then with
+            one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept`
+            once the node is added.
         trusted: The `HostKey` of `ask_trust`; go on.
         passphrase_given: What was typed, and whether the system keyring is to keep it. Nobody
             here does: the field is emptied at once.
         cancelled: What is under way is not wanted any more.
     """
 
-    look_requested = Signal(object, str, str)
+    look_requested = Signal(object, str, str, bool)
     trusted = Signal(object)
     passphrase_given = Signal(str, bool)
     cancelled = Signal()
@@ -181,7 +181,7 @@ class AddNodeDialog(QDialog):
             *(self._identity, self._jump, self._data_root),
         )
         self._edits = dict(zip(FIELDS, edits, strict=True))
-        through = "Through which machine the node is reached, as in ProxyJump."
+        through = "Through which machine, as in ProxyJump."
         self._fields = {
             "host": Field("Host", self._host),
             "name": Field("Name", self._name, note="How the node is called here."),
@@ -194,7 +194,9 @@ class AddNodeDialog(QDialog):
             ),
         }
         self._fields["port"].setFixedWidth(_PORT_W)
-        for part in (*(self._fields[key] for key in _MORE), self.choices):
+        self.no_share = Switch("This node does not see the data root: files travel over SSH")
+        self.no_share.toggled.connect(self._toggled_share)
+        for part in (*(self._fields[key] for key in _MORE), self.no_share, self.choices):
             part.hide()
         for field, edit in self._edits.items():
             edit.textEdited.connect(partial(self._edited, field))
@@ -219,7 +221,7 @@ class AddNodeDialog(QDialog):
                 row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
                 identity,
                 row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
-                self.choices,
+                col(self.no_share, self.choices, gap=S1),
                 self._message,
                 self._progress,
                 STRETCH,
@@ -252,7 +254,8 @@ class AddNodeDialog(QDialog):
         for key in ("user", "jump"):
             if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
                 faults[key] = "It has no blanks, and does not begin with -."
-        if typed["data_root"] and not typed["data_root"].startswith("/"):
+        sees_it = not self.no_share.isChecked()
+        if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
             faults["data_root"] = "A whole path, from / on."
         return faults
 
@@ -264,6 +267,9 @@ class AddNodeDialog(QDialog):
             field.set_error(self._refusals.get(key, "") or fault)
             field.setEnabled(not self._under_way)
         self._choose.setEnabled(not self._under_way)
+        blind = self.no_share.isChecked()
+        self._fields["data_root"].setEnabled(not self._under_way and not blind)
+        self.no_share.setEnabled(not self._under_way)
         self.choices.setEnabled(not self._under_way)
         self._more.setEnabled(not self._under_way)
         self._look.setEnabled(not any(faults.values()) and not self._under_way)
@@ -275,9 +281,18 @@ class AddNodeDialog(QDialog):
     def _show_more(self, more: bool) -> None:
         for key in _MORE:
             self._fields[key].setVisible(more)
-        self.choices.setVisible(more)
+        for part in (self.no_share, self.choices):
+            part.setVisible(more)
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
+        fit_height(self)
+
+    @Slot(bool)
+    def _toggled_share(self, blind: bool) -> None:
+        shared = self.choices.switch(SHARED)
+        shared.setChecked(shared.isChecked() and not blind)
+        shared.setEnabled(not blind)
+        self._check()
         fit_height(self)
 
     @Slot()
@@ -299,8 +314,9 @@ class AddNodeDialog(QDialog):
             self._jump.text().strip(),
         )
         self.show_progress(f"Reaching {address.host}")
-        data_root = self._data_root.text().strip()
-        self.look_requested.emit(address, self._name.text().strip(), data_root)
+        blind = self.no_share.isChecked()
+        data_root = "" if blind else self._data_root.text().strip()
+        self.look_requested.emit(address, self._name.text().strip(), data_root, blind)
 
     @Slot()
     def _stop(self) -> None:

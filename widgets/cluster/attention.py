@@ -76,7 +76,7 @@ def _card(
     family, icon = condition.family, condition.icon
     if condition is Condition.UNWELL:
         heat = next((c.temperature_c for c in row.gpus if c.unwell), None)
-        now = f"now {formats.celsius(heat)}" if heat is not None and "heat" in reason else ""
+        now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
         facts = upper_first(", ".join(part for part in (when, now) if part))
         effect = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
         text = _sentences(facts, effect) or "No job is on it."

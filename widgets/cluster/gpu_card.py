@@ -137,7 +137,9 @@ class GpuCard(Card):
             layout.setContentsMargins(*(margin - thick for margin in _MARGINS))
         self._name.setText(f"GPU {gpu.index} · {gpu.name}")
         self._name.set_tone("warn" if reason else "text")
-        self._heat.setText("–" if gpu.temperature_c is None else formats.celsius(gpu.temperature_c))
+        self._heat.setText(
+            "–" if gpu.temperature_c is None else formats.temperature(gpu.temperature_c)
+        )
         self._heat.set_role("heading" if reason else "strong")
         self._heat.set_tone("warn" if reason else "text")
         self._use.setText("–" if gpu.use_percent is None else f"{gpu.use_percent}{formats.GAP}%")
@@ -146,6 +148,7 @@ class GpuCard(Card):
         self._spark.set_values(use, "warn" if reason else "live")
         self._mark.setVisible(bool(reason))
         who = {"free": "free", "ours": cell.owner}.get(cell.use, f"in use by {cell.owner}")
+        who = ", ".join(part for part in (who, cell.display) if part)
         self._who.setText(upper_first(reason) if reason else who)
         self._who.set_role("small_strong" if reason else "small")
         self._who.set_tone("warn" if reason else "text3" if cell.use == "free" else "text2")

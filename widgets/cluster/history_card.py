@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import QSize, Slot
+from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import QLayout
 
 from backend.records.job_view import JobView
 from backend.records.node import NodeState
 from widgets.cluster.job_lane import JobLane, bars_of
 from widgets.cluster.node_history import BY_KEY, HOT_C, NODE, QUANTITIES, NodeHistory, Quantity
+from widgets.cluster.node_row import node_title
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
@@ -25,6 +26,7 @@ from widgets.common.theme import S2, SEGMENTED_SMALL_H
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.marks import Span, Threshold
+from widgets.curves.picture_menu import PictureButton
 from widgets.curves.pyramid import Floats
 
 _HOUR_S = 3600.0
@@ -74,7 +76,13 @@ def unwell_spans(
 
 
 class HistoryCard(Card):
-    """The plot, which quantity it shows, and of how many hours."""
+    """The plot, which quantity it shows, and of how many hours.
+
+    Signals:
+        saved: A file name, and the bytes to put there.
+    """
+
+    saved = Signal(str, object)
 
     def __init__(self, *before: Item) -> None:
         """The card; `before` stands beside its title, with what can be chosen below."""
@@ -104,12 +112,14 @@ class HistoryCard(Card):
         self._plots = {QUANTITIES[0].key: self._plot}
         self._lane.follow(self._plot)
         self._words = Label("", "small", "text2", elide="right")
+        pictures = PictureButton("of the history", lambda: self._plot)
         if before:
-            title = row((self._title, 1), *before, gap=S2)
+            title = row((self._title, 1), *before, pictures, gap=S2)
             head: QLayout = col(title, row(self._picker, STRETCH, self._stretch), gap=S2)
         else:
-            head = row(self._title, STRETCH, self._picker, self._stretch, gap=S2)
+            head = row(self._title, STRETCH, self._picker, self._stretch, pictures, gap=S2)
         super().__init__(head, self._words, self._lane, (self._plot, 1), gap=S2)
+        pictures.saved.connect(self.saved)
 
     @property
     def plot(self) -> CurvePanel:
@@ -285,13 +295,16 @@ class HistoryCard(Card):
         else:
             whole = _STRETCHES[self._stretch.key()][1]
             self._title.setText(whole if is_whole else since.capitalize())
+        title, name = self._title.text(), node_title(self._state.name)
+        where = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
+        self._plot.title = f"{BY_KEY[self._picker.key()].title}, {where}"
         first = min(first, last - _LEAST_STRETCH_S)
         self._plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
         key = self._picker.key()
         self._words.setText(self._peers(BY_KEY[key]))
         self._words.setVisible(bool(self._words.text()))
-        thresholds = [Threshold(HOT_C, f"hot from {formats.celsius(HOT_C)}")]
+        thresholds = [Threshold(HOT_C, f"hot from {formats.temperature(HOT_C)}")]
         is_heat = key == "temperature"
         spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
         self._plot.set_marks(thresholds=thresholds if is_heat else [], spans=spans)

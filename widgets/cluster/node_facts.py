@@ -18,13 +18,15 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
         found.append(Fact("Address", entry.address.host))
     elif reading is not None:
         found.append(Fact("Name", reading.host))
+    if state.over_ssh:
+        found.append(Fact("Figures", "over SSH", tip="Asked now and then: no agent writes them"))
     names = (
         [g.name for g in reading.gpus] if reading is not None else list(known.gpus if known else ())
     )
     if names:
         each = [f"{n} × {name}" if n > 1 else name for name, n in Counter(names).items()]
         found.append(Fact("GPUs", ", ".join(each)))
-    away = state.presence is Presence.OFFLINE
+    away = state.presence is Presence.OFFLINE and not state.over_ssh
     if reading is not None and not away:
         found += _live_facts(reading, any(one.key == "disk" for one in state.health))
     elif reading is not None or known is not None:
@@ -42,7 +44,7 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
         found.append(Fact("System", known.system))
     if reading is not None and not away:
         found.append(Fact("Up", _up(reading.uptime_s)))
-    if beat:
+    if beat and not state.over_ssh:
         found.append(Fact("Heartbeat", beat))
     return found
 

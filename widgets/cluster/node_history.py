@@ -32,9 +32,9 @@ NODE = ""
 
 HOT_C = Limits().hot_c.enter
 _FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
-_UP_TO_HOT = Scale(30.0, HOT_C, leaves_nothing_out=True)
-"""What wavers by two degrees is calm, and looks so only beside all that can be; a GPU at rest in
-a cool room has some 30 °C."""
+_UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
+"""What wavers by two degrees is calm, and looks so only beside what can be: the heat of work, and
+whatever is cooler than that."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ QUANTITIES = (
     Quantity(
         "temperature",
         "Temperature",
-        formats.celsius,
+        formats.temperature,
         lambda gpu: gpu.temperature_c,
         of_past_gpu=lambda gpu: gpu.temperature_c,
         scale=_UP_TO_HOT,

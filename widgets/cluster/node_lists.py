@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.job_view import JobView
-from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading
+from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
+from backend.records.status import ProcessIdentity
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Rule
@@ -29,15 +30,30 @@ class _Line(NamedTuple):
     sentence: str
     remedy: str
     role: Role
+    orphan: Orphan | None = None
+    is_ending: bool = False
 
 
 class _FindingRow(QWidget):
+    """One line of the findings; an orphan has a button.
+
+    Signals:
+        end_requested: The `Orphan` that is to end.
+    """
+
+    end_requested = Signal(object)
+
     def __init__(self) -> None:
         super().__init__()
         self._icon = IconLabel("warning-fill", "warn")
         self._sentence = Label("", wrap=True)
         self._remedy = Label("", tone="text2", wrap=True, selectable=True)
-        words = col(self._sentence, self._remedy, gap=2)
+        self._orphan: Orphan | None = None
+        self._end = Button("End it", icon="x")
+        self._end.clicked.connect(self._wish_end)
+        self._act = QWidget()
+        self._act.setLayout(row(self._end, STRETCH, margins=(0, S1, 0, 0)))
+        words = col(self._sentence, self._remedy, self._act, gap=2)
         self.setLayout(row(self._icon, (words, 1), top=True))
 
     def show_line(self, line: _Line) -> None:
@@ -47,11 +63,28 @@ class _FindingRow(QWidget):
         self._remedy.setText(line.remedy)
         self._remedy.set_role(line.role)
         self._remedy.setVisible(bool(line.remedy))
+        self._orphan = line.orphan
+        self._act.setVisible(line.orphan is not None)
+        if line.orphan is not None:
+            self._end.setText("Ending…" if line.is_ending else "End it")
+            self._end.setEnabled(not line.is_ending)
+            self._end.setAccessibleName(f"End {process_words(line.orphan)}")
         self.show()
+
+    @Slot()
+    def _wish_end(self) -> None:
+        if self._orphan is not None:
+            self.end_requested.emit(self._orphan)
 
 
 class FindingsCard(Card):
-    """The outcome of a check: what is wrong first, each with its remedy."""
+    """What is known to be wrong with a node, and the outcome of a check, each with its remedy.
+
+    Signals:
+        end_requested: The `Orphan` that is to end.
+    """
+
+    end_requested = Signal(object)
 
     def __init__(self) -> None:
         self._column = col(gap=S2)
@@ -61,6 +94,7 @@ class FindingsCard(Card):
         self._lines: tuple[_Line, ...] = ()
         self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
+        self._orphans: tuple[_Line, ...] = ()
         self.hide()
 
     def show_health(self, health: tuple[HealthFinding, ...]) -> None:
@@ -73,9 +107,24 @@ class FindingsCard(Card):
         self._found = findings
         self._fill()
 
+    def show_orphans(
+        self,
+        orphans: Iterable[Orphan],
+        ending: Collection[ProcessIdentity],
+        jobs: Mapping[str, str],
+    ) -> None:
+        """What runs left behind there, each with its button.
+
+        Args:
+            ending: Those that are being ended now.
+            jobs: Names of jobs by their id.
+        """
+        self._orphans = tuple(_orphan_line(one, ending, jobs) for one in orphans)
+        self._fill()
+
     def forget(self) -> None:
         """Another node: nobody has looked at that one yet."""
-        self._health, self._found = (), ()
+        self._health, self._found, self._orphans = (), (), ()
         self._fill()
         for one in self._rows:
             one.hide()
@@ -95,6 +144,7 @@ class FindingsCard(Card):
     def _show_some(self, begin: int, lines: Sequence[_Line]) -> None:
         while len(self._rows) < begin + len(lines):
             made = _FindingRow()
+            made.end_requested.connect(self.end_requested)
             self._rows.append(made)
             self._column.addWidget(made)
         for one, line in zip(self._rows[begin:], lines, strict=False):
@@ -111,10 +161,28 @@ class FindingsCard(Card):
             again = one.remedy == told
             yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
             told = one.remedy
+        yield from self._orphans
         for finding in sorted(self._found, key=lambda f: f.ok):
             icon = "check-circle-fill" if finding.ok else "x-circle-fill"
             tone: Tone = "good" if finding.ok else "bad"
             yield _Line(icon, tone, finding.sentence, finding.remedy, "mono")
+
+
+def _orphan_line(
+    orphan: Orphan, ending: Collection[ProcessIdentity], jobs: Mapping[str, str]
+) -> _Line:
+    job = orphan.run_tag.rpartition("/")[0]
+    whose = f"“{jobs[job]}”" if job in jobs else f"job {job}" if job else "a run"
+    age, memory = formats.rough(orphan.age_s), formats.memory(orphan.memory_bytes)
+    sentence = f"{process_words(orphan)} was left behind by {whose}, {age} old, {memory}."
+    is_ending = orphan.process in ending
+    return _Line("warning-fill", "warn", sentence, orphan.why, "body", orphan, is_ending)
+
+
+def process_words(orphan: Orphan) -> str:
+    """ "python, pid 51204"."""
+    program = orphan.command.partition(" ")[0].rpartition("/")[2] or "A process"
+    return f"{program}, pid {orphan.process.pid}"
 
 
 class JobsCard(Card):
@@ -198,6 +266,7 @@ def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple
     parts = (
         f"GPU {indexes}",
         f"pid {processes[0].pid}" if len(held) == 1 else "",
+        "display" if all(p.only_draws for p in processes) else "",
         formats.memory(sum(told)) if told else "",
         formats.rough(max(ages)) if ages else "",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -10,7 +10,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeReading, NodeState, Presence
+from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.records.status import ProcessIdentity
 from widgets.cluster.gpu_card import GpuCard, Meter
 from widgets.cluster.history_card import HistoryCard
 from widgets.cluster.node_facts import facts_of
@@ -57,6 +58,7 @@ class NodePage(QWidget):
         look_requested: Try once more to reach it.
         forget_requested: The passphrase of its key is to be kept no longer.
         move_off_requested: Id of a job, and the node that it is to leave.
+        end_requested: An `Orphan` there, which is to end.
     """
 
     back_requested = Signal()
@@ -68,6 +70,8 @@ class NodePage(QWidget):
     look_requested = Signal(str)
     forget_requested = Signal(str)
     move_off_requested = Signal(str, str)
+    save_requested = Signal(str, object)
+    end_requested = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -100,7 +104,11 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
+        self._history_card.saved.connect(self.save_requested)
         self._findings_card = FindingsCard()
+        self._findings_card.end_requested.connect(
+            lambda orphan: self.end_requested.emit(self.node, orphan)
+        )
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard()
         self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
@@ -127,10 +135,9 @@ class NodePage(QWidget):
                 margins=(PAGE_MARGIN, 0, 0, S4),
             )
         )
-        self._empty = EmptyState("hard-drives", "Looking at this computer", "One moment.")
         self._content = Scroll(content, gutter=PAGE_MARGIN)
         self._content.hide()
-        self.setLayout(col(self._header, self._empty, (self._content, 1), gap=0))
+        self.setLayout(col(self._header, (self._content, 1), gap=0))
         self._place()
 
     @property
@@ -157,14 +164,14 @@ class NodePage(QWidget):
             self._begin(state)
         self._state, self._history = state, history
         self._jobs = {view.id: view.name for view in jobs}
-        self._empty.hide()
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
         self._facts.set_facts(facts_of(state, beat))
         self._show_trouble(condition, reason)
-        here = condition is not Condition.OFFLINE and condition is not Condition.NEW
+        here = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
         self._new.setVisible(condition is Condition.NEW)
+        self._new.setMinimumHeight(_NEW_H // 2 if state.over_ssh else _NEW_H)
         reading = state.reading if here else None
         self._meters.setVisible(reading is not None and not reading.gpus)
         times = history.times()
@@ -193,6 +200,10 @@ class NodePage(QWidget):
         self._check_button.setEnabled(True)
         self._check_button.setText("Check")
         self._findings_card.show_findings(findings)
+
+    def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
+        """What runs left behind on it, and which of that is being ended."""
+        self._findings_card.show_orphans(orphans, ending, self._jobs)
 
     def show_past(self) -> None:
         """The history of the node goes farther back than before."""
@@ -300,7 +311,10 @@ class NodePage(QWidget):
         self._trouble.setVisible(wanted)
         if wanted and state is not None:
             title = f"{state.name} is offline"
-            self._trouble.set_finding("bad", title, f"{upper_first(reason)}.", icon=condition.icon)
+            told = f"{upper_first(reason)}."
+            if state.over_ssh:
+                told += " The figures are asked over it."
+            self._trouble.set_finding("bad", title, told, icon=condition.icon)
 
     @Slot()
     def _ask_removal(self) -> None:

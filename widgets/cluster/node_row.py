@@ -50,6 +50,9 @@ class Condition(Enum):
         return "text" if self is Condition.WELL else FAMILY_TONES[self.family]
 
 
+_SILENT = (Condition.OFFLINE, Condition.NEW)
+
+
 def node_title(name: str) -> str:
     return "This computer" if name == THIS_COMPUTER else name
 
@@ -73,6 +76,7 @@ class GpuCell(NamedTuple):
     temperature_c: int | None = None
     memory: str = ""
     unwell: str = ""
+    display: str = ""
 
     @property
     def is_free(self) -> bool:
@@ -82,10 +86,11 @@ class GpuCell(NamedTuple):
     def sentence(self) -> str:
         """ "GPU 3, in use by alice, 18 of 80 GiB, 91 °C, slowed by heat"."""
         who = {"free": "free", "gone": "out of reach", "unknown": "not read yet"}.get(self.use, "")
-        heat = "" if self.temperature_c is None else formats.celsius(self.temperature_c)
+        heat = "" if self.temperature_c is None else formats.temperature(self.temperature_c)
         used = "" if self.use_percent is None else f"{self.use_percent}{formats.GAP}% use"
         memory = self.memory if self.memory != formats.NONE else ""
-        parts = (f"GPU {self.number}", who or f"in use by {self.owner}", used, memory, heat)
+        who = who or f"in use by {self.owner}"
+        parts = (f"GPU {self.number}", who, self.display, used, memory, heat)
         return ", ".join(part for part in (*parts, self.unwell) if part)
 
 
@@ -175,10 +180,12 @@ def node_row(
     reading = state.reading
     cells = gpu_cells(state, jobs or {})
     line, tone = _line(condition, reason, cells, reading)
+    if condition is Condition.OFFLINE and state.over_ssh:
+        line = "Agent silent"
     step = step_line(set_up) if set_up is not None else None
     if step is not None:
         line, tone = step
-    if condition in (Condition.OFFLINE, Condition.NEW) or reading is None:
+    if reading is None or (condition in _SILENT and not state.over_ssh):
         aside = upper_first(reason) if condition is Condition.OFFLINE else ""
         return NodeRow(state.name, condition, line, tone, cells, aside=aside)
     cpu = reading.cpu.use_percent
@@ -192,7 +199,7 @@ def node_row(
         None if cpu is None else cpu / 100,
         reading.memory_used_bytes / total if total else None,
         reading.network_bytes_per_s,
-        beat_words(beat_age_s),
+        "by SSH" if state.over_ssh else beat_words(beat_age_s),
     )
 
 
@@ -200,7 +207,7 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
     """The GPUs of a node, dotted where nothing is known of them now."""
     reading = state.reading
     away = state.presence in (Presence.OFFLINE, Presence.NEW)
-    if reading is None or away:
+    if reading is None or (away and not state.over_ssh):
         facts = state.entry.facts if state.entry is not None else None
         count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
         use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
@@ -219,17 +226,27 @@ def _reason(state: NodeState, gpu: Gpu) -> str:
 
 def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
     """A GPU as a cell; `jobs` are names of jobs by their id, `unwell` says what is wrong."""
-    ours = next((p.run_tag for p in gpu.processes if p.run_tag), "")
-    other = next((p.user or "somebody" for p in gpu.processes), "")
+    holders = gpu.holders
+    ours = next((p.run_tag for p in holders if p.run_tag), "")
+    other = next((p.user or "somebody" for p in holders), "")
     return GpuCell(
         gpu.index,
-        "ours" if ours else "other" if gpu.processes else "free",
+        "ours" if ours else "other" if holders else "free",
         jobs.get(ours.partition("/")[0], "") or other if ours else other,
         gpu.use_percent,
         gpu.temperature_c,
         formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
         unwell,
+        display_words(gpu),
     )
+
+
+def display_words(gpu: Gpu) -> str:
+    """ "a display uses 307 MiB", "" where nothing draws."""
+    if not gpu.display:
+        return ""
+    told = [one.memory_bytes for one in gpu.display if one.memory_bytes is not None]
+    return f"a display uses {formats.memory(sum(told))}" if told else "a display is on it"
 
 
 def _line(

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from PySide6.QtCore import QRect, QSize, Signal, Slot
+from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.cluster import SetUp
 from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeState, Presence, bad_gpus, words_by_gpu
+from backend.records.node import Finding, NodeState, Orphan, Presence, bad_gpus, words_by_gpu
+from backend.records.status import ProcessIdentity
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NO_PAST, NodeHistory, Past
 from widgets.cluster.node_page import NodePage
@@ -27,17 +28,20 @@ from widgets.cluster.node_row import (
 from widgets.cluster.rack import Rack, RackHead
 from widgets.cluster.rack_legend import RackLegend
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import Card, PageHeader, Scroll
+from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
-from widgets.common.layout import STRETCH, col
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.stack import Stack
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
 from widgets.common.throttle import is_unseen
 from widgets.common.turns import Turns, lots
 
+_READING_AFTER_MS = 400
+_TROUBLE_MARGINS = (PAGE_MARGIN, S4, PAGE_MARGIN, 0)
 _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
 
 
@@ -64,8 +68,10 @@ class NodesPage(QWidget):
         remove_requested: Forget it; the person was asked.
         forget_requested: The passphrase of its key is to be kept no longer.
         move_off_requested: Id of a job, and the node that it is to leave.
+        end_requested: And an `Orphan` there, which is to end; answer with `show_orphans`.
         past_requested: It is looked at; answer with `show_past`, again and again.
         opened: It is shown by itself now; "" for the rack.
+        save_requested: A file name, and the bytes to put there.
     """
 
     add_requested = Signal()
@@ -76,8 +82,10 @@ class NodesPage(QWidget):
     remove_requested = Signal(str)
     forget_requested = Signal(str)
     move_off_requested = Signal(str, str)
+    end_requested = Signal(str, object)
     past_requested = Signal(str)
     opened = Signal(str)
+    save_requested = Signal(str, object)
 
     def __init__(
         self, clock: Callable[[], float] = time.time, parent: QWidget | None = None
@@ -95,6 +103,7 @@ class NodesPage(QWidget):
         self._set_ups: dict[str, SetUp] = {}
         self._beats: dict[str, tuple[int, float]] = {}
         self._histories: dict[str, NodeHistory] = {}
+        self._orphans: dict[str, tuple[tuple[Orphan, ...], frozenset[ProcessIdentity]]] = {}
         self._rows: tuple[NodeRow, ...] = ()
         self._open = ""
         self._left = ""
@@ -130,13 +139,38 @@ class NodesPage(QWidget):
         self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
         self.detail = NodePage()
         self.detail.set_alone(True)
+        self._reading = EmptyState("hard-drives", "Reading the nodes…")
+        self._trouble = Banner("bad", icon="wifi-slash")
+        self._trouble_place = QWidget()
+        self._trouble_place.setLayout(row(self._trouble, margins=_TROUBLE_MARGINS))
+        self._trouble_place.hide()
         self._pages = Stack()
-        self._pages.addWidget(self.detail)
-        self._pages.addWidget(self._overview)
-        self.setLayout(col((self._pages, 1), gap=0))
+        for page in (QWidget(), self._reading, self.detail, self._overview):
+            self._pages.addWidget(page)
+        self._slow = QTimer(self)
+        self._slow.setSingleShot(True)
+        self._slow.setInterval(_READING_AFTER_MS)
+        self._slow.timeout.connect(partial(self._pages.setCurrentWidget, self._reading))
+        self.setLayout(col(self._trouble_place, (self._pages, 1), gap=0))
         self._wire_detail()
 
     # What comes in.
+
+    def begin_reading(self) -> None:
+        """The nodes are being read; if it takes long, the page says so."""
+        if not self._states:
+            self._slow.start()
+
+    def show_trouble(self, sentence: str) -> None:
+        """The nodes cannot be read; what is shown already stays. "" when they can."""
+        if sentence and not self._states:
+            self._slow.stop()
+            self._reading.say("wifi-slash", "The nodes cannot be read", sentence)
+            self._pages.setCurrentWidget(self._reading)
+        elif sentence:
+            told = f"{sentence} What is shown is from before."
+            self._trouble.set_finding("bad", "No news of the nodes", told, icon="wifi-slash")
+        self._trouble_place.setVisible(bool(sentence and self._states))
 
     def show_nodes(
         self, states: tuple[NodeState, ...], since: Mapping[str, float] | None = None
@@ -146,9 +180,10 @@ class NodesPage(QWidget):
         Args:
             since: When each node left being well, Unix time, as far as it is known.
         """
+        self._slow.stop()
         self._states = {state.name: state for state in states}
         self._since = since or {}
-        for known in (self._beats, self._histories, self._set_ups):
+        for known in (self._beats, self._histories, self._set_ups, self._orphans):
             for name in set(known) - set(self._states):
                 del known[name]
         now = self._clock()
@@ -169,6 +204,14 @@ class NodesPage(QWidget):
         """The outcome of a check."""
         if self.detail.node == name:
             self.detail.show_findings(findings)
+
+    def show_orphans(
+        self, name: str, orphans: tuple[Orphan, ...], ending: frozenset[ProcessIdentity]
+    ) -> None:
+        """What runs left behind on a node, and which of that is being ended."""
+        self._orphans[name] = orphans, ending
+        if self.detail.node == name:
+            self.detail.show_orphans(orphans, ending)
 
     def show_past(self, name: str, past: Past) -> None:
         """What a node's agent kept of the last hours."""
@@ -219,6 +262,11 @@ class NodesPage(QWidget):
         }
 
     @property
+    def shows_one(self) -> bool:
+        """Whether a node is shown by itself: it was opened, or there is no other."""
+        return bool(self._states) and (len(self._states) == 1 or bool(self._open))
+
+    @property
     def open_name(self) -> str:
         """The node that is shown by itself, "" when the rack is."""
         return self._open
@@ -226,6 +274,12 @@ class NodesPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if self._is_stale:
+            self._settle()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._states:
+            # Its figures may be wished for in other units now.
             self._settle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -259,6 +313,8 @@ class NodesPage(QWidget):
         detail.remove_requested.connect(self.remove_requested)
         detail.forget_requested.connect(self.forget_requested)
         detail.move_off_requested.connect(self.move_off_requested)
+        detail.save_requested.connect(self.save_requested)
+        detail.end_requested.connect(self.end_requested)
 
     def _history(self, name: str) -> NodeHistory:
         return self._histories.setdefault(name, NodeHistory())
@@ -274,7 +330,7 @@ class NodesPage(QWidget):
         seen = self._beats.get(state.name)
         if seen is None or seen[0] != reading.heartbeat:
             self._beats[state.name] = (reading.heartbeat, now)
-            if state.presence is not Presence.OFFLINE:
+            if state.over_ssh or state.presence is not Presence.OFFLINE:
                 self._history(state.name).append(
                     reading, now, words_by_gpu(state.health), bad_gpus(state.health)
                 )
@@ -310,6 +366,7 @@ class NodesPage(QWidget):
         beat = self.beats()[wanted]
         ago = beat if beat in ("now", formats.NONE, "") else f"{beat} ago"
         self.detail.show_node(state, self._history(wanted), self._jobs, beat="" if alone else ago)
+        self.detail.show_orphans(*self._orphans.get(wanted, ((), frozenset())))
 
     def _read_rows(self, now: float) -> None:
         names = {view.id: view.name for view in self._jobs}

@@ -288,7 +288,7 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     if cell.temperature_c is not None and (wide or not (busy or cell.unwell)):
         role: theme.Role = "small_strong" if cell.unwell else "tiny"
         tone = "warn" if cell.unwell else "text2" if busy else "text3"
-        heat = f"{round(cell.temperature_c)}°"
+        heat = formats.degrees(cell.temperature_c)
         paint_text(painter, inner, heat, role, tone, right=wide, center=not wide)
 
 
@@ -299,9 +299,9 @@ def use_figure(percent: int, room: float) -> str:
 
 
 def _dress() -> str:
-    """What tells the pictures of one theme from those of another."""
+    """What tells the pictures of one theme, and units, from those of another."""
     t = theme.current()
-    return f"{t.name}{t.high_contrast}"
+    return f"{t.name}{t.high_contrast}{formats.units().temperature}"
 
 
 def _ratio(painter: QPainter) -> float:

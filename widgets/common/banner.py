@@ -81,6 +81,10 @@ class Banner(QFrame):
         self.setAccessibleName(f"{strong} {text}".strip())
         self._fit()
 
+    @property
+    def has_actions(self) -> bool:
+        return self._actions.count() > 0
+
     def set_actions(self, actions: Sequence[QWidget]) -> None:
         """Other buttons; those that go are deleted. At most three, the likeliest first."""
         while (item := self._actions.takeAt(0)) is not None:

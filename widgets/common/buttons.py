@@ -97,6 +97,11 @@ class Button(QPushButton):
         elif tip != self._text:
             self.setAccessibleDescription(tip)
 
+    @property
+    def icon_name(self) -> str:
+        """Of Phosphor, "" for none."""
+        return self._icon_name
+
     def set_icon(self, name: str) -> None:
         if name != self._icon_name:
             self._icon_name = name
@@ -265,7 +270,7 @@ class _Choice(QAbstractButton):
         self.update()
 
 
-class _Choices(QWidget):
+class Choices(QWidget):
     """A row of choices by key. Arrow keys move within it, Tab leaves it.
 
     Signals:
@@ -334,7 +339,7 @@ class _Segment(_Choice):
             paint_focus(painter, whole, 5)
 
 
-class SegmentedControl(_Choices):
+class SegmentedControl(Choices):
     """A few views of one thing, side by side.
 
     ``SegmentedControl([("all", "All"), ("live", "Live 2")], "all", name="Which jobs")``
@@ -410,7 +415,7 @@ class _Tab(_Choice):
             paint_focus(painter, QRectF(self.rect()).adjusted(0, 3, 0, -5), R_CELL)
 
 
-class UnderlinedTabs(_Choices):
+class UnderlinedTabs(Choices):
     """The tabs of a detail page. Give it a `QStackedWidget` by connecting `chosen`.
 
     ``UnderlinedTabs([("curves", "Curves"), ("ranks", "Ranks")], name="Views of the job")``

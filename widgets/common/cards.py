@@ -33,6 +33,8 @@ from widgets.common.theme import (
     Role,
 )
 
+READING_AFTER_MS = 400
+"""A list that comes sooner is not worth a word."""
 _EMPTY_MOST_W = 560
 
 

@@ -10,7 +10,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common.layout import col
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import Role, Tone
 
 
@@ -107,4 +107,4 @@ class Facts(QWidget):
             if not fits:
                 hidden.append(self._facts[index])
             x += size.width() + self._gap
-        self.setToolTip("\n".join(f"{fact.caption}: {fact.value}" for fact in hidden))
+        self.setToolTip(plain_tip("\n".join(f"{one.caption}: {one.value}" for one in hidden)))

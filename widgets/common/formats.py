@@ -1,6 +1,7 @@
 """How numbers, sizes and times are written, everywhere in the window.
 
-No Qt.  Whatever comes in, something fit to be read comes out: a run that diverges brings NaN and
+No Qt.  Sizes, temperatures and the time of day are written in the units that a person chose.
+Whatever comes in, something fit to be read comes out: a run that diverges brings NaN and
 1e30 to every place that shows a figure.  No line breaks inside a figure.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from backend.records import figures
@@ -19,7 +21,43 @@ GAP = figures.GAP
 NONE = "–"
 """Stands where there is no value."""
 
+USUAL, DECIMAL, BINARY = "usual", "decimal", "binary"
+CELSIUS, FAHRENHEIT = "celsius", "fahrenheit"
+HOURS_24, HOURS_12 = "24", "12"
+
+
+@dataclass(frozen=True)
+class Units:
+    """How a person wants to read what is measured. What is none of the choices is the first one.
+
+    Attributes:
+        sizes: `USUAL` (GiB in memory, GB on disks), `DECIMAL` or `BINARY` for both.
+        temperature: `CELSIUS` or `FAHRENHEIT`.
+        clock: `HOURS_24` or `HOURS_12`.
+    """
+
+    sizes: str = USUAL
+    temperature: str = CELSIUS
+    clock: str = HOURS_24
+
+
+_units = Units()
+
+
+def units() -> Units:
+    """The units now."""
+    return _units
+
+
+def use(units: Units) -> None:
+    """Write in these from now on. What is written already is changed through `look.Look`."""
+    global _units
+    _units = units
+
+
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -120,20 +158,26 @@ def progress_figure(share: float) -> str:
 
 
 def disk(size_bytes: float | None) -> str:
-    """``19.3 GB``: on a disk, in powers of 1000."""
-    return _size(size_bytes, 1000, ("B", "kB", "MB", "GB", "TB", "PB"))
+    """``19.3 GB``: on a disk, in powers of 1000 unless a person wants 1024."""
+    return _size(size_bytes, is_binary=_units.sizes == BINARY)
 
 
 def memory(size_bytes: float | None) -> str:
-    """``31 GiB``: in memory, in powers of 1024."""
-    return _size(size_bytes, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    """``31 GiB``: in memory, in powers of 1024 unless a person wants 1000."""
+    return _size(size_bytes, is_binary=_units.sizes != DECIMAL)
+
+
+def memory_unit() -> tuple[str, int]:
+    """``GiB`` and its bytes: the one unit for the memory of GPUs."""
+    return ("GB", 10**9) if _units.sizes == DECIMAL else ("GiB", 2**30)
 
 
 def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
-    """``61 of 80 GiB``: a GPU's memory, always in GiB so that cards compare."""
+    """``61 of 80 GiB``: a GPU's memory, always in one unit so that cards compare."""
     if used_bytes is None or total_bytes is None:
         return NONE
-    return f"{_gib(used_bytes)} of {_gib(total_bytes)}{GAP}GiB"
+    unit, each = memory_unit()
+    return f"{_in(used_bytes, each)} of {_in(total_bytes, each)}{GAP}{unit}"
 
 
 def duration(seconds: float | None) -> str:
@@ -204,13 +248,13 @@ def ago(seconds: float | None) -> str:
 
 
 def clock(when: datetime | float) -> str:
-    """``14:02``."""
-    return f"{_local(when):%H:%M}"
+    """``14:02``, or ``2:02 PM``."""
+    return _time(_local(when), "")
 
 
 def clock_s(when: datetime | float) -> str:
     """``14:02:11``: in lists of events."""
-    return f"{_local(when):%H:%M:%S}"
+    return _time(_local(when), ":%S")
 
 
 def day(when: datetime | float) -> str:
@@ -223,16 +267,19 @@ def moment(when: datetime | float | None, now: datetime | float) -> str:
     if when is None:
         return NONE
     at, today = _local(when), _local(now).date()
-    return f"{at:%H:%M}" if at.date() == today else _day(at.date(), today)
+    return _time(at, "") if at.date() == today else _day(at.date(), today)
 
 
 def moment_long(when: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` when today, else with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
     if when is None:
         return NONE
-    at, today = _local(when), _local(now).date()
-    time_of_day = f"{at:%H:%M}"
-    return time_of_day if at.date() == today else f"{_day(at.date(), today)} {time_of_day}"
+    return _with_day(when, now, "")
+
+
+def moment_s(when: datetime | float, now: datetime | float) -> str:
+    """``14:02:11`` when today, else with the day: at the pointer of a time axis."""
+    return _with_day(when, now, ":%S")
 
 
 def about(when: datetime | float | None, now: datetime | float) -> str:
@@ -245,7 +292,7 @@ def exact(when: datetime | float | None) -> str:
     if when is None:
         return NONE
     at = _local(when)
-    return f"{_DAYS[at.weekday()]} {_date(at.date())} {at.year}, {at:%H:%M:%S}"
+    return f"{_DAYS[at.weekday()]} {_date(at.date())} {at.year}, {_time(at, ':%S')}"
 
 
 def version(name: str, number: int) -> str:
@@ -267,12 +314,19 @@ def with_unit(value: float | None, unit: str) -> str:
     return f"{figure}{GAP}{unit}"
 
 
-def celsius(value: float | None) -> str:
-    """``91 °C``."""
-    special = _special(value)
-    if special is not None or value is None:
+def temperature(celsius: float | None) -> str:
+    """``91 °C``, or ``196 °F``."""
+    letter = "F" if _units.temperature == FAHRENHEIT else "C"
+    special = _special(celsius)
+    return special if special is not None else f"{degrees(celsius)[:-1]}{GAP}°{letter}"
+
+
+def degrees(celsius: float | None) -> str:
+    """``91°``: a temperature where room is short."""
+    special = _special(celsius)
+    if special is not None or celsius is None:
         return special or NONE
-    return f"{round(value)}{GAP}°C"
+    return f"{round(celsius * 1.8 + 32 if _units.temperature == FAHRENHEIT else celsius)}°"
 
 
 def milliseconds(value_ms: float | None) -> str:
@@ -322,7 +376,9 @@ def _scientific(text: str) -> str:
     return f"{mantissa}e{int(power)}"
 
 
-def _size(size_bytes: float | None, base: int, units: tuple[str, ...]) -> str:
+def _size(size_bytes: float | None, *, is_binary: bool) -> str:
+    base = 1024 if is_binary else 1000
+    units = _BINARY_UNITS if is_binary else _DECIMAL_UNITS
     special = _special(size_bytes)
     if special is not None or size_bytes is None:
         return special or NONE
@@ -337,8 +393,8 @@ def _size(size_bytes: float | None, base: int, units: tuple[str, ...]) -> str:
     return f"{figure}{GAP}{units[index]}"
 
 
-def _gib(size_bytes: float) -> str:
-    value = size_bytes / 2**30
+def _in(size_bytes: float, each: int) -> str:
+    value = size_bytes / each
     if not math.isfinite(value):
         return NONE
     return f"{value:.1f}" if 0 < value < 9.95 and f"{value:.1f}"[-1] != "0" else f"{value:.0f}"
@@ -348,6 +404,19 @@ def _local(when: datetime | float) -> datetime:
     if isinstance(when, datetime):
         return when.astimezone()
     return datetime.fromtimestamp(when).astimezone()
+
+
+def _time(at: datetime, seconds: str) -> str:
+    if _units.clock != HOURS_12:
+        return f"{at:%H:%M}" + at.strftime(seconds)
+    half = "AM" if at.hour < 12 else "PM"
+    return f"{at.hour % 12 or 12}:{at:%M}{at.strftime(seconds)}{GAP}{half}"
+
+
+def _with_day(when: datetime | float, now: datetime | float, seconds: str) -> str:
+    at, today = _local(when), _local(now).date()
+    time_of_day = _time(at, seconds)
+    return time_of_day if at.date() == today else f"{_day(at.date(), today)} {time_of_day}"
 
 
 def _day(day: date, today: date) -> str:

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QApplication, QStyleFactory
 
-from widgets.common import style, theme
+from widgets.common import formats, style, theme
 
 
 class ThemeChoice(Enum):
@@ -38,11 +38,13 @@ class Look(QObject):
         app: QApplication,
         choice: ThemeChoice = ThemeChoice.SYSTEM,
         reduced_motion: bool = False,
+        high_contrast: bool = False,
     ) -> None:
         super().__init__()
         self._app = app
         self._choice = choice
         self._reduced_motion = reduced_motion
+        self._high_contrast = high_contrast
         self._hints = app.styleHints()
         self._system = self._hints.colorScheme()
         # Fusion is the one style that looks the same everywhere, so what the sheet leaves alone
@@ -87,6 +89,21 @@ class Look(QObject):
         self._reduced_motion = reduced
         self._refresh()
 
+    def heighten_contrast(self, high: bool) -> None:
+        """More contrast, whether the system asks for it or not."""
+        self._high_contrast = high
+        self._refresh()
+
+    def write_in(self, units: formats.Units) -> None:
+        """Other units everywhere.
+
+        As with another theme, Qt tells every widget by a ``StyleChange``; what keeps figures as
+        words writes them anew then.
+        """
+        if units != formats.units():
+            formats.use(units)
+            self._dress_anew()
+
     @Slot(Qt.ColorScheme)
     def _scheme_changed(self, scheme: Qt.ColorScheme) -> None:
         self._system = scheme
@@ -114,10 +131,14 @@ class Look(QObject):
             self._choice is ThemeChoice.SYSTEM and self._system is Qt.ColorScheme.Dark
         )
         wanted = theme.DARK if dark else theme.LIGHT
+        is_high = self._high_contrast or self._system_wants_contrast()
+        return wanted.contrasted() if is_high else wanted
+
+    def _system_wants_contrast(self) -> bool:
         hints = self._accessibility
-        if hints is not None and hints.contrastPreference() is Qt.ContrastPreference.HighContrast:
-            return wanted.contrasted()
-        return wanted
+        return (
+            hints is not None and hints.contrastPreference() is Qt.ContrastPreference.HighContrast
+        )
 
     def _dress(self) -> bool:
         wanted, still = self._wanted(), self._reduced_motion
@@ -127,8 +148,11 @@ class Look(QObject):
         theme.use(wanted)
         theme.reduce_motion(still)
         self._app.setPalette(palette(wanted))
-        self._app.setStyleSheet(style.sheet(wanted))
+        self._dress_anew()
         return True
+
+    def _dress_anew(self) -> None:
+        self._app.setStyleSheet(style.sheet(theme.current()))
 
 
 def palette(t: theme.Theme) -> QPalette:

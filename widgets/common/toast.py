@@ -22,6 +22,7 @@ class Toast(QFrame):
 
     undone = Signal(str)
     _MARGIN = 16
+    _ALONE, _WITH_UNDO = (16, 10, 16, 10), (16, 4, 6, 4)
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -31,7 +32,8 @@ class Toast(QFrame):
         self._text = Label("", "medium", "on_ink")
         self._undo = Button("Undo", kind="toast")
         self._undo.clicked.connect(self._undone)
-        self.setLayout(row(self._text, self._undo, margins=(16, 4, 6, 4)))
+        self._row = row(self._text, self._undo)
+        self.setLayout(self._row)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(TOAST_MS)
@@ -44,6 +46,7 @@ class Toast(QFrame):
         self._tag = undo_tag
         self._text.setText(text)
         self._undo.setVisible(bool(undo_tag))
+        self._row.setContentsMargins(*(self._WITH_UNDO if undo_tag else self._ALONE))
         self.setAccessibleName(text)
         self._place()
         self.show()

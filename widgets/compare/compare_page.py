@@ -26,7 +26,7 @@ from backend.records.comparison import (
 from backend.records.job_line import JobQuery
 from backend.records.job_view import JobView
 from widgets.common import formats
-from widgets.common.buttons import Button, SegmentedControl, Switch
+from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import Slider
@@ -41,17 +41,12 @@ from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, ShownRun
 from widgets.compare.short_names import short_names
 from widgets.compare.table import CompareTable
+from widgets.curves.axis_choice import axis_choice
 from widgets.curves.curve_data import XAxis
 from widgets.curves.run_curves import RunCurves
+from widgets.curves.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
 from widgets.jobs.job_rows import JobRows
 
-_AXES = [("step", "Step"), ("epoch", "Epoch"), ("time", "Time"), ("clock", "Clock")]
-_AXIS_TIPS = {
-    "step": "Optimizer steps",
-    "epoch": "Epochs done",
-    "time": "Since each job began",
-    "clock": "The time of day at which it happened",
-}
 _SMOOTHING = 0.6
 _NARROW_W, _CRAMPED_W = 1000, 860
 _HERE = Qt.ShortcutContext.WidgetWithChildrenShortcut
@@ -96,6 +91,7 @@ class ComparePage(QWidget):
         self.parallel = ParallelCard()
         self.parallel.pointed.connect(self.plots.lift)
         self.parallel.opened.connect(self.opened)
+        self.parallel.pictures.saved.connect(self.save_requested)
         self._message = Label("", "small", "text2", wrap=True)
         self._message.setContentsMargins(0, S2, 0, 0)
         more = Button("Add plot", kind="quiet", icon="plus", tip="Another metric of these jobs")
@@ -128,7 +124,8 @@ class ComparePage(QWidget):
         self._pages.addWidget(self._scroll)
         self.setLayout(col(self._header, (self._pages, 1), gap=0))
         for key, act in (
-            ("L", self._log.toggle),
+            (LOG_Y_KEY, self._scale.toggle_log_y),
+            (LOG_X_KEY, self._scale.toggle_log_x),
             ("F", self.plots.fit),
             ("S", partial(self._smoothing.setFocus, Qt.FocusReason.ShortcutFocusReason)),
         ):
@@ -252,16 +249,14 @@ class ComparePage(QWidget):
     # -- how it is made
 
     def _make_header(self) -> None:
-        self._axes = SegmentedControl(_AXES, "epoch", name="What stands below the curves")
-        for key, tip in _AXIS_TIPS.items():
-            self._axes.set_tip(key, tip)
-        self._axes.chosen.connect(lambda key: self.plots.set_axis(XAxis(key)))
+        self._axes = axis_choice(XAxis.EPOCH)
+        self._axes.chosen.connect(self._set_axis)
         self._smoothing = Slider(_SMOOTHING, name="Smoothing", width=72)
         self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
         self._smoothing.moved.connect(lambda share: self.plots.set_smoothing(share))
-        self._log = Switch(name="Log y")
-        self._log.setToolTip(plain_tip("Log y", "L"))
-        self._log.toggled.connect(lambda on: self.plots.set_log_y(on))
+        self._scale = ScaleButton()
+        self._scale.log_x_changed.connect(lambda on: self.plots.set_log_x(on))
+        self._scale.log_y_changed.connect(lambda on: self.plots.set_log_y(on))
         self._csv = Button(
             "Save CSV", icon="download-simple", tip="All curves of these jobs in one file"
         )
@@ -276,14 +271,16 @@ class ComparePage(QWidget):
                 S1,
                 self._smoothing_word,
                 self._smoothing,
-                S1,
-                Label("Log y", "small", "text2"),
-                self._log,
-                S1,
+                self._scale,
                 self._csv,
             )
         )
         self._header = PageHeader("Compare", "", self._tools, self._add)
+
+    @Slot(str)
+    def _set_axis(self, key: str) -> None:
+        self._scale.set_has_log_x(XAxis(key) is not XAxis.CLOCK)
+        self.plots.set_axis(XAxis(key))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

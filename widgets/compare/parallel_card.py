@@ -25,6 +25,7 @@ from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
 from widgets.common.views import dress
 from widgets.compare.parallel_plot import ParallelPlot
+from widgets.curves.picture_menu import PictureButton
 
 _COMPARED = ""
 _MOST_ROWS = 8
@@ -52,6 +53,7 @@ class ParallelCard(Card):
         self.choice = ComboBox(name="Which jobs are drawn")
         self.choice.setFixedWidth(_CHOICE_W)
         self.plot = ParallelPlot()
+        self.pictures = PictureButton("Parallel coordinates", lambda: self.plot)
         self.sentence = Label("", "body", "text2", elide="middle")
         self.clear_button = Button(
             "Clear brushes", kind="quiet", icon="x", tip="Esc in the plot does the same"
@@ -66,7 +68,13 @@ class ParallelCard(Card):
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
         self.table.horizontalHeader().setStretchLastSection(False)
         super().__init__(
-            row(Label("Parallel coordinates", "heading"), (QWidget(), 1), self.choice, gap=S3),
+            row(
+                Label("Parallel coordinates", "heading"),
+                (QWidget(), 1),
+                self.choice,
+                self.pictures,
+                gap=S3,
+            ),
             self.plot,
             row((self.sentence, 1), self.clear_button, gap=S3),
             self.table,

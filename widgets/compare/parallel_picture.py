@@ -90,6 +90,12 @@ class ParallelPicture:
         ground.fill(Qt.GlobalColor.transparent)
         painter = QPainter(ground)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.paint_ground(painter, chosen, brushes)
+        painter.end()
+        return ground
+
+    def paint_ground(self, painter: QPainter, chosen: Collection[str], brushes: Brushes) -> None:
+        """The same on any device."""
         t = theme.current()
         lines = self._shown.lines
         grey = [line for line in lines if line.job_id not in chosen]
@@ -101,8 +107,6 @@ class ParallelPicture:
         # Above the lines, or the one that says most would cross the figures.
         self._paint_axes(painter, brushes)
         self._name_best(painter, best)
-        painter.end()
-        return ground
 
     def paint_current(self, painter: QPainter, line: ParallelLine) -> None:
         t = theme.current()

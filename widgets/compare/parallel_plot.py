@@ -22,6 +22,7 @@ from widgets.common.paint import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_keys import axis_step, brushed
 from widgets.compare.parallel_picture import ParallelPicture
+from widgets.curves.picture import Picture
 
 _HEIGHT, _LEAST_H = 320, 220
 _CLICK = 3.0
@@ -257,9 +258,23 @@ class ParallelPlot(QWidget):
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._ground)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        current = next((one for one in self._shown.lines if one.job_id == self._current), None)
-        if current is not None:
-            self.picture.paint_current(painter, current)
+        self._paint_current(painter)
         if self.hasFocus():
             paint_focus(painter, QRectF(self.rect()), R_CARD)
             self.picture.paint_axis_of_keys(painter, self._axis)
+
+    def _paint_current(self, painter: QPainter) -> None:
+        current = next((one for one in self._shown.lines if one.job_id == self._current), None)
+        if current is not None:
+            self.picture.paint_current(painter, current)
+
+    # -- to take along
+
+    def as_picture(self) -> Picture:
+        """The plot as it is seen, its brushes and the lifted line too."""
+
+        def paint(painter: QPainter) -> None:
+            self.picture.paint_ground(painter, self._chosen, self._brushes)
+            self._paint_current(painter)
+
+        return Picture("Parallel coordinates", self.size(), paint)

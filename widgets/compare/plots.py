@@ -69,7 +69,7 @@ class _Plot(Card):
         self._choice.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._menu = QMenu(self._choice)
         self._choice.setMenu(self._menu)
-        self.pictures = PictureButton(self.panel)
+        self.pictures = PictureButton("", lambda: self.panel)
         self.remove = IconButton("x", "Remove this plot")
         head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
         # The text of a quiet button stands S2 right of its edge: the card's padding begins there.
@@ -123,7 +123,7 @@ class ComparePlots(QWidget):
         self._judged: tuple[str, ...] = ()
         self._axis = XAxis.EPOCH
         self._smoothing = smoothing
-        self._log_y = False
+        self._log_x = self._log_y = False
         self._plots: list[_Plot] = []
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -192,6 +192,11 @@ class ComparePlots(QWidget):
         for plot in self._plots:
             plot.panel.set_log_y(on)
 
+    def set_log_x(self, on: bool) -> None:
+        self._log_x = on
+        for plot in self._plots:
+            plot.panel.set_log_x(on)
+
     @Slot()
     def fit(self) -> None:
         for plot in self._plots:
@@ -259,6 +264,7 @@ class ComparePlots(QWidget):
         plot = _Plot(self._link)
         plot.panel.set_axis(self._axis)
         plot.panel.set_smoothing(self._smoothing)
+        plot.panel.set_log_x(self._log_x)
         plot.panel.set_log_y(self._log_y)
         plot.panel.x_range_changed.connect(self._follow)
         plot.panel.fitted.connect(self.fit)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
-from widgets.curves.marks import Frame
+from widgets.curves.marks import NEAR_PX, Frame
+from widgets.curves.places import Places
+from widgets.curves.pyramid import Floats
 
 _H = 7
 _HALF = 4.0
 _APART_PX = 7
-_NEAR_PX = 5
 
 
 class MarkKind(Enum):
@@ -27,6 +28,11 @@ class MarkKind(Enum):
     CHECKPOINT_GONE = "checkpoint, removed since"
     RATE_STEP = "learning rate lowered"
     STOP = "stopped"
+    FAILURE = "failed"
+    NO_NUMBER = "no number"
+
+
+_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "bad"}
 
 
 @dataclass(frozen=True)
@@ -50,43 +56,59 @@ class AxisMarks:
             kind: sorted((one for one in marks if one.kind is kind), key=_place)
             for kind in MarkKind
         }
+        self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
 
     def at(self, frame: Frame, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, one of each kind: the nearest."""
-        reach = _NEAR_PX * _per_px(frame)
+        reach = NEAR_PX * frame.per_px
         near: list[AxisMark] = []
-        for marks in self._kinds.values():
-            begin = bisect_left(marks, x - reach, key=_place)
-            end = bisect_right(marks, x + reach, key=_place)
-            near += sorted(marks[begin:end], key=lambda mark: abs(mark.x - x))[:1]
+        for kind, at in self._at.items():
+            begin, end = bisect_left(at, x - reach), bisect_right(at, x + reach)
+            found = self._kinds[kind][begin:end]
+            near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
         return tuple(near)
 
+    def placed(self, places: Places) -> AxisMarks:
+        """The same on the places of an axis; what has none is left out."""
+        if not places.log_x:
+            return self
+        return AxisMarks(
+            [
+                replace(mark, x=places.x(mark.x))
+                for marks in self._kinds.values()
+                for mark in marks
+                if mark.x > 0
+            ]
+        )
+
     def paint(self, painter: QPainter, frame: Frame) -> None:
-        """A row of glyphs on the axis, each kind with its shape; of many a few are painted."""
-        apart = _APART_PX * _per_px(frame)
-        for kind, marks in self._kinds.items():
-            x = frame.x0
-            while True:
-                # Ten thousand evaluations would be a bar across.
-                index = bisect_left(marks, x, key=_place)
-                if index == len(marks) or marks[index].x > frame.x1:
-                    break
-                _paint(painter, QPointF(frame.px(marks[index].x), frame.rect.bottom()), kind)
-                x = marks[index].x + apart
+        """A row of glyphs on the axis, each kind with its shape."""
+        for kind, at in self._at.items():
+            paint_row(painter, frame, at, kind)
+
+
+def paint_row(
+    painter: QPainter, frame: Frame, at: Sequence[float] | Floats, kind: MarkKind
+) -> None:
+    """A glyph at each of these rising places; of many a few are painted."""
+    apart = _APART_PX * frame.per_px
+    x = frame.x0
+    while True:
+        # Ten thousand evaluations would be a bar across.
+        index = bisect_left(at, x)
+        if index == len(at) or at[index] > frame.x1:
+            return
+        _paint(painter, QPointF(frame.px(float(at[index])), frame.rect.bottom()), kind)
+        x = float(at[index]) + apart
 
 
 def _place(mark: AxisMark) -> float:
     return mark.x
 
 
-def _per_px(frame: Frame) -> float:
-    """How much of the x axis one pixel is."""
-    return (frame.x1 - frame.x0) / max(frame.rect.width(), 1.0)
-
-
 def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
     t = theme.current()
-    ink = t.q("rest") if kind is MarkKind.STOP else t.q("text3")
+    ink = t.q(_TONES.get(kind, "text3"))
     x, y = foot.x(), foot.y()
     painter.setPen(QPen(t.q("surface"), 1))
     painter.setBrush(ink)
@@ -102,8 +124,13 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         painter.setPen(QPen(ink, 1.5))
         stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
-    elif kind is MarkKind.STOP:
+    elif kind in (MarkKind.STOP, MarkKind.FAILURE):
         painter.drawRect(QRectF(x - 3, y - _H, 6, 6))
+    elif kind is MarkKind.NO_NUMBER:
+        cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
+        for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):
+            painter.setPen(QPen(colour, width))
+            painter.drawLines(cross)
     else:
         # Evaluations are many: no more than a short line, below the axis.
         painter.setPen(QPen(ink, 1))

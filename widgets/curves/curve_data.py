@@ -14,14 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widgets.curves.pyramid import FACTOR, Column, Floats, Pyramid
+from widgets.curves.pyramid import Column, Floats, Pyramid
 from widgets.curves.smoothing import Average
 
-_BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
+_STRETCH_POINTS = 1024  # so many points need no octave of their own
 
 
 class XAxis(Enum):
@@ -33,6 +34,16 @@ class XAxis(Enum):
     """Seconds since the run's first point: curves of several runs start together."""
     CLOCK = "clock"
     """Seconds since 1970: curves of several sources lie where they happened."""
+
+
+class Gaps(Enum):
+    """What it means that a point has no value."""
+
+    NOBODY_LOOKED = "nobody looked"
+    NOT_MEASURED = "not measured"
+    """Or no number, where values came step after step before."""
+    NO_NUMBER = "no number"
+    """Every step has a value."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,8 @@ class CurveData:
     everything from there on.
     """
 
-    def __init__(self, smoothing: float = 0.0) -> None:
+    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NOBODY_LOOKED) -> None:
+        self._gaps = gaps
         self._smoothing = _valid_weight(smoothing)
         self._step = Column()
         self._epoch = Column()
@@ -65,6 +77,7 @@ class CurveData:
         self._smooth_levels = Pyramid()
         self._average = Average(self._smoothing)
         self._time_origin = math.nan
+        self._lost = Column()
         self.revision = 0
         """Grows with each change, so that a plot knows whether it is up to date."""
 
@@ -121,12 +134,13 @@ class CurveData:
             return
         if not np.isfinite(step).all():
             raise ValueError("a step is not a number")
-        value[~np.isfinite(value)] = math.nan
         kept = _not_replaced_later(step)
         if kept is not None:
             step, value, epoch, time_s = step[kept], value[kept], epoch[kept], time_s[kept]
         if self._step.size and step[0] <= self._step.values[-1]:
             self.truncate(float(step[0]))
+        self._note_lost(value)
+        value[~np.isfinite(value)] = math.nan
         # An axis is looked up by bisection. Where it is not told, or a clock was set back, it
         # stands still.
         self._step.extend(step)
@@ -146,6 +160,7 @@ class CurveData:
             return
         for column in (self._step, self._epoch, self._time, self._raw):
             column.shorten(size)
+        self._lost.shorten(int(np.searchsorted(self._lost.values, size, "left")))
         self._raw_levels.shorten(size)
         self._smooth.shorten(size)
         self._smooth_levels.shorten(size)
@@ -177,17 +192,43 @@ class CurveData:
             return self._epoch.values
         return self._time.values - self._origin(axis)
 
-    def x_range(self, axis: XAxis) -> tuple[float, float] | None:
-        """From the first point to the last, or None without points on this axis."""
-        values = self._axis(axis)
-        first = _first_told(values)
+    def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
+        """From the first point to the last, or None without points on this axis.
+
+        On a logarithmic axis these are logarithms, and what is not beyond 0 is no point.
+        """
+        values, origin = self._axis(axis), self._origin(axis)
+        first = self._first(axis, log=log)
         if first == len(values):
             return None
-        origin = self._origin(axis)
-        return float(values[first]) - origin, float(values[-1]) - origin
+        low, high = float(values[first]) - origin, float(values[-1]) - origin
+        return (math.log10(low), math.log10(high)) if log else (low, high)
+
+    def without_place(self, axis: XAxis) -> int:
+        """How many points a logarithmic axis cannot show: those at 0 and before."""
+        return self._first(axis, log=True) - self._first(axis, log=False)
+
+    def lost(self, axis: XAxis) -> Floats:
+        """Where values begin to be no numbers, rising.
+
+        What is infinite is none, and so is a gap behind two values; behind one it is a metric that
+        is measured now and then.
+        """
+        index = self._lost.values.astype(np.int64)
+        is_told = self._gaps is not Gaps.NOBODY_LOOKED
+        if is_told and not len(index) and len(self) and self.last() is None:
+            index = np.zeros(1, np.int64)
+        return self.x(axis)[index]
 
     def columns(
-        self, axis: XAxis, x0: float, x1: float, width_px: int, *, smoothed: bool = False
+        self,
+        axis: XAxis,
+        x0: float,
+        x1: float,
+        width_px: int,
+        *,
+        smoothed: bool = False,
+        log: bool = False,
     ) -> tuple[Floats, Floats]:
         """x and y of what a plot of this width shows between `x0` and `x1`.
 
@@ -195,56 +236,53 @@ class CurveData:
         themselves where they are fewer.  One point more on either side, so that lines run out
         of the picture.  The smoothed line is the middle of each pair: it is there to be followed
         by the eye, and what is left of its noise would only make it thick.
+
+        Args:
+            log: x0, x1 and what is returned are logarithms of x.
         """
+        x, origin = self._axis(axis), self._origin(axis)
+        is_smooth = smoothed and self._smoothing > 0
         values = self.smoothed if smoothed else self.raw
-        levels = (
-            self._smooth_levels if smoothed and self._smoothing > 0 else self._raw_levels
-        ).levels
-        x = self._axis(axis)
-        origin = self._origin(axis)
-        begin = max(int(np.searchsorted(x, x0 + origin, "left")) - 1, _first_told(x))
-        end = min(int(np.searchsorted(x, x1 + origin, "right")) + 1, len(x))
+        low_x, high_x = (_power(x0), _power(x1)) if log else (x0, x1)
+        first = self._first(axis, log=log)
+        begin = max(int(np.searchsorted(x, low_x + origin, "left")) - 1, first)
+        end = min(int(np.searchsorted(x, high_x + origin, "right")) + 1, len(x))
         if end <= begin or width_px < 1 or not x1 > x0:
             return _EMPTY, _EMPTY
-        count = end - begin
-        if count <= 2 * width_px:
-            return x[begin:end] - origin, values[begin:end]
 
-        per_column = count / width_px
-        level, block = 0, 1
-        while level < len(levels) and block * FACTOR * _BLOCKS_PER_COLUMN <= per_column:
-            level, block = level + 1, block * FACTOR
-        # Whole blocks; what they leave at the end are points, of which a block is made here.
-        first_block = begin // block
-        whole = end // block
-        if level:
-            low = levels[level - 1].low[first_block:whole]
-            high = levels[level - 1].high[first_block:whole]
-        else:
-            low = high = values[begin:end]
-        starts = np.arange(first_block, first_block + len(low)) * block
-        starts[0] = max(starts[0], begin)
-        rest = values[whole * block : end] if level else _EMPTY
-        if len(rest):
-            low = np.append(low, np.fmin.reduce(rest))
-            high = np.append(high, np.fmax.reduce(rest))
-            starts = np.append(starts, max(whole * block, begin))
-        at = x[starts] - origin
+        def placed(told: Floats) -> Floats:
+            return np.log10(told - origin) if log else told - origin
+
+        if end - begin <= 2 * width_px:
+            return placed(x[begin:end]), values[begin:end]
+        levels = self._smooth_levels if is_smooth else self._raw_levels
+        edges = [begin, end]
+        if log:
+            edges = _octaves(x, origin, begin, end)
+        parts = []
+        for one, next_one in pairwise(edges):
+            px = width_px
+            if log:
+                ends = placed(x[[one, next_one - 1]])
+                px = max(int((ends[1] - ends[0]) / (x1 - x0) * width_px), 1)
+            parts.append(levels.blocks(values, one, next_one, (next_one - one) / px))
+        starts, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
+        at = placed(x[starts])
         column = np.floor((at - x0) * (width_px / (x1 - x0)))
-        edges = np.flatnonzero(np.diff(column, prepend=-np.inf))
-        low = np.fmin.reduceat(low, edges)
-        high = np.fmax.reduceat(high, edges)
+        cuts = np.flatnonzero(np.diff(column, prepend=-np.inf))
+        low = np.fmin.reduceat(low, cuts)
+        high = np.fmax.reduceat(high, cuts)
         # The last point is drawn where it is: the name of the curve stands beside it.
-        last_x, last_y = x[end - 1] - origin, values[end - 1]
+        last_x, last_y = placed(x[end - 1 : end]), values[end - 1]
         middle = low / 2 + high / 2
-        if smoothed and self._smoothing > 0:
-            return np.append(at[edges], last_x), np.append(middle, last_y)
-        px, py = np.repeat(at[edges], 2), np.empty(2 * len(edges))
+        if is_smooth:
+            return np.append(at[cuts], last_x), np.append(middle, last_y)
+        in_pairs, py = np.repeat(at[cuts], 2), np.empty(2 * len(cuts))
         # A line that goes down meets the upper end of a column first.
         falls = np.concatenate(([True], middle[1:] <= middle[:-1]))
         py[0::2] = np.where(falls, high, low)
         py[1::2] = np.where(falls, low, high)
-        return np.append(px, last_x), np.append(py, last_y)
+        return np.append(in_pairs, last_x), np.append(py, last_y)
 
     def at(self, axis: XAxis, x: float) -> Sample | None:
         """The point nearest to `x`; None outside the curve."""
@@ -278,6 +316,27 @@ class CurveData:
             float(self.smoothed[index]),
         )
 
+    def _note_lost(self, new: Floats) -> None:
+        """Before `new` is added: where in it values begin to be no numbers."""
+        gap = ~np.isfinite(new)
+        if self._gaps is Gaps.NOBODY_LOOKED or not gap.any():
+            return
+        told = np.isnan(self._raw.values[-2:])
+        before = np.concatenate((np.array([True, False])[: 2 - len(told)], told))
+        both = np.concatenate((before, gap))
+        begins = gap & ~both[1:-1]
+        if self._gaps is Gaps.NOT_MEASURED:
+            begins &= np.isinf(new) | ~both[:-2]
+        self._lost.extend(np.flatnonzero(begins).astype(np.float64) + self._raw.size)
+
+    def _first(self, axis: XAxis, *, log: bool) -> int:
+        """The index of the first point that has a place."""
+        values = self._axis(axis)
+        told = _first_told(values)
+        if not log:
+            return told
+        return told + int(np.searchsorted(values[told:], self._origin(axis), "right"))
+
     def _axis(self, axis: XAxis) -> Floats:
         if axis is XAxis.STEP:
             return self._step.values
@@ -302,6 +361,25 @@ class CurveData:
 
 
 _EMPTY: Floats = np.empty(0)
+
+
+def _octaves(x: Floats, origin: float, begin: int, end: int) -> list[int]:
+    """Where to part points so that, on a logarithmic axis, in no part they lie much denser at its
+    end than at its beginning."""
+    edges = [end]
+    upper = float(x[end - 1]) - origin
+    while edges[-1] - begin > _STRETCH_POINTS:
+        upper /= 2
+        edge = max(int(np.searchsorted(x, upper + origin, "left")), begin)
+        if edge < edges[-1]:
+            edges.append(edge)
+    if edges[-1] > begin:
+        edges.append(begin)
+    return edges[::-1]
+
+
+def _power(exponent: float) -> float:
+    return float(10.0 ** min(max(exponent, -300.0), 300.0))
 
 
 def _valid_weight(weight: float) -> float:

@@ -32,15 +32,17 @@ from widgets.curves.marks import (
     ReadOutRow,
     Span,
     Threshold,
+    paint_left_out,
     paint_pointer,
     paint_read_out,
 )
+from widgets.curves.picture import Picture
 from widgets.curves.plot_keys import PlotKeys
 from widgets.curves.plot_marks import EndsOf, PlotMarks
 from widgets.curves.plot_range import Scale
 from widgets.curves.quiet_plot import LEFT_MIN, dress_axes, shade
 from widgets.curves.ranged_plot import RangedPlot
-from widgets.curves.read_out import place_text, read_rows
+from widgets.curves.read_out import lost_near, place_text, read_rows
 from widgets.curves.taken_plot import TakenPlot
 
 _LEGEND_FROM = SOLID_CURVES + 1
@@ -60,7 +62,6 @@ class CurvePanel(RangedPlot):
         tick_text: Callable[[float], str] = formats.tick,
         scale: Scale | None = None,
         end_names: bool = True,
-        read_out: bool = True,
         show_x: bool = True,
         several_runs: bool = False,
         parent: QWidget | None = None,
@@ -73,8 +74,7 @@ class CurvePanel(RangedPlot):
             tick_text: How a value is written on the y axis.
             scale: What of the y axis is always in view; else the values alone say it.
             end_names: Names and values stand at the ends of the curves; small plots have them
-                in their head instead.
-            read_out: The box with all values follows the pointer; else only line and dots do.
+                in their head instead, and where the pointer is they say only while it is on them.
             show_x: The x axis has figures; not in a plot with another one right below it.
             several_runs: Each curve is a run of its own: at one step they are not at one time.
         """
@@ -82,9 +82,8 @@ class CurvePanel(RangedPlot):
         self.title = title
         self._value_text = value_text
         self._end_names = end_names
-        self._with_read_out = read_out
         self._several_runs = several_runs
-        self._marks = PlotMarks()
+        self._told_marks = self._marks = PlotMarks()
         self._empty_text = "No points yet"
         self._shades: list[Any] = []
         self._legend = Legend(LEFT_MIN, self)
@@ -168,16 +167,15 @@ class CurvePanel(RangedPlot):
         on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
         """What stands on the plot beside curves; what is not given stays as it is."""
-        before = self._marks
-        self._marks = PlotMarks(
+        before = self._told_marks
+        self._told_marks = PlotMarks(
             before.posts if posts is None else tuple(posts),
             before.boundaries if boundaries is None else tuple(boundaries),
             before.spans if spans is None else tuple(spans),
             before.thresholds if thresholds is None else tuple(thresholds),
             before.on_axis if on_axis is None else AxisMarks(on_axis),
         )
-        if self._marks.spans != before.spans:
-            self._lay_spans()
+        self._place_marks()
         self.refresh()
 
     def set_empty_text(self, text: str) -> None:
@@ -208,47 +206,33 @@ class CurvePanel(RangedPlot):
         return self._link.x
 
     def point_at(self, x: float | None) -> None:
-        """Put the read-out of all plots of the page there, and say it; None for nowhere."""
+        """Put the read-out of all plots of the page at a place, and say it; None for nowhere."""
         if x is None:
             self._link.leave()
         else:
             self._link.point(x)
-        rows, place = self.read(x) if x is not None else ([], "")
+        rows, title = self.read(self._places.x_at(x)) if x is not None else ([], "")
         words = [f"{name} {value}".strip() for name, value in rows]
-        self.setAccessibleDescription(": ".join(filter(None, (place, ", ".join(words)))))
+        said = ": ".join(filter(None, (title, ", ".join(words))))
+        self.setAccessibleDescription(". ".join(filter(None, (said, self.left_out()))))
 
     def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """Name and value of every curve at `x`, and where that is: what the read-out says."""
-        rows, place = self._read(self._frame(), x)
-        return [(row.name, row.value) for row in rows], place
+        rows, title = self._read(self._frame(), self._places.x(x))
+        return [(row.name, row.value) for row in rows], title
+
+    def left_out(self) -> str:
+        """What a logarithmic axis cannot show of the curves, in a sentence."""
+        return self._curves.left_out(self._view())
 
     # To take along
 
-    def png(self, ratio: float = 2.0) -> bytes:
-        """The plot as a picture, with its title."""
-        return self._taken().png(ratio)
-
-    def svg(self) -> bytes:
-        """The plot as a drawing, with its title."""
-        return self._taken().svg()
-
-    def pdf(self) -> bytes:
-        """The plot as a page of its own size, with its title."""
-        return self._taken().pdf()
-
-    def _taken(self) -> TakenPlot:
+    def as_picture(self) -> Picture:
+        """The plot as it is seen, with its title."""
         curves = [(curve, self._curves.is_faint(key)) for key, curve in self._curves.items()]
         legend = self._legend if self._legend.isVisibleTo(self) else None
-        return TakenPlot(
-            self.title,
-            self._plot,
-            self.size(),
-            legend,
-            curves,
-            self._log_y,
-            self._frame(),
-            self._paint_marks,
-        )
+        plot = TakenPlot(self._plot, legend, curves, self._places, self._frame(), self._paint_marks)
+        return Picture(self.title, self.size(), plot.paint)
 
     # Events
 
@@ -291,6 +275,11 @@ class CurvePanel(RangedPlot):
         self._lay_spans()
         self._overlay.update()
 
+    def _place_marks(self) -> None:
+        before, self._marks = self._marks, self._told_marks.placed(self._places)
+        if self._marks.spans != before.spans:
+            self._lay_spans()
+
     def _lay_spans(self) -> None:
         for old in self._shades:
             self._box.removeItem(old)
@@ -321,11 +310,12 @@ class CurvePanel(RangedPlot):
             if curve.last is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
                 reach = share * (self.data_end() - self.data_begin())
-                rooms.append((self._marks.past_posts(curve.end(self._axis), reach), share))
+                end = self._places.x(curve.end(self._axis))
+                rooms.append((self._marks.past_posts(end, reach), share))
         return rooms
 
     def _thresholds(self) -> list[float]:
-        return [self._y(threshold.y) for threshold in self._marks.thresholds]
+        return [self._places.y(threshold.y) for threshold in self._marks.thresholds]
 
     def _end_text(self, curve: DrawnCurve) -> str:
         if curve.last is None or self._legend.isVisibleTo(self):
@@ -351,34 +341,38 @@ class CurvePanel(RangedPlot):
         rows, title = self._read(frame, x)
         if rows:
             paint_pointer(painter, frame, x, rows)
-            if self._with_read_out:
-                paint_read_out(painter, frame, x, title, rows)
+            # Small plots are below the one with the pointer, which says where that is.
+            is_here = self._end_names or self.underMouse() or self.hasFocus()
+            paint_read_out(painter, frame, x, title if is_here else "", rows)
 
     def _paint_marks(self, painter: QPainter, frame: Frame) -> None:
         if not self._curves.has_points():
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
-        self._marks.paint(painter, frame, self._y)
         named, lifted = self._names_ends(), self._curves.lifted
-        ends = EndsOf(self._axis, self._log_y, named, lifted, self._end_text, self._marks)
-        ends.paint(painter, frame, self._curves.items(), self._y)
+        ends = EndsOf(self._places, named, lifted, self._end_text, self._marks)
+        curves = tuple(self._curves.items())
+        crowd = ends.crowd(frame, curves) if self._marks.posts else lambda _rect: 0
+        self._marks.paint(painter, frame, self._places, crowd)
+        ends.paint(painter, frame, curves)
+        paint_left_out(painter, frame, self.left_out())
 
-    def _read(self, frame: Frame, x: float) -> tuple[list[ReadOutRow], str]:
-        """The lines of the read-out at `x`, and where it is in words."""
+    def _read(self, frame: Frame, place: float) -> tuple[list[ReadOutRow], str]:
+        """The lines of the read-out at a place, and where that is in words."""
         curves = self._curves.values()
-        alone = not self._several_runs
-        rows, nearest = read_rows(
-            curves, self._axis, x, frame, self._y, self._value_text, alone=alone
-        )
+        places, alone = self._places, not self._several_runs
+        x = places.x_at(place)
+        rows, nearest = read_rows(curves, x, frame, places, self._value_text, alone=alone)
         # What is too narrow for its words still tells them to who points at it.
         rows += [
             ReadOutRow(theme.current().fill(span.tone), span.text, "")
             for span in self._marks.spans
-            if span.text and span.x0 <= x <= span.x1
+            if span.text and span.x0 <= place <= span.x1
         ]
-        place = place_text(self._axis, x, nearest, alone=alone)
-        happened = [mark.words for mark in self._marks.on_axis.at(frame, x)]
-        return rows, " · ".join([place, *happened] if place else happened)
+        happened = [mark.words for mark in self._marks.on_axis.at(frame, place)]
+        happened += lost_near(curves, place, frame, places)
+        where = place_text(self._axis, x, nearest, alone=alone)
+        return rows, " · ".join([where, *happened] if where else happened)
 
     @Slot()
     def _hover_changed(self) -> None:

@@ -41,7 +41,7 @@ class Stroke(Enum):
 
 @dataclass(frozen=True)
 class View:
-    """What a plot shows: x and y from … to, how wide that is in pixels; y is logarithms if told."""
+    """What a plot shows: x and y from … to, how wide that is in pixels; logarithms if told."""
 
     axis: XAxis
     x0: float
@@ -50,6 +50,7 @@ class View:
     y1: float
     width_px: int
     log_y: bool
+    log_x: bool = False
 
 
 @dataclass
@@ -80,7 +81,7 @@ class DrawnCurve:
         return self.smooth and self.with_raw and self.data.smoothing > 0
 
     def end(self, axis: XAxis) -> float:
-        """Where the last point is on the x axis; NaN without one."""
+        """Where the last point is, in the unit of the x axis; NaN without one."""
         return math.nan if self.last is None else self.x_of(self.last, axis)
 
     def x_of(self, sample: Sample, axis: XAxis) -> float:
@@ -120,14 +121,14 @@ class DrawnCurve:
 
     def cut(self, view: View) -> bool:
         """Take from the points what is in view; False when that is as it was."""
-        wanted = (self.data, self.data.revision, view.axis, view.x0, view.x1, view.width_px)
-        if (*wanted, view.log_y) == self._cut_for:
-            return False
-        self._cut_for = (*wanted, view.log_y)
         stretch = (view.axis, view.x0, view.x1, view.width_px)
-        self.x, self.y = self.data.columns(*stretch, smoothed=True)
+        wanted = (self.data, self.data.revision, *stretch, view.log_x, view.log_y)
+        if wanted == self._cut_for:
+            return False
+        self._cut_for = wanted
+        self.x, self.y = self.data.columns(*stretch, smoothed=True, log=view.log_x)
         if self.data.smoothing > 0:
-            self.raw_x, self.raw_y = self.data.columns(*stretch)
+            self.raw_x, self.raw_y = self.data.columns(*stretch, log=view.log_x)
         else:
             self.raw_x, self.raw_y = self.x, self.y
         self.last = self.data.last()

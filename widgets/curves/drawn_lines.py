@@ -13,20 +13,21 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.curves.drawn_curve import FAINT_ALPHA, RAW_ALPHA, RAW_FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import Frame, curve_colour, curve_pen
+from widgets.curves.places import Places
 from widgets.curves.pyramid import Floats
 
 
 def paint_lines(
-    painter: QPainter, frame: Frame, curve: DrawnCurve, *, faint: bool, log_y: bool
+    painter: QPainter, frame: Frame, curve: DrawnCurve, places: Places, *, faint: bool
 ) -> None:
     """The line of a curve, the raw trace behind it, and what is filled below it."""
     if curve.has_raw:
         colour = curve_colour(curve.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA)
         painter.setPen(QPen(colour, 1))
-        for part in pieces(frame, curve.raw_x, _on_axis(curve.raw_y, log_y)):
+        for part in pieces(frame, curve.raw_x, places.ys(curve.raw_y)):
             painter.drawPolyline(_polygon(part))
     painter.setPen(curve_pen(curve.colour, curve.width, FAINT_ALPHA if faint else 1.0))
-    for part in pieces(frame, curve.x, _on_axis(curve.y, log_y)):
+    for part in pieces(frame, curve.x, places.ys(curve.y)):
         if curve.fill:
             painter.save()
             painter.setPen(Qt.PenStyle.NoPen)
@@ -74,10 +75,6 @@ def pieces(frame: Frame, x: Floats, y: Floats) -> list[Floats]:
     breaks = np.flatnonzero(~joined) + 1
     parts = zip(np.split(begins, breaks), np.split(ends, breaks), strict=True)
     return [np.concatenate((first, last[-1:])) for first, last in parts]
-
-
-def _on_axis(values: Floats, log_y: bool) -> Floats:
-    return np.log10(np.where(values > 0, values, np.nan)) if log_y else values
 
 
 def _polygon(points: Floats) -> QPolygonF:

@@ -5,7 +5,6 @@ All functions paint in pixels of the plot's view, over the curves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,10 +20,16 @@ from widgets.curves.pyramid import Floats
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
+NEAR_PX = 5
+"""So near, the pointer means a mark."""
 ABOVE = 6
 """Pixels of the view above its frame: a name at the top of a plot may stand there."""
-_TITLE_H, _ROW_H, _SIDE = 24, 18, 10
+_TITLE_H, _HEADLESS, _ROW_H, _SIDE = 24, 4, 18, 10
 _MOST_OUTLIERS = 200
+_POST_TOP = 0.14
+"""Where the text of a post stands when it may choose, from above."""
+_ON_TEXT = 100_000
+_GROUND_ALPHA = 0.85
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class Frame:
     def has(self, x: float) -> bool:
         return self.x0 <= x <= self.x1
 
+    @property
+    def per_px(self) -> float:
+        """How much of the x axis one pixel is."""
+        return (self.x1 - self.x0) / max(self.rect.width(), 1.0)
+
 
 @dataclass(frozen=True)
 class ReadOutRow:
@@ -144,9 +154,15 @@ def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Bound
         )
 
 
-def paint_posts(painter: QPainter, frame: Frame, posts: Sequence[Post]) -> None:
-    """Where something happened. Solid 2 px; dashed 1 px for what is only of interest."""
-    taken = -math.inf, 0
+def paint_posts(
+    painter: QPainter, frame: Frame, posts: Sequence[Post], crowd: Callable[[QRectF], int]
+) -> None:
+    """Where something happened. Solid 2 px; dashed 1 px for what is only of interest.
+
+    Args:
+        crowd: How much of curves is in a rectangle: a text stands where there is least.
+    """
+    taken: list[QRectF] = []
     for post in sorted(posts, key=lambda post: post.x):
         if not frame.has(post.x):
             continue
@@ -157,12 +173,27 @@ def paint_posts(painter: QPainter, frame: Frame, posts: Sequence[Post]) -> None:
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
         if post.text:
-            # Where the texts of two would touch, the later one stands a line lower.
-            width = text_width(post.text, "small_strong") + 2 * NAME_GAP
-            line = taken[1] + 1 if x - width < taken[0] else 0
-            taken = max(taken[0], x + width), line
-            y = frame.rect.top() + frame.rect.height() * 0.14 + line * NAME_H
-            _paint_beside(painter, frame, x, y, post.text, "small_strong", post.tone)
+            taken.append(_post_rect(frame, x, post.text, taken, crowd))
+            _paint_on_ground(painter, taken[-1], post.text, "small_strong", post.tone)
+
+
+def _post_rect(
+    frame: Frame, x: float, text: str, taken: Sequence[QRectF], crowd: Callable[[QRectF], int]
+) -> QRectF:
+    """Beside its post, as high as fits: on no other text, and on as little of curves as can be."""
+    top, room = frame.rect.top(), frame.rect.height() - NAME_H
+    rects = [
+        _rect_beside(
+            frame, x, top + min(room * _POST_TOP + line * NAME_H, room), text, "small_strong"
+        )
+        for line in range(max(int(room * (1 - _POST_TOP) / NAME_H), 1))
+    ]
+
+    def covered(rect: QRectF) -> int:
+        apart = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
+        return crowd(rect) + _ON_TEXT * sum(apart.intersects(other) for other in taken)
+
+    return min(rects, key=covered)
 
 
 def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Threshold]) -> None:
@@ -188,6 +219,13 @@ def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> 
         if span.text and text_width(span.text, "tiny") <= right - left - 8:
             rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
             _paint_on_ground(painter, rect, span.text, "tiny", span.tone)
+
+
+def paint_left_out(painter: QPainter, frame: Frame, sentence: str) -> None:
+    """What the axes cannot show, low at the left, above the marks on the axis."""
+    if sentence:
+        rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
+        _paint_on_ground(painter, rect, sentence, "tiny", "text3")
 
 
 def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour: QColor) -> None:
@@ -230,31 +268,43 @@ def paint_pointer(painter: QPainter, frame: Frame, x: float, rows: Sequence[Read
 def paint_read_out(
     painter: QPainter, frame: Frame, x: float, title: str, rows: Sequence[ReadOutRow]
 ) -> None:
-    """The box beside the pointer: where it is, and the value of every curve there."""
+    """The box beside the pointer: where it is if `title` says it, and the value of every curve."""
     t = theme.current()
-    names = max((text_width(row.name, "small") for row in rows), default=0)
+    # In a plot of one curve its own title says the name.
+    alone = not title and len(rows) == 1
+    names = 0 if alone else max((text_width(row.name, "small") for row in rows), default=0)
     values = max((text_width(row.value, "small_strong") for row in rows), default=0)
-    width = max(names + values + 26 + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE)
+    width = max(
+        names + values + (18 if alone else 26) + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE
+    )
     width = min(width, int(frame.rect.width()) - 8)
-    height = _TITLE_H + _ROW_H * len(rows) + 6
+    head = _TITLE_H if title else _HEADLESS
+    height = head + _ROW_H * len(rows) + 6
     px = frame.px(x)
     left = px + 12
     if left + width > frame.rect.right():
         left = max(px - 12 - width, frame.rect.left())
     box = QRectF(left, frame.rect.top() + 4, width, height)
+    dots = [row.point for row in rows if row.point is not None]
+    if any(box.adjusted(-DOT, 0, DOT, DOT).contains(dot) for dot in dots):
+        below = box.translated(0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top()))
+        if not any(below.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
+            box = below
     painter.setPen(QPen(t.q("line_strong", 0.6), 1))
     painter.setBrush(t.q("raised"))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
     inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
     place = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
-    paint_text(painter, place, title, "tiny", "text3")
+    if title:
+        paint_text(painter, place, title, "tiny", "text3")
     for i, row in enumerate(rows):
-        line = QRectF(inner.left(), box.top() + _TITLE_H + _ROW_H * i, inner.width(), _ROW_H)
+        line = QRectF(inner.left(), box.top() + head + _ROW_H * i, inner.width(), _ROW_H)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(row.colour)
         painter.drawRoundedRect(QRectF(line.left(), line.top() + 7, 10, 3), 1.5, 1.5)
-        room = line.adjusted(16, 0, -values - 8, 0)
-        paint_text(painter, room, row.name, "small", "text2")
+        if not alone:
+            room = line.adjusted(16, 0, -values - 8, 0)
+            paint_text(painter, room, row.name, "small", "text2")
         paint_text(painter, line, row.value, "small_strong", "text", right=True)
 
 
@@ -276,14 +326,18 @@ class Overlay(QWidget):
 def _paint_beside(
     painter: QPainter, frame: Frame, x: float, y: float, text: str, role: Role, tone: str
 ) -> None:
-    """A text right of a line, or left of it where the picture ends."""
+    _paint_on_ground(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
+
+
+def _rect_beside(frame: Frame, x: float, y: float, text: str, role: Role) -> QRectF:
+    """Right of a line, or left of it where the picture ends."""
     width = text_width(text, role) + 2
     left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
-    _paint_on_ground(painter, QRectF(left, y, width, 16), text, role, tone)
+    return QRectF(left, y, width, NAME_H)
 
 
 def _paint_on_ground(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
     width = min(text_width(text, role), rect.width())
     ground = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
-    painter.fillRect(ground, theme.current().q("surface", 0.75))
+    painter.fillRect(ground, theme.current().q("surface", _GROUND_ALPHA))
     paint_text(painter, rect, text, role, tone)

@@ -6,21 +6,24 @@ from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QMenu
 
 from widgets.common.buttons import IconButton
-from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.picture import Pictured
 
 _FORMATS = {"png": "PNG", "svg": "SVG", "pdf": "PDF"}
 
 
-def add_pictures(menu: QMenu, panel: CurvePanel, save: Callable[[str, bytes], object]) -> None:
+def add_pictures(
+    menu: QMenu, plot: Callable[[], Pictured], save: Callable[[str, bytes], object]
+) -> None:
     """An entry for each format; `save` gets a file name and what is to be in the file."""
 
     def take(ending: str) -> None:
-        made = {"png": panel.png, "svg": panel.svg, "pdf": panel.pdf}[ending]()
+        picture = plot().as_picture()
+        made = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[ending]()
         # A metric is the user's: "validation/loss" is no name of a file.
-        name = panel.title.replace("/", " ").replace("\\", " ").strip() or "plot"
+        name = picture.title.replace("/", " ").replace("\\", " ").strip() or "plot"
         save(f"{name}.{ending}", made)
 
     for ending, words in _FORMATS.items():
@@ -36,8 +39,9 @@ class PictureButton(IconButton):
 
     saved = Signal(str, object)
 
-    def __init__(self, panel: CurvePanel, parent: QWidget | None = None) -> None:
-        super().__init__("download-simple", f"Save the plot {panel.title}", parent=parent)
+    def __init__(self, title: str, plot: Callable[[], Pictured]) -> None:
+        """The button of `plot`, which may be another one each time; it says `title`."""
+        super().__init__("download-simple", f"Save the plot {title}")
         menu = QMenu(self)
-        add_pictures(menu, panel, self.saved.emit)
+        add_pictures(menu, plot, self.saved.emit)
         self.setMenu(menu)

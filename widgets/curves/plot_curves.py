@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from widgets.common import formats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.drawn_curve import DrawnCurve, View
 from widgets.curves.plot_range import Range
@@ -152,24 +153,34 @@ class PlotCurves(Mapping[str, DrawnCurve]):
     def has_points(self) -> bool:
         return any(len(curve.data) for curve in self._curves.values())
 
-    def x_ranges(self, axis: XAxis) -> list[Range]:
-        """Where each begins and ends that has points on this axis."""
-        told = [curve.data.x_range(axis) for curve in self._curves.values()]
+    def x_ranges(self, axis: XAxis, *, log: bool = False) -> list[Range]:
+        """Where each begins and ends that has points on this axis; logarithms if told."""
+        told = [curve.data.x_range(axis, log=log) for curve in self._curves.values()]
         return [each for each in told if each is not None]
 
-    def begin(self, axis: XAxis) -> float:
+    def begin(self, axis: XAxis, *, log: bool = False) -> float:
         """Where the first begins; minus infinity without one."""
-        return min((each[0] for each in self.x_ranges(axis)), default=-math.inf)
+        return min((each[0] for each in self.x_ranges(axis, log=log)), default=-math.inf)
 
-    def end(self, axis: XAxis) -> float:
+    def end(self, axis: XAxis, *, log: bool = False) -> float:
         """Where the last ends; infinity without one."""
-        return max((each[1] for each in self.x_ranges(axis)), default=math.inf)
+        return max((each[1] for each in self.x_ranges(axis, log=log)), default=math.inf)
+
+    def left_out(self, view: View) -> str:
+        """What a logarithmic axis cannot show of them, in a sentence; "" where it shows all."""
+        below = view.log_y and any(bool((c.raw_y <= 0).any()) for c in self._curves.values())
+        points = sum(c.data.without_place(view.axis) for c in self._curves.values() if view.log_x)
+        told = ["Values at or below 0 are gaps."] if below else []
+        if points:
+            verb = "is" if points == 1 else "are"
+            told.append(f"{formats.plural(points, 'point')} at 0 {verb} not shown.")
+        return " ".join(told)
 
     def early(self, view: View) -> list[tuple[Floats, int]]:
         """For `y_range.robust_range`: what was cut, and how much of it is a run's beginning."""
         early = []
         for curve in self._curves.values():
-            begins = curve.data.x_range(view.axis)
+            begins = curve.data.x_range(view.axis, log=view.log_x)
             in_view = begins is not None and begins[0] >= view.x0
             early.append((curve.raw_y, _EARLY_POINTS if in_view else 0))
         return early

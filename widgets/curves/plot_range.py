@@ -33,28 +33,31 @@ class Scale:
     """What of a linear y axis is in view whatever the curves hold: from `low` to `high`.
 
     With `leaves_nothing_out` all values are: what is measured does not run away as a loss does.
+    With a `step` there is so much room below the lowest, and the axis begins at a whole one.
     """
 
     low: float
     high: float
     leaves_nothing_out: bool = False
+    step: float = 0.0
 
 
 FROM_ZERO = Scale(0.0, 0.0)
 
 
-def whole(told: Sequence[Range], names: Iterable[Range]) -> Range | None:
+def whole(told: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
     """Everything on the x axis, and beyond its end the room that the names need.
 
     Args:
         told: Where each curve begins and ends.
         names: For each name at the end of a curve where that is, and the share of the plot's
             width that the name takes.
+        log: All places are logarithms.
     """
     if not told:
         return None
     low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
-    if 0 < low < _NEARLY_ZERO * high:
+    if 0 < low < _NEARLY_ZERO * high and not log:
         low = 0.0
     return with_names((low, high), names)
 
@@ -93,7 +96,10 @@ def values(
         low, high = min(low, scale.low), max(high, scale.high)
         if scale.leaves_nothing_out:
             told = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
-            low = float(told.min(initial=low))
+            lowest = float(told.min(initial=low + scale.step))
+            low = min(low, lowest)
+            if scale.step:
+                low = min(low, math.floor(lowest / scale.step - 1) * scale.step)
             high = float(told.max(initial=high))
     for y in thresholds:
         if math.isfinite(y) and abs(y - high) < 3 * (high - low):
@@ -114,8 +120,13 @@ def y_ticks(
     return [(y, text(y)) for y, _ in ticks.linear(*shown, most)]
 
 
-def x_ticks(shown: Range, width_px: int, axis: XAxis) -> list[tuple[float, str]]:
+def x_ticks(
+    shown: Range, width_px: int, axis: XAxis, *, log: bool = False
+) -> list[tuple[float, str]]:
     most = min(max(width_px // 70, 2), 8)
+    if log:
+        make_log = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
+        return make_log(*shown, most)
     make = {
         XAxis.STEP: ticks.linear,
         XAxis.EPOCH: ticks.linear,

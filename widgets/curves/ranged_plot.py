@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from widgets.common.paint import text_width
 from widgets.curves import plot_range
 from widgets.curves.curve_data import XAxis
 from widgets.curves.drawn_curve import View
+from widgets.curves.places import Places
 from widgets.curves.plot_curves import PlotCurves
 from widgets.curves.plot_range import Range, Scale
 from widgets.curves.plot_surface import PlotSurface
@@ -22,6 +22,8 @@ from widgets.curves.quiet_plot import LEFT_MIN, RIGHT
 
 class RangedPlot(PlotSurface):
     """Both axes of a plot of curves. Wheel zooms x, drag pans, double click fits.
+
+    Ranges, and whatever else tells a *place* on an axis, are logarithms where it is logarithmic.
 
     Signals:
         x_range_changed: A person zoomed or panned: the new ends, for other plots of the page.
@@ -55,7 +57,7 @@ class RangedPlot(PlotSurface):
         self._axis = axis
         self._tick_text = tick_text
         self._scale = scale
-        self._log_y = False
+        self._log_y = self._log_x = False
         self._fitted = True
         self._held = 0
         self._fixed_x: Range | None = None
@@ -73,6 +75,20 @@ class RangedPlot(PlotSurface):
         if axis is not self._axis:
             self._axis = axis
             self._fixed_x = None
+            self._place_marks()
+            self.fit()
+
+    @property
+    def log_x(self) -> bool:
+        """Whether x is logarithmic: where it was wished for, and not of the time of day, which has
+        no beginning to count from."""
+        return self._log_x and self._axis is not XAxis.CLOCK
+
+    def set_log_x(self, on: bool) -> None:
+        """Logarithmic x axis, all of it in view. Points at zero and before are not there."""
+        if on != self._log_x:
+            self._log_x = on
+            self._place_marks()
             self.fit()
 
     @property
@@ -105,12 +121,13 @@ class RangedPlot(PlotSurface):
         self.refresh()
 
     def data_begin(self) -> float:
-        """Where the first curve begins; minus infinity without one."""
-        return self._curves.begin(self._axis)
+        """The place where the first curve begins; minus infinity without one."""
+        return self._curves.begin(self._axis, log=self.log_x)
 
     def data_end(self) -> float:
-        """Where the last curve ends; infinity without one. Right of it is room for names."""
-        return self._curves.end(self._axis)
+        """The place where the last curve ends; infinity without one. Right of it is room for
+        names."""
+        return self._curves.end(self._axis, log=self.log_x)
 
     @contextmanager
     def drawn_once(self) -> Iterator[None]:
@@ -136,6 +153,9 @@ class RangedPlot(PlotSurface):
 
     # For those who know more of what stands on the plot
 
+    def _place_marks(self) -> None:
+        """The places on the x axis are others now."""
+
     def _name_rooms(self) -> list[tuple[float, float]]:
         """For each name at the end of a curve where that is, and its share of the plot's width."""
         return []
@@ -145,13 +165,19 @@ class RangedPlot(PlotSurface):
         return []
 
     def _view(self) -> View:
-        return View(self._axis, *self.x_range(), *self.y_range(), self._width_px(), self._log_y)
+        return View(
+            self._axis,
+            *self.x_range(),
+            *self.y_range(),
+            self._width_px(),
+            self._log_y,
+            self.log_x,
+        )
 
-    def _y(self, value: float) -> float:
-        """Where a value is on the y axis; NaN where it has no place."""
-        if not self._log_y:
-            return value
-        return math.log10(value) if value > 0 else math.nan
+    @property
+    def _places(self) -> Places:
+        """Where values are on both axes now."""
+        return Places(self._axis, self.log_x, self._log_y)
 
     # Inside
 
@@ -162,7 +188,8 @@ class RangedPlot(PlotSurface):
             # A curve may go on beyond what was asked for.
             seen = [room for room in self._name_rooms() if room[0] <= high]
             return plot_range.with_names((low, high), seen)
-        return plot_range.whole(self._curves.x_ranges(self._axis), self._name_rooms())
+        told = self._curves.x_ranges(self._axis, log=self.log_x)
+        return plot_range.whole(told, self._name_rooms(), log=self.log_x)
 
     @Slot()
     def _keep_in_sight(self) -> None:
@@ -211,7 +238,8 @@ class RangedPlot(PlotSurface):
         self._left.setTicks([places])
         widest = max((text_width(text, "tiny") for _, text in places), default=0)
         self._left.setWidth(max(widest + 12, LEFT_MIN))
-        along = plot_range.x_ticks(self.x_range(), self._width_px(), self._axis)
+        stretch = self.x_range(), self._width_px(), self._axis
+        along = plot_range.x_ticks(*stretch, log=self.log_x)
         self._bottom.setTicks([[each for each in along if self._has_room(*each)]])
 
     def _has_room(self, x: float, text: str) -> bool:

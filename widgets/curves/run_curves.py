@@ -12,11 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from backend.records.series import HistoryUpdate, RunStart
-from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.curve_data import CurveData, Gaps, XAxis
 from widgets.curves.pyramid import Floats
 
 OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
 VALIDATION = "validation/"
+LOSS = "loss"
+"""The one metric that every step of every job has."""
 _TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -96,7 +98,8 @@ class RunCurves:
         came = []
         for name, values in history.metrics.items():
             if name not in self._data:
-                self._data[name] = CurveData()
+                gaps = Gaps.NO_NUMBER if name == LOSS else Gaps.NOT_MEASURED
+                self._data[name] = CurveData(gaps=gaps)
                 came.append(name)
             data = self._data[name]
             data.set_time_origin(history.began_s)

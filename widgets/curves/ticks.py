@@ -23,6 +23,19 @@ _TIME_STEPS = (
     *(d * _DAY for d in (1, 2, 7, 14, 28, 91, 182, 365)),
 )
 
+_TENFOLD_S = (
+    *(0.001, 0.01, 0.1, 1.0, 10.0),
+    *(m * float(_MINUTE) for m in (1, 10)),
+    *(h * float(_HOUR) for h in (1, 10)),
+    *(d * float(_DAY) for d in (4, 40, 400)),
+)
+_FINE_S = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0),
+    *(m * float(_MINUTE) for m in (1, 2, 5, 10, 20, 30)),
+    *(h * float(_HOUR) for h in (1, 2, 5, 10)),
+    *(d * float(_DAY) for d in (1, 2, 4, 8, 20, 40, 100, 400)),
+)
+
 
 def linear(low: float, high: float, most: int = 6) -> Ticks:
     """Multiples of 1, 2 or 5 times a power of ten; one alone tells nothing, so three at least."""
@@ -36,15 +49,19 @@ def linear(low: float, high: float, most: int = 6) -> Ticks:
 def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
     """Powers of ten between the logarithms `low` and `high`; 2 and 5 too when there are few."""
     first, last = math.floor(low), math.ceil(high)
-    for factors in ((1,), (1, 2, 5)):
-        step = max(1, math.ceil((last - first) / most)) if factors == (1,) else 1
-        places = [
+    apart = max(1, math.ceil((last - first) / most))
+    places: list[float] = []
+    for step, factors in ((apart, (1,)), (1, (1,)), (1, (1, 2, 5))):
+        wanted = [
             power + math.log10(factor)
             for power in range(first - first % step, last + 1, step)
             for factor in factors
         ]
-        places = [place for place in places if low <= place <= high]
-        if len(places) >= 3:
+        inside = [place for place in wanted if low <= place <= high]
+        # A small plot has room for three decades, and not for what lies between them.
+        if len(places) < 2 or len(inside) <= max(most + 1, 2 * _LEAST):
+            places = inside
+        if len(places) >= _LEAST:
             break
     if len(places) < 2 and low > -300 and high < 300:  # less than a decade
         values = _multiples(10**low, 10**high, most)
@@ -62,14 +79,45 @@ def elapsed(low: float, high: float, most: int = 6) -> Ticks:
     return [(place, _elapsed_text(place, step)) for place in places]
 
 
+def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
+    """Time since the start between the logarithms of two numbers of seconds."""
+    for steps in (_TENFOLD_S, _FINE_S):
+        told = [step for step in steps if low <= math.log10(step) <= high]
+        if len(told) >= _LEAST:
+            break
+    else:
+        # Less than a few steps of the clock, or less than a second.
+        return logarithmic(low, high, most) if high < 0 else _linear_log(low, high, most)
+    apart = -(-len(told) // most)
+    return [(math.log10(step), _step_text(step)) for step in told[::apart]]
+
+
+def _linear_log(low: float, high: float, most: int) -> Ticks:
+    """Steps as on a linear axis, where they are on a logarithmic one."""
+    places = elapsed(_power(low), _power(high), most)
+    return [(math.log10(place), text) for place, text in places if place > 0]
+
+
+def _step_text(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds:g} s"
+    for unit_s, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:g} {unit}"
+    return f"{seconds:g} s"
+
+
 def clock(low: float, high: float, most: int = 6) -> Ticks:
     """Time of day, or the date when the range is of days; seconds since 1970."""
-    step = _time_step(high - low, most)
     # Round in local time: 14:00, not 14:00 UTC.
     start = datetime.fromtimestamp(low).astimezone()
     offset = (start.utcoffset() or timedelta()).total_seconds()
-    first = math.ceil((low + offset) / step)
-    places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
+    for room in (most, most + 1, most + 2):  # one alone tells nothing
+        step = _time_step(high - low, room)
+        first = math.ceil((low + offset) / step)
+        places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
+        if len(places) > 1:
+            break
     return [(place, _clock_text(place, step)) for place in places]
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from widgets.curves.pyramid import Floats
 
 _LARGEST = 1e300  # beyond it the distance of two values may be no number
+_LEAST_SHARE = 5e-5
+"""Of the values. Narrower than that the figures of an axis, of six digits, would all be one."""
 _EMPTY: Floats = np.empty(0)
 
 
@@ -50,5 +52,6 @@ def robust_range(
     bottom, top = float(seen.min()), float(seen.max())
     if top <= bottom:
         room = max(abs(middle) * 0.1, 1e-9)
-        bottom, top = bottom - room, top + room
-    return bottom, top
+        return bottom - room, top + room
+    room = 0.0 if log else (_LEAST_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
+    return (bottom - room, top + room) if room > 0 else (bottom, top)

@@ -40,12 +40,16 @@ SENTENCES_FROM_H, MAP_FROM_H = 700, 860
 _MAP_FROM_H_ALONE = 720
 
 
+_ALL_WELL = (Condition.WELL, "All well")
+
+
 class HealthCounts(QWidget):
-    """How many nodes are unwell and offline, in figures of 32 px; all well is one calm line."""
+    """How many nodes are unwell and offline, in figures of 32 px; none is one calm line."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._counts: tuple[tuple[Condition, int], ...] = ()
+        self._calm = _ALL_WELL
         self._narrow = False
         self._wide = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -54,8 +58,9 @@ class HealthCounts(QWidget):
     def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
         news = (Condition.UNWELL, Condition.OFFLINE)
         counts = tuple((c, n) for c in news if (n := sum(r.condition is c for r in rows)))
-        if counts != self._counts:
-            self._counts = counts
+        calm = _calm(rows)
+        if (counts, calm) != (self._counts, self._calm):
+            self._counts, self._calm = counts, calm
             self._settle()
 
     def set_narrow(self, narrow: bool) -> None:
@@ -72,7 +77,7 @@ class HealthCounts(QWidget):
         lines = max(1, len(self._counts))
         self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
         words = [f"{n} {condition.word.lower()}" for condition, n in self._counts]
-        self.setAccessibleName(", ".join(words) if words else "All nodes are well")
+        self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
         self.update()
 
@@ -83,14 +88,15 @@ class HealthCounts(QWidget):
             return
         middle = self.height() / 2
         x = 0.0
-        for condition, count in self._counts or ((Condition.WELL, 0),):
+        calm, calm_words = self._calm
+        for condition, count in self._counts or ((calm, 0),):
             tone = "good" if condition is Condition.WELL else condition.tone
             square = QRectF(x, middle - ICON_LARGE / 2, ICON_LARGE, ICON_LARGE)
             icons.paint_icon(painter, square, condition.icon, tone)
             x += ICON_LARGE + 6
             if not count:
                 room = QRectF(x, 0, self.width() - x, self.height())
-                paint_text(painter, room, "All well", "number", "good")
+                paint_text(painter, room, calm_words, "number", tone)
                 return
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
@@ -100,7 +106,7 @@ class HealthCounts(QWidget):
             x += paint_text(painter, room, word, "small_strong", tone) + 14
 
     def _paint_narrow(self, painter: QPainter) -> None:
-        for line, (condition, count) in enumerate(self._counts or ((Condition.WELL, 0),)):
+        for line, (condition, count) in enumerate(self._counts or ((self._calm[0], 0),)):
             tone = "good" if condition is Condition.WELL else condition.tone
             figure = str(count) if count else ""
             gap = 5 if figure else 0
@@ -111,6 +117,15 @@ class HealthCounts(QWidget):
             icons.paint_icon(painter, square, condition.icon, tone)
             room = QRectF(square.right() + gap, top, self.width(), _RAIL_COUNT_H)
             paint_text(painter, room, figure, "number", tone)
+
+
+def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
+    """What is said where nothing needs a look."""
+    if new := sum(node.condition is Condition.NEW for node in rows):
+        return Condition.NEW, f"{new} not set up"
+    if rows and all(node.condition is Condition.OUT_OF_SERVICE for node in rows):
+        return Condition.OUT_OF_SERVICE, "None in service"
+    return _ALL_WELL
 
 
 class ClusterMap(QWidget):

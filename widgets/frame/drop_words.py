@@ -1,17 +1,27 @@
-"""What dropping a file on the window would do, by its name alone: nothing is read meanwhile."""
+"""What dropping files on the window would do, by their names alone: nothing is read meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from backend.records.bundle import SUFFIX
 from backend.records.library import is_weights
 from backend.records.values import printable
+from widgets.common import formats
 
 _NAME_CHARS = 48
 
 
-def words_for(path: str) -> str:
+def is_taken(paths: Sequence[str]) -> bool:
+    """Whether the window has a use for them: one at a time, as each asks something else."""
+    return len(paths) == 1 and not is_weights(paths[0])
+
+
+def words_for(paths: Sequence[str]) -> str:
+    if len(paths) > 1:
+        return f"{formats.count(len(paths))} files at once: drop them one by one"
+    path = paths[0]
     name = printable(PurePath(path).name, _NAME_CHARS)
     suffix = PurePath(path).suffix.lower()
     if suffix == SUFFIX:

@@ -1,24 +1,48 @@
-"""Settings: appearance, notices, where things are, and what this installation can do."""
+"""Settings: looks, units, notices, SSH, where things are, and what this installation can do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, Signal, Slot
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from backend.records.node import Finding
-from widgets.common.buttons import Button, IconButton, SegmentedControl, Switch
-from widgets.common.cards import Card, PageHeader, Rule, Scroll
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl, Switch
+from widgets.common.cards import PageHeader, Scroll
+from widgets.common.formats import Units
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.frame.notice_settings import NoticeSettings
+from widgets.frame.settings_parts import Line, place_line, section
+from widgets.frame.ssh_settings import SshSettings
 
 SCALES = (100, 110, 125, 150, 175, 200)
 """Percent of what the system says."""
 _THEMES = (("system", "As the system"), ("light", "Light"), ("dark", "Dark"))
+_SIZES = (
+    (formats.USUAL, "GiB in memory, GB on disks"),
+    (formats.DECIMAL, "GB"),
+    (formats.BINARY, "GiB"),
+)
+_TEMPERATURES = ((formats.CELSIUS, "°C"), (formats.FAHRENHEIT, "°F"))
+_CLOCKS = ((formats.HOURS_24, "14:02"), (formats.HOURS_12, "2:02 PM"))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen now."""
+
+    theme: str = "system"
+    scale_percent: int = 100
+    high_contrast: bool = False
+    reduced_motion: bool = False
+    units: Units = field(default_factory=Units)
+    tells_finished: bool = True
+    stays_in_tray: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,7 +52,6 @@ class Places:
     data_root: str
     catalogue: str
     settings: str
-    known_hosts: str
     log: str
 
 
@@ -39,7 +62,9 @@ class SettingsPage(QWidget):
         theme_chosen: ``system``, ``light`` or ``dark``.
         scale_chosen: Percent; seen from the window's next start on.
         restart_requested: Close the window and open it anew; jobs go on.
+        contrast_chosen: Whether there shall be more of it than the design has.
         motion_chosen: Whether nothing may turn or slide.
+        units_chosen: `Units`.
         place_opened: A path, for the file manager.
         checks_requested: Look again at what is installed.
         report_requested: A file for whoever is to help.
@@ -50,7 +75,9 @@ class SettingsPage(QWidget):
     theme_chosen = Signal(str)
     scale_chosen = Signal(int)
     restart_requested = Signal()
+    contrast_chosen = Signal(bool)
     motion_chosen = Signal(bool)
+    units_chosen = Signal(Units)
     place_opened = Signal(str)
     checks_requested = Signal()
     report_requested = Signal()
@@ -71,17 +98,26 @@ class SettingsPage(QWidget):
         self._scale_now = 100
         self._restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart.clicked.connect(self.restart_requested)
-        self._restart_line = _Line(
+        self._restart_line = Line(
             "The size is used from the next start on", "Jobs go on meanwhile.", self._restart
         )
+        self._contrast = Switch(name="More contrast")
+        self._contrast.toggled.connect(self.contrast_chosen)
         self._motion = Switch(name="Reduce motion")
         self._motion.toggled.connect(self.motion_chosen)
+        self._sizes = SegmentedControl(_SIZES, name="Sizes")
+        self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
+        self._clock = SegmentedControl(_CLOCKS, name="Time of day")
+        for control in (self._sizes, self._temperature, self._clock):
+            control.chosen.connect(self._choose_units)
         self.notices = NoticeSettings()
+        self.ssh = SshSettings()
+        self.ssh.place_opened.connect(self.place_opened)
         self._places = QVBoxLayout()
         self._places.setSpacing(0)
         self._checks = QVBoxLayout()
         self._checks.setSpacing(S2)
-        self._again = Button("Look again")
+        self._again = Button("Check again")
         self._again.clicked.connect(self._look_again)
         keys = Button("Keys", icon="keyboard", tip=plain_tip("All keys", "?"))
         keys.clicked.connect(self.keys_requested)
@@ -93,25 +129,38 @@ class SettingsPage(QWidget):
         body.setMaximumWidth(FORM_MAX_W)
         body.setLayout(
             col(
-                _section(
+                section(
                     "Appearance",
-                    _Line("Theme", "", self._theme),
-                    _Line("Size", "Of texts and everything else.", self._scale),
+                    Line("Theme", "", self._theme),
+                    Line("Size", "Of texts and everything else.", self._scale),
                     self._restart_line,
-                    _Line("Reduce motion", "Nothing turns or slides.", self._motion),
+                    Line(
+                        "More contrast",
+                        "Darker lines and texts, and edges in place of tints. Where the system "
+                        "asks for it, it is so in any case.",
+                        self._contrast,
+                    ),
+                    Line("Reduce motion", "Nothing turns or slides.", self._motion),
                 ),
-                _section("Notices", self.notices),
-                _section("Where things are", self._places),
-                _section(
+                section(
+                    "Units",
+                    Line("Sizes", "", self._sizes),
+                    Line("Temperatures", "", self._temperature),
+                    Line("Time of day", "", self._clock),
+                ),
+                section("Notices", self.notices),
+                section("SSH", self.ssh),
+                section("Where things are", self._places),
+                section(
                     "This installation",
                     self._checks,
                     row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._again),
                 ),
-                _section(
+                section(
                     "Help",
-                    _Line("Help", "The guide, the nodes, and what the words mean.", pages),
-                    _Line("Keys", "All of them, by place.", keys),
-                    _Line(
+                    Line("Help", "The guide, the nodes, and what the words mean.", pages),
+                    Line("Keys", "All of them, by place.", keys),
+                    Line(
                         "Something does not work",
                         "Writes one file with logs and versions; secrets are left out, and "
                         "nothing is sent.",
@@ -128,23 +177,21 @@ class SettingsPage(QWidget):
         self.setLayout(col(PageHeader("Settings"), (Scroll(holder), 1), gap=0))
         self._restart_line.hide()
 
-    def show_choices(
-        self,
-        theme: str,
-        scale_percent: int,
-        reduced_motion: bool,
-        tells_finished: bool,
-        stays_in_tray: bool,
-    ) -> None:
-        """What is chosen now."""
-        self._theme.choose(theme)
-        self._scale.choose(str(scale_percent))
-        blocked = self._motion.blockSignals(True)
-        self._motion.setChecked(reduced_motion)
-        self._motion.blockSignals(blocked)
-        self.notices.show_finished(tells_finished)
-        self.notices.show_stays(stays_in_tray)
-        self._restart_line.setVisible(scale_percent != self._scale_now)
+    def show_choices(self, choices: Choices) -> None:
+        self._theme.choose(choices.theme)
+        self._scale.choose(str(choices.scale_percent))
+        for switch, is_on in (
+            (self._contrast, choices.high_contrast),
+            (self._motion, choices.reduced_motion),
+        ):
+            with QSignalBlocker(switch):
+                switch.setChecked(is_on)
+        self._sizes.choose(choices.units.sizes)
+        self._temperature.choose(choices.units.temperature)
+        self._clock.choose(choices.units.clock)
+        self.notices.show_finished(choices.tells_finished)
+        self.notices.show_stays(choices.stays_in_tray)
+        self._restart_line.setVisible(choices.scale_percent != self._scale_now)
 
     def set_scale_now(self, percent: int) -> None:
         """The size with which this window was opened."""
@@ -155,11 +202,10 @@ class SettingsPage(QWidget):
         for caption, path in (
             ("Data root", places.data_root),
             ("Catalogue", places.catalogue),
-            ("Host keys that were accepted", places.known_hosts),
             ("These settings", places.settings),
             ("Log of this window", places.log),
         ):
-            self._places.addLayout(self._place_line(caption, path))
+            self._places.addLayout(place_line(caption, path, self.place_opened.emit))
 
     def show_checks(self, findings: Sequence[Finding]) -> None:
         """What is installed here, one line each; what is missing with what mends it."""
@@ -185,48 +231,10 @@ class SettingsPage(QWidget):
         self.scale_chosen.emit(int(key))
 
     @Slot()
+    def _choose_units(self) -> None:
+        self.units_chosen.emit(Units(self._sizes.key(), self._temperature.key(), self._clock.key()))
+
+    @Slot()
     def _look_again(self) -> None:
         self.show_checking()
         self.checks_requested.emit()
-
-    def _place_line(self, caption: str, path: str) -> QHBoxLayout:
-        button = IconButton("folder-open", f"Open {caption.lower()}")
-        button.setEnabled(bool(path))
-        button.clicked.connect(lambda: self.place_opened.emit(path))
-        return row(
-            Label(caption, "body"),
-            S3,
-            (Label(path or "none", "mono", "text2", elide="middle", align="right"), 1),
-            button,
-            gap=S2,
-        )
-
-
-def _section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
-    """A card under its heading, a rule between its lines."""
-    parts: list[QWidget | QHBoxLayout | QVBoxLayout] = []
-    for line in lines:
-        if parts and isinstance(line, _Line):
-            line.set_ruled()
-        parts.append(line)
-    holder = QWidget()
-    holder.setLayout(col(Label(title, "heading"), Card(*parts, gap=S3), gap=S2))
-    return holder
-
-
-class _Line(QWidget):
-    """Words on the left, what is chosen on the right."""
-
-    def __init__(self, title: str, sentence: str, control: QWidget) -> None:
-        super().__init__()
-        words = col(Label(title, "body"), gap=S1)
-        if sentence:
-            words.addWidget(Label(sentence, "small", "text2", wrap=True))
-        self._rule = Rule()
-        self._rule.hide()
-        line = row((words, 1), control, gap=S4)
-        line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
-        self.setLayout(col(self._rule, line, gap=S3))
-
-    def set_ruled(self) -> None:
-        self._rule.show()

@@ -99,13 +99,23 @@ class CheckpointsTab(QWidget):
                 margins=(0, 0, PAGE_MARGIN, S3),
             )
         )
+        self._nothing = EmptyState("floppy-disk", "")
         self._pages = QStackedWidget()
-        self._pages.addWidget(
-            EmptyState("floppy-disk", "No checkpoint yet", "One is made after the first epoch.")
-        )
+        self._pages.addWidget(self._nothing)
         self._pages.addWidget(table)
         self.setLayout(col((self._pages, 1), gap=0))
         self._fit_buttons()
+
+    def begin_reading(self) -> None:
+        """Of another job nobody knows yet which there are."""
+        self.model.put(())
+        self._nothing.say("floppy-disk", "Reading the checkpoints…")
+        self._pages.setCurrentIndex(0)
+
+    def show_trouble(self, sentence: str) -> None:
+        """They cannot be read; what is shown already stays."""
+        if not self.model.rowCount():
+            self._nothing.say("wifi-slash", "The checkpoints cannot be read", sentence)
 
     def show_checkpoints(
         self, checkpoints: tuple[Checkpoint, ...], policy: CheckpointPolicy
@@ -117,6 +127,7 @@ class CheckpointsTab(QWidget):
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         self.model.put(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
+        self._nothing.say("floppy-disk", "No checkpoint yet", "One is made after the first epoch.")
         each = max((c.bytes for c in checkpoints), default=0)
         most = policy.keep_latest + policy.keep_best + 1
         self._policy.setText(

@@ -42,9 +42,9 @@ class SmallPlot(Card):
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "heading")
         self._spans: tuple[Span, ...] = ()
-        self.panel = _SmallPanel(title, link=link, end_names=False, read_out=False)
+        self.panel = _SmallPanel(title, link=link, end_names=False)
         self.panel.setFixedHeight(SMALL_H)
-        self.pictures = PictureButton(self.panel)
+        self.pictures = PictureButton(title, lambda: self.panel)
         head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
         super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
 
-import numpy as np
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.alarm import Alarm
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
-from widgets.common.buttons import IconButton, SegmentedControl, Switch
+from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
 from widgets.common.turns import Turns
-from widgets.curves.axis_marks import AxisMark, MarkKind
+from widgets.curves.axis_choice import axis_choice
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
-from widgets.curves.marks import Boundary, Post, Span
+from widgets.curves.marks import Span
 from widgets.curves.picture_menu import add_pictures
 from widgets.curves.run_curves import (
     OWN_METRICS,
@@ -39,11 +35,14 @@ from widgets.curves.run_curves import (
     in_pieces,
     metric_title,
 )
+from widgets.curves.scale_button import ScaleButton
 from widgets.jobs.curve_cards import LargePlot, SmallPlot
+from widgets.jobs.curve_marks import CurveMarks
 from widgets.jobs.curves_body import CurvesBody
 from widgets.jobs.rank_strip import RankStrip
 
 _NARROW_BELOW_W = 600
+_SLIDER_W, _SLIDER_NARROW_W = 88, 48
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
 _POINTS_A_TURN = 10_000
@@ -71,32 +70,28 @@ class CurvesTab(QWidget):
         self._taking = Turns(self)
         self._to_show: deque[str] = deque()
         self._showing = Turns(self)
-        self._averaging = Turns(self)
+        self._averaging, self._scaling = Turns(self), Turns(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
         self._spare: dict[str, SmallPlot] = {}
         self._axis = XAxis.STEP
-        self._checkpoints: tuple[Checkpoint, ...] = ()
-        self._ever_kept: dict[int, str] = {}
-        self._end: tuple[int, JobState] | None = None
-        self._alarms: tuple[Alarm, ...] = ()
-        self._unwell: tuple[Span, ...] = ()
+        self._log_x = self._log_y = False
+        self._marks = CurveMarks(self._curves)
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
         self._smoothing.moved.connect(self._smooth)
-        self._log = Switch(name="Log y")
-        self._log.setToolTip(plain_tip("Log y", "L"))
-        self._log.toggled.connect(self._set_log)
-        axes = [("step", "Step"), ("epoch", "Epoch"), ("time", "Time")]
-        self._axes = SegmentedControl(axes, "step", name="What stands below the curves")
+        self._scale = ScaleButton()
+        self._scale.log_x_changed.connect(self._set_log_x)
+        self._scale.log_y_changed.connect(self._set_log_y)
+        self._axes = axis_choice(XAxis.STEP)
         self._axes.chosen.connect(self._set_axis)
         save = IconButton("download-simple", "Save the curves")
         menu = QMenu(save)
         menu.addAction("All curves as CSV…", self.csv_requested.emit)
         save.setMenu(menu)
         self._loss = LargePlot("Loss", link=self._link)
-        add_pictures(menu, self._loss, self._save)
+        add_pictures(menu, lambda: self._loss, self._save)
         self._loss.set_empty_text(_BEFORE_STEPS)
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
@@ -106,10 +101,7 @@ class CurvesTab(QWidget):
             STRETCH,
             self._smoothing_word,
             self._smoothing,
-            S2,
-            Label("Log y", "small", "text2"),
-            self._log,
-            S2,
+            self._scale,
             self._axes,
             save,
         )
@@ -134,9 +126,9 @@ class CurvesTab(QWidget):
         self._showing.stop()
         self._to_show.clear()
         self._averaging.stop()
+        self._scaling.stop()
         self._curves.clear()
-        self._checkpoints, self._ever_kept = (), {}
-        self._end, self._alarms, self._unwell = None, (), ()
+        self._marks.clear()
         self._loss.clear()
         self._loss.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
         for plot in self._small.values():
@@ -166,10 +158,7 @@ class CurvesTab(QWidget):
         history = self._to_come.popleft()
         if not self._to_come:
             self._taking.stop()
-        if history.drop_from is not None:
-            self._ever_kept = {
-                step: name for step, name in self._ever_kept.items() if step < history.drop_from
-            }
+        self._marks.take(history)
         came = self._curves.append(history)
         if self._to_come and not came:
             return
@@ -192,23 +181,18 @@ class CurvesTab(QWidget):
         """Where it ended, what it warned of, and how fast each rank is."""
         is_without = view.state.is_over and view.step == 0
         self._loss.set_empty_text("It ended before its first step" if is_without else _BEFORE_STEPS)
-        ended = view.state in (JobState.ERROR, JobState.LOST, JobState.INTERRUPTED)
-        end = (view.step, view.state) if ended else None
-        if (end, view.alarms) != (self._end, self._alarms):
-            self._end, self._alarms = end, view.alarms
+        if self._marks.show_view(view):
             self._mark()
         self.ranks.show_view(view)
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
         """Those there are; of those there were the place is kept."""
-        self._checkpoints = checkpoints
-        self._ever_kept |= {each.step: each.name for each in checkpoints}
+        self._marks.show_checkpoints(checkpoints)
         self._mark()
 
     def show_unwell(self, spans: Sequence[Span]) -> None:
         """When GPUs of the job were unwell; the places are Unix times."""
-        if tuple(spans) != self._unwell:
-            self._unwell = tuple(spans)
+        if self._marks.show_unwell(spans):
             self._mark()
 
     @property
@@ -221,8 +205,11 @@ class CurvesTab(QWidget):
         """All points of the open job, for other tabs that draw some of them."""
         return self._curves
 
-    def toggle_log(self) -> None:
-        self._log.toggle()
+    def toggle_log_y(self) -> None:
+        self._scale.toggle_log_y()
+
+    def toggle_log_x(self) -> None:
+        self._scale.toggle_log_x()
 
     def focus_smoothing(self) -> None:
         self._smoothing.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -274,7 +261,7 @@ class CurvesTab(QWidget):
             return
         for base in bases:
             plot = self._small[base] = self._spare.pop(base)
-            plot.panel.set_axis(self._axis)
+            self._scale_as_all(plot.panel)
             plot.panel.set_smoothing(self._weight())
         self._lay_out()
         for base in bases:
@@ -317,7 +304,9 @@ class CurvesTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._smoothing_word.setVisible(self.width() >= _NARROW_BELOW_W)
+        is_narrow = self.width() < _NARROW_BELOW_W
+        self._smoothing_word.setVisible(not is_narrow)
+        self._smoothing.setFixedWidth(_SLIDER_NARROW_W if is_narrow else _SLIDER_W)
         self._body.fit(self.width(), self._scroll)
 
     def _panels(self) -> list[CurvePanel]:
@@ -339,67 +328,16 @@ class CurvesTab(QWidget):
                     break
 
     def _mark(self) -> None:
-        starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
-        boundaries = [Boundary(x, starts[round(step)]) for step, x in self._placed(starts)]
-        spans = self._spans()
+        spans = self._marks.spans(self._axis)
         self._loss.set_marks(
-            boundaries=boundaries, posts=self._posts(), on_axis=self._on_axis(), spans=spans
+            boundaries=self._marks.boundaries(self._axis),
+            posts=self._marks.posts(self._axis),
+            on_axis=self._marks.on_axis(self._axis),
+            spans=spans,
         )
         bare = tuple(replace(span, text="") for span in spans)
         for plot in self._small.values():
             plot.show_spans(bare)
-
-    def _spans(self) -> list[Span]:
-        """When GPUs were unwell, as far as the job made steps meanwhile."""
-        found = []
-        for span in self._unwell:
-            stretch = self._curves.stretch(span.x0, span.x1, self._axis)
-            if stretch is not None:
-                found.append(replace(span, x0=stretch[0], x1=stretch[1]))
-        return found
-
-    def _posts(self) -> list[Post]:
-        """Where it failed, and what it warned of, at one step in one post."""
-        failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
-        words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
-        for alarm in self._alarms:
-            words.setdefault(alarm.step, []).append(alarm.short)
-        posts = []
-        for number, x in self._placed(words):
-            step = round(number)
-            text = ", ".join(words[step])
-            posts.append(Post(x, text) if step == failed else Post(x, text, "warn", dashed=True))
-        return posts
-
-    def _on_axis(self) -> list[AxisMark]:
-        on_axis: list[AxisMark] = []
-        if self._end is not None and self._end[1] is JobState.INTERRUPTED:
-            step = self._end[0]
-            told = f"stopped after step {step}"
-            on_axis += [AxisMark(x, MarkKind.STOP, told) for _, x in self._placed([step])]
-        kept = {each.step for each in self._checkpoints}
-        for number, x in self._placed(self._ever_kept):
-            step = round(number)
-            is_there = step in kept
-            kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
-            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ', removed since'}"
-            on_axis.append(AxisMark(x, kind, words))
-        for kind, steps in (
-            (MarkKind.EVALUATION, self._curves.evaluations()),
-            (MarkKind.RATE_STEP, self._curves.rate_steps()),
-        ):
-            on_axis += [AxisMark(x, kind) for _, x in self._placed(steps.tolist())]
-        return on_axis
-
-    def _placed(self, steps: Iterable[float]) -> list[tuple[float, float]]:
-        """Steps, and where they are on the x axis; without those that have no place there."""
-        wanted = np.asarray(sorted(steps), np.float64)
-        places = self._curves.places(wanted, self._axis)
-        return [
-            (step, x)
-            for step, x in zip(wanted.tolist(), places.tolist(), strict=True)
-            if math.isfinite(x)
-        ]
 
     @Slot()
     def _smooth(self) -> None:
@@ -414,15 +352,34 @@ class CurvesTab(QWidget):
         return min(self._smoothing.share(), 0.99)
 
     @Slot(bool)
-    def _set_log(self, on: bool) -> None:
-        self._loss.set_log_y(on)
+    def _set_log_y(self, on: bool) -> None:
+        self._log_y = on
+        self._scale_all()
+
+    @Slot(bool)
+    def _set_log_x(self, on: bool) -> None:
+        self._log_x = on
+        self._scale_all()
 
     @Slot(str)
     def _set_axis(self, key: str) -> None:
         self._axis = XAxis(key)
-        for panel in self._panels():
-            panel.set_axis(self._axis)
+        self._scale.set_has_log_x(self._axis is not XAxis.CLOCK)
+        self._scale_all()
         self._mark()
+
+    def _scale_all(self) -> None:
+        """The loss at once, of the others one a turn: six plots drawn at once are 60 ms."""
+        self._scale_as_all(self._loss)
+        self._scaling.put(
+            [partial(self._scale_as_all, plot.panel) for plot in self._small.values()]
+        )
+
+    def _scale_as_all(self, panel: CurvePanel) -> None:
+        with panel.drawn_once():
+            panel.set_axis(self._axis)
+            panel.set_log_x(self._log_x)
+            panel.set_log_y(self._log_y)
 
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:

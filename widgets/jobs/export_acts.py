@@ -33,6 +33,7 @@ class ExportActs(QObject):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._window = parent
+        self._job_id = ""
         self.kind = USUAL_FORMAT
         self.dialog: KeptDialog[ExportDialog] = KeptDialog()
 
@@ -47,7 +48,13 @@ class ExportActs(QObject):
         dialog = ExportDialog(view.name, checkpoints, chosen, home, self.kind, self._window)
         dialog.export_requested.connect(partial(self._wish, view.id))
         dialog.export_cancelled.connect(self.export_cancelled)
+        self._job_id = view.id
         self.dialog.open(dialog)
+
+    def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """While somebody chooses, the run goes on."""
+        if self.dialog.now is not None and self._job_id == job_id:
+            self.dialog.now.show_checkpoints(checkpoints)
 
     def show_progress(self, share: float | None, text: str) -> None:
         if self.dialog.now is not None:

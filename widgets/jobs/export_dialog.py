@@ -69,10 +69,8 @@ class ExportDialog(FittedDialog):
     ) -> None:
         super().__init__("Export", _WIDTH, parent)
         self._under_way = False
-        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        options = [(c.name, _title(c)) for c in newest_first]
-        best = next((c.name for c in newest_first if c.is_best), "")
-        self._checkpoint = ComboBox(options, chosen or best, name="Checkpoint")
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._checkpoint = ComboBox(name="Checkpoint")
         kinds = [(key, title) for key, (title, _) in _FORMATS.items()]
         self._format = SegmentedControl(kinds, kind, name="As")
         self._format.chosen.connect(self._format_chosen)
@@ -107,6 +105,30 @@ class ExportDialog(FittedDialog):
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
+        )
+        self.show_checkpoints(checkpoints, chosen)
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...], chosen: str = "") -> None:
+        """What there is by now; whoever had the best or the latest has the one that is so now.
+
+        One that was chosen and is there no more gives way to the best.
+        """
+        if self._under_way or self._checkpoint.view().isVisible():
+            return
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        best = next((c.name for c in newest_first if c.is_best), "")
+        latest = next((c.name for c in newest_first if c.is_latest), "")
+        had = next((c for c in self._checkpoints if c.name == self._checkpoint.key()), None)
+        if had is None:
+            wanted = chosen or best
+        elif had.is_best:
+            wanted = best
+        else:
+            wanted = latest if had.is_latest else had.name
+        self._checkpoints = checkpoints
+        names = {c.name for c in checkpoints}
+        self._checkpoint.set_options(
+            [(c.name, _title(c)) for c in newest_first], wanted if wanted in names else best
         )
         self._fit()
 

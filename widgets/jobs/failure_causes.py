@@ -35,7 +35,6 @@ _BEFORE_S = 1800.0
 _ROOM, _WORDS_ROOM = 0.35, 0.5
 """Of what is shown, right of the post for its words."""
 _LEAST_STEPS = 200
-_GIB = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +127,15 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _told(names, key, history, inside)
         return _drawn(title, quantity.text, x0, x1, curves, chosen, quantity.scale)
-    whole = gpu.memory_total_bytes / _GIB
+    unit, each = formats.memory_unit()
+    whole = gpu.memory_total_bytes / each
     curves = _told(names, key, history, inside, scale=whole / 100)
-    full = Threshold(whole, f"full at {round(whole)}{formats.GAP}GiB", "bad")
-    return _drawn(f"{title}, GiB", _gib, x0, x1, curves, chosen, quantity.scale, (full,))
+    full = Threshold(whole, f"full at {round(whole)}{formats.GAP}{unit}", "bad")
+    return _drawn(f"{title}, {unit}", _size, x0, x1, curves, chosen, quantity.scale, (full,))
 
 
-def _gib(value: float) -> str:
-    return formats.memory(value * _GIB)
+def _size(value: float) -> str:
+    return formats.memory(value * formats.memory_unit()[1])
 
 
 _Told = dict[str, tuple[str, CurveData]]

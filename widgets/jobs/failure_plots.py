@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
 from widgets.common.cards import Card
-from widgets.common.layout import col
+from widgets.common.layout import col, row
 from widgets.common.text import Label
-from widgets.common.theme import CARD_PADDING, S2, S3
+from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.marks import Post
+from widgets.curves.picture_menu import PictureButton
 from widgets.curves.run_curves import VALIDATION, RunCurves
 from widgets.jobs.failure_causes import CauseCurves
 
 _LEAST_H, _MOST_H = 176, 420
 """Of a plot; in a tall window it has what the rest of the page leaves."""
-_TITLE_H = 24
+_TITLE_H = 32
 _ROOM = 0.35
 """Of the steps made, right of the post, for its words."""
 _PEER_W, _LINE_W = 1.2, 2.2
 
 
 class FailurePlots(QWidget):
-    """Plots are made when there is something to plot: most jobs do not fail."""
+    """Plots are made when there is something to plot: most jobs do not fail.
+
+    Signals:
+        saved: A file name, and the bytes to put there.
+    """
+
+    saved = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -39,15 +47,23 @@ class FailurePlots(QWidget):
             Label("", "strong", elide="middle"),
             Label("", "strong"),
         )
-        self._cause_box = col(self._cause_title, gap=S2)
-        self._loss_box = col(self._loss_title, gap=S2)
-        self._cause_card, self._loss_card = Card(self._cause_box), Card(self._loss_box)
+        self._cause_box = self._headed(self._cause_title, "of the cause", lambda: self._cause)
+        self._loss_box = self._headed(self._loss_title, "Loss", lambda: self._loss)
+        self._cause_card = Card(self._cause_box, margins=HEADED_CARD)
+        self._loss_card = Card(self._loss_box, margins=HEADED_CARD)
         self._box = QHBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(S3)
         for card in (self._cause_card, self._loss_card):
             card.hide()
             self._box.addWidget(card, 1)
+
+    def _headed(
+        self, title: Label, words: str, plot: Callable[[], CurvePanel | None]
+    ) -> QVBoxLayout:
+        pictures = PictureButton(words, lambda: _made(plot()))
+        pictures.saved.connect(self.saved)
+        return col(row((title, 1), pictures), gap=S2)
 
     @property
     def cause(self) -> CurvePanel | None:
@@ -144,3 +160,9 @@ def _let_grow(panel: CurvePanel) -> None:
     """From its least height on: how high it would like to be by itself says nothing."""
     panel.setMinimumHeight(_LEAST_H)
     panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+
+
+def _made(plot: CurvePanel | None) -> CurvePanel:
+    """Its card is seen only with its plot."""
+    assert plot is not None
+    return plot

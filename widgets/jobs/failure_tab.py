@@ -73,12 +73,14 @@ class FailureTab(QWidget):
         resume_requested: Name of the checkpoint to go on from, "" for the newest.
         start_over_requested: It is to run again from its first step.
         clone_requested: The settings in the form, to change one.
+        save_requested: A file name, and the bytes to put there.
         log_requested: Whose log tells more (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
     resume_requested = Signal(str)
     start_over_requested = Signal()
     clone_requested = Signal()
+    save_requested = Signal(str, object)
     log_requested = Signal(str, int)
 
     def __init__(self, run: RunCurves | None = None, parent: QWidget | None = None) -> None:
@@ -92,6 +94,7 @@ class FailureTab(QWidget):
         self._unwell: tuple[Span, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self.plots = FailurePlots()
+        self.plots.saved.connect(self.save_requested)
         self.events = EventList()
         self._place = (MPIRUN_LOG, 0)
         self._newest = ""

@@ -21,14 +21,16 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.terms import term_tip
 from widgets.common.text import IconLabel, Label, native_key
 from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
+from widgets.curves.picture_menu import PictureButton
 from widgets.jobs.field_terms import FIGURES
 from widgets.jobs.queue_acts import QUEUE_TIP
-from widgets.jobs.rate_preview import RatePreview
+from widgets.jobs.rate_preview import TITLE, RatePreview
 
 SIDE_W = 384
 START_KEY = "Ctrl+Return"
 _CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
+_BY_HAND = "It can be run by hand once the job was started: its settings show it then."
 _NOT_TIMED = "How long it takes is known when a job with this model, data and batch has run."
 _NOT_COUNTED = "Steps and time are known when the items of the dataset are counted."
 
@@ -62,6 +64,7 @@ class FormSide(Frame):
 
     Attributes:
         acts: Its buttons.
+        pictures: Takes the curve of rates along.
         verdict: What it comes to.
         refusal: Why a start was refused.
         findings: The column of checks.
@@ -79,6 +82,7 @@ class FormSide(Frame):
         self._forecasts = Facts(role="strong", gap=S4, columns=_COLUMNS)
         self._basis = Label("", "small", "text3", wrap=True)
         self._rates = RatePreview()
+        self.pictures = PictureButton(TITLE, lambda: self._rates)
         self._changed_head = Label("", "strong", elide="right")
         self._changes = col(gap=S1)
         self._changed_rule = Rule()
@@ -92,7 +96,8 @@ class FormSide(Frame):
         )
         shown = Frame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
         head = row(Label("Command", "strong"), STRETCH, copy)
-        self._command_part.setLayout(col(head, shown, gap=S1))
+        later = Label(_BY_HAND, "small", "text3", wrap=True)
+        self._command_part.setLayout(col(head, shown, later, gap=S1))
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
         differences = QWidget()
@@ -114,7 +119,7 @@ class FormSide(Frame):
                 differences,
                 Rule(),
                 S3,
-                Label("Learning rate by epoch", "strong"),
+                row(Label(TITLE, "strong"), STRETCH, self.pictures),
                 self._rates,
                 S3,
                 self._check_part,

@@ -1,27 +1,37 @@
 """The GPUs of one node as cells that can be chosen.
 
 Neighbouring GPUs held by one owner are one bar with his name and memory, so that who is there
-reads without a tool tip. A GPU of somebody else's is off limits; one that somebody took meanwhile,
-or of a node that is away, stays chosen, because a job never becomes smaller by itself, and can be
-given up.
+reads without a tool tip. A GPU of somebody else's is off limits, until a person says that it is to
+be used beside this one user; one that somebody took meanwhile, or of a node that is away, stays
+chosen, because a job never becomes smaller by itself, and can be given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from backend.records.node import Gpu
+from widgets.cluster.node_row import display_words
 from widgets.common import formats, icons, theme
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.text import plain_tip
-from widgets.common.theme import R_CELL
-from widgets.jobs.gpu_choice import owner
+from widgets.common.theme import R_CELL, Tone
+from widgets.jobs.gpu_choice import may_be_shared, owner
 
 _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 28, 3, 96, 18
 _TICK, _MARK = 14.0, 12.0
@@ -35,11 +45,13 @@ class GpuCells(QWidget):
         changed: The chosen GPUs are others now.
         taken_changed: Somebody came to one of those chosen, or left it.
         step_wished: By how many nodes keys are to move, -1 or 1.
+        beside_wished: A GPU is to be used although its owner is on it; see `take_beside`.
     """
 
     changed = Signal()
     taken_changed = Signal()
     step_wished = Signal(int)
+    beside_wished = Signal(object)
 
     def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,6 +61,7 @@ class GpuCells(QWidget):
         self._away = ""
         self._is_offline = False
         self._chosen: set[str] = set()
+        self._beside: dict[str, str] = {}
         self._at = 0
         self._taking: bool | None = None
         self.setFixedHeight(_CELL_H)
@@ -61,12 +74,22 @@ class GpuCells(QWidget):
         known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
         return (*known, *sorted(self._chosen.difference(known)))
 
+    def beside(self) -> dict[str, str]:
+        """Of those chosen the ones on which a user may be, and who."""
+        return {uuid: user for uuid, user in self._beside.items() if uuid in self._chosen}
+
     def taken(self) -> tuple[Gpu, ...]:
         """Those chosen on which somebody is: the job can start when they are free."""
-        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and owner(gpu))
+        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and self._is_taken(gpu))
 
-    def choose(self, uuids: Sequence[str]) -> None:
-        self._chosen = set(uuids)
+    def choose(self, uuids: Sequence[str], beside: Mapping[str, str] | None = None) -> None:
+        self._chosen, self._beside = set(uuids), dict(beside or {})
+        self._told()
+
+    def take_beside(self, uuid: str, user: str) -> None:
+        """Use a GPU although this one user is on it: a person was asked."""
+        self._chosen.add(uuid)
+        self._beside[uuid] = user
         self._told()
 
     def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
@@ -100,6 +123,8 @@ class GpuCells(QWidget):
         return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _CELL_H)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
         if self._away:
             self._give_up()
             return
@@ -112,6 +137,21 @@ class GpuCells(QWidget):
         index = self._index_at(event.position().x())
         if self._taking is not None and index is not None:
             self._take(index)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        by_keys = event.reason() is QContextMenuEvent.Reason.Keyboard
+        index = self._at if by_keys else self._index_at(float(event.pos().x()))
+        if self._away or index is None or not 0 <= index < len(self._gpus):
+            return
+        gpu = self._gpus[index]
+        if not self._may_ask(gpu):
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        anyway = menu.addAction(f"Use GPU {gpu.index} anyway…")
+        anyway.triggered.connect(partial(self.beside_wished.emit, gpu))
+        at = self.mapToGlobal(self._cell(index).bottomLeft().toPoint())
+        menu.popup(at if by_keys else event.globalPos())
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
         self._taking = None
@@ -142,6 +182,8 @@ class GpuCells(QWidget):
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             index = None if self._away else self._index_at(QPointF(event.pos()).x())
             text = self._away if index is None else self._sentence(self._gpus[index])
+            if index is not None and self._may_ask(self._gpus[index]):
+                text = f"{text}; a right click uses it anyway"
             QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
         return bool(super().event(event))
@@ -172,8 +214,19 @@ class GpuCells(QWidget):
     def _paint_owned(self, painter: QPainter, first: int, last: int) -> None:
         gpu = self._gpus[first]
         bar = self._cell(first).united(self._cell(last))
-        ours = any(process.run_tag for process in gpu.processes)
+        ours = any(process.run_tag for process in gpu.holders)
         paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0, radius=R_CELL)
+        among = range(first, last + 1)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        inset = _TAKEN_W / 2
+        for tone, run in groupby(among, self._edge_of):
+            taken = list(run)
+            if tone:
+                painter.setPen(QPen(theme.current().q(tone), _TAKEN_W))
+                edge = self._cell(taken[0]).united(self._cell(taken[-1]))
+                edge.adjust(inset, inset, -inset, -inset)
+                painter.drawRoundedRect(edge, R_CELL, R_CELL)
+        # Above the edges: of neighbours that are chosen in part, one would go through it.
         used = sum(g.memory_used_bytes or 0 for g in self._gpus[first : last + 1])
         text = f"{owner(gpu)} · {formats.memory(used)}"
         room = bar.adjusted(8, 0, -8, 0)
@@ -182,19 +235,23 @@ class GpuCells(QWidget):
             plate = QRectF(bar.left() + 4, bar.top() + 5, width + 8, bar.height() - 10)
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
         paint_text(painter, room, text, "small_strong", "live" if ours else "text")
-        among = range(first, last + 1)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(theme.current().q("bad"), _TAKEN_W))
-        inset = _TAKEN_W / 2
-        for is_taken, run in groupby(among, lambda index: self._gpus[index].uuid in self._chosen):
-            taken = list(run)
-            if is_taken:
-                edge = self._cell(taken[0]).united(self._cell(taken[-1]))
-                edge.adjust(inset, inset, -inset, -inset)
-                painter.drawRoundedRect(edge, R_CELL, R_CELL)
         for index in among:
             if self._gpus[index].uuid in self._unwell:
                 self._paint_mark(painter, self._cell(index))
+
+    def _edge_of(self, index: int) -> Tone | None:
+        """Of one on which somebody is: how it is edged when it is chosen."""
+        gpu = self._gpus[index]
+        if gpu.uuid not in self._chosen:
+            return None
+        return "bad" if self._is_taken(gpu) else "text"
+
+    def _may_ask(self, gpu: Gpu) -> bool:
+        """Whether it can be used beside its user, and nobody said so yet."""
+        return may_be_shared(gpu) and (gpu.uuid not in self._chosen or self._is_taken(gpu))
+
+    def _is_taken(self, gpu: Gpu) -> bool:
+        return bool(gpu.strangers(self._beside.get(gpu.uuid, "")))
 
     def _paint_free(self, painter: QPainter, index: int) -> None:
         cell, gpu = self._cell(index), self._gpus[index]
@@ -207,7 +264,10 @@ class GpuCells(QWidget):
             icons.paint_icon(painter, tick, "check", "on_ink")
         else:
             paint_gpu_cell(painter, cell, "free", radius=R_CELL)
-            paint_text(painter, cell, str(gpu.index), "tiny", "text3", center=True)
+            text = f"{gpu.index} · display" if gpu.display else str(gpu.index)
+            if text_width(text, "tiny") > cell.width() - 4:
+                text = str(gpu.index)
+            paint_text(painter, cell, text, "tiny", "text3", center=True)
         if gpu.uuid in self._unwell:
             self._paint_mark(painter, cell)
 
@@ -240,6 +300,7 @@ class GpuCells(QWidget):
         before = set(self._chosen)
         if not self._taking:
             self._chosen.discard(gpu.uuid)
+            self._beside.pop(gpu.uuid, None)
         elif self._may_take(gpu):
             self._chosen.add(gpu.uuid)
         if self._chosen != before:
@@ -247,8 +308,7 @@ class GpuCells(QWidget):
 
     def _give_up(self) -> None:
         if self._chosen:
-            self._chosen = set()
-            self._told()
+            self.choose(())
 
     def _told(self) -> None:
         self._describe()
@@ -266,12 +326,14 @@ class GpuCells(QWidget):
         name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
         if owner(gpu):
             state = f"in use by {owner(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
-            state = f"chosen, {state}" if gpu.uuid in self._chosen else state
+            if gpu.uuid in self._chosen:
+                state = f"chosen, {state}"
         elif gpu.lost:
             state = "out of reach"
         else:
             state = "chosen" if gpu.uuid in self._chosen else "free"
-        return ", ".join(part for part in (name, state, self._unwell.get(gpu.uuid, "")) if part)
+        parts = (name, state, display_words(gpu), self._unwell.get(gpu.uuid, ""))
+        return ", ".join(part for part in parts if part)
 
 
 def _neighbours(gpus: tuple[Gpu, ...]) -> list[tuple[int, int]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 
 KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
+KILL_TIP = "What it did since its newest checkpoint is lost"
 START_OVER_TIP = "From its first step; what the earlier run left is kept"
 
 
@@ -18,6 +20,7 @@ class Act(Enum):
     START = auto()
     CANCEL = auto()
     STOP = auto()
+    KILL = auto()
     RESUME = auto()
     START_OVER = auto()
     EXPORT = auto()
@@ -35,16 +38,21 @@ class MainAct:
     tip: str = ""
 
 
-def main_act(view: JobView, has_checkpoints: bool | None) -> MainAct:
+def main_act(
+    view: JobView | JobLine, has_checkpoints: bool | None, *, is_overdue: bool = False
+) -> MainAct:
     """The one act that fits the state.
 
     Of a job that failed the page "What happened" has the act that stands out.
 
     Args:
         has_checkpoints: There are some to export or to go on from; None while nobody knows.
+        is_overdue: It should have stopped by now.
     """
     has_none = has_checkpoints is False
     stands_out = not view.state.has_failed
+    if view.state is JobState.STOPPING and is_overdue:
+        return MainAct(Act.KILL, "Kill now", "x-circle", tip=KILL_TIP)
     if view.state is JobState.STOPPING:
         return MainAct(Act.STOP, "Stopping…", "stop", is_able=False)
     if view.state.is_live:

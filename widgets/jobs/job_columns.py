@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from PySide6.QtCore import Qt
 
+from backend.records import line_settings
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
@@ -33,6 +34,14 @@ class JobColumn(IntEnum):
     USER = 9
     NOTES = 10
     CREATED = 11
+    LR = 12
+    BATCH_SIZE = 13
+    OPTIMIZER = 14
+    EPOCHS = 15
+    MODEL = 16
+    DATASET = 17
+    STRATEGY = 18
+    SEED = 19
 
     @property
     def key(self) -> str:
@@ -57,9 +66,23 @@ class JobColumn(IntEnum):
         return self in (JobColumn.NAME, JobColumn.TAGS, JobColumn.NOTES)
 
 
-_TITLES = {JobColumn.BEST: "Best metric", JobColumn.GPUS: "GPUs"}
+_TITLES = {
+    JobColumn.BEST: "Best metric",
+    JobColumn.GPUS: "GPUs",
+    JobColumn.LR: "Learning rate",
+    JobColumn.BATCH_SIZE: "Batch",
+}
+SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
+"""Of the job file."""
 _FIGURES = frozenset(
-    {JobColumn.BEST, JobColumn.GPUS, JobColumn.STARTED, JobColumn.TOOK, JobColumn.CREATED}
+    {
+        JobColumn.BEST,
+        JobColumn.GPUS,
+        JobColumn.STARTED,
+        JobColumn.TOOK,
+        JobColumn.CREATED,
+        *(column for column in SETTINGS if column.key in line_settings.NUMBERS),
+    }
 )
 
 
@@ -121,12 +144,24 @@ def shown(line: JobLine, column: JobColumn) -> str:
         return formats.rough(took) if is_long else formats.duration(took)
     if column is JobColumn.NODES:
         return _few_nodes(line)
+    if column in SETTINGS:
+        return _setting(line, column.key)
     words = {
         JobColumn.STATE: line.state.word,
         JobColumn.NAME: line.name,
         JobColumn.USER: line.user,
     }
     return words.get(column, " ".join(line.notes.split()))
+
+
+def _setting(line: JobLine, key: str) -> str:
+    if line.sweep is not None:
+        return ""
+    if key in line_settings.NUMBERS:
+        value = line_settings.number(line, key)
+        return formats.NONE if value != value else formats.setting(value)
+    name, _, version = line_settings.setting(line, key).partition("@")
+    return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
 
 
 def _few_nodes(line: JobLine) -> str:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QPointF, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from backend.records.job_line import JobLine
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
-from widgets.common import formats
+from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
-from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.paint import (
+    fill_round,
+    paint_focus,
+    paint_ground,
+    paint_text,
+    text_width,
+)
 from widgets.common.state_badge import paint_state, state_tone, turn_now
 from widgets.common.theme import ROW_H, S1, S2, S3, S6, Tone
 from widgets.jobs.job_columns import best_words, where
@@ -25,6 +31,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 
 _GLYPH = 24
 _INDENT, _CARET = S6, 12
+_TICK, _TICK_EDGE = 14, 2
 _CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
 """Of the first line, what stands before its figure may take."""
 _NEAR_S = 18 * 3600
@@ -62,7 +69,9 @@ class JobDelegate(QStyledItemDelegate):
         state = option.state.value
         box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        paint_ground(painter, box, chosen=bool(state & SELECTED), pointed=bool(state & POINTED))
+        is_ticked = line.id in model.ticks
+        chosen = is_ticked or bool(state & SELECTED)
+        paint_ground(painter, box, chosen=chosen, pointed=bool(state & POINTED))
         if state & BY_KEY == BY_KEY:
             paint_focus(painter, box)
         left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
@@ -73,6 +82,8 @@ class JobDelegate(QStyledItemDelegate):
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
         glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
         paint_state(painter, glyph, line.state, line.progress, turn_now())
+        if is_ticked:
+            _paint_tick(painter, glyph)
         inner = QRectF(box)
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
@@ -127,6 +138,17 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, reason, why, "body", "text2")
 
 
+def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
+    """At the corner of the glyph, whose state stays to be seen."""
+    palette = theme.current()
+    edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
+    edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
+    fill_round(painter, edge, palette.q("selected"), edge.width() / 2)
+    inner = edge.adjusted(_TICK_EDGE, _TICK_EDGE, -_TICK_EDGE, -_TICK_EDGE)
+    fill_round(painter, inner, palette.q("ink"), inner.width() / 2)
+    paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
+
+
 def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
     """Words one after the other, each in its tone, as far as there is room."""
     line = QRectF(line)
@@ -152,7 +174,7 @@ def forecast(place: QueuePlace) -> str:
     when = now + timedelta(seconds=place.starts_in_s)
     # Of the night to come everybody knows the day.
     near = place.starts_in_s < _NEAR_S
-    return f"≈{formats.GAP}{when:%H:%M}" if near else formats.about(when, now)
+    return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.about(when, now)
 
 
 def _when(view: JobLine) -> tuple[str, str]:

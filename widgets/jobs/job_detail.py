@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import QEvent, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView, RunUpdate
+from backend.records.job_view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.node import NodeState
 from backend.records.queue import QueuePlace
 from backend.records.series import RunStart
 from widgets.cluster.node_history import NodeHistory
-from widgets.common.banner import Banner
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.promised_file import Promise
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
+from widgets.jobs.announcer import Announcer
 from widgets.jobs.checkpoints_tab import CheckpointsTab
 from widgets.jobs.curves_tab import CurvesTab
+from widgets.jobs.earlier_runs import EarlierRuns
 from widgets.jobs.elsewhere_acts import ElsewhereActs
 from widgets.jobs.export_acts import ExportActs
 from widgets.jobs.export_dialog import export_name
 from widgets.jobs.failure_tab import FailureTab
+from widgets.jobs.job_banner import JobBanner
 from widgets.jobs.job_facts import what_stop_costs
 from widgets.jobs.job_finding import finding
 from widgets.jobs.job_header import JobHeader
@@ -33,6 +36,7 @@ from widgets.jobs.job_tabs import JobTabs
 from widgets.jobs.job_wishes import JobWishes
 from widgets.jobs.log_tab import LogTab
 from widgets.jobs.notes_tab import NotesTab
+from widgets.jobs.patience import Patience
 from widgets.jobs.queue_acts import QueueActs
 from widgets.jobs.rank_history import unwell_of_job
 from widgets.jobs.ranks_tab import RanksTab
@@ -71,6 +75,7 @@ class JobDetail(JobWishes):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: JobView | None = None
+        self._announcer = Announcer(self)
         self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._starts: dict[int, RunStart] = {}
         self._busy, self._can_cancel = "", False
@@ -79,13 +84,15 @@ class JobDetail(JobWishes):
         self._verdict: tuple[str, bool] = ("", False)
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
+        self._export_waits = False
+        self._patience = Patience()
+        self._earlier = EarlierRuns(self)
         self.queue = QueueActs(self)
         self.exports = ExportActs(self)
         self._elsewhere = ElsewhereActs(self)
         self.header = JobHeader(self, self.queue)
         self._progress = JobProgress()
-        self._banner = Banner()
-        self._banner.hide()
+        self._banner = JobBanner()
         self._make_tabs()
         self._wire()
         FocusLead(self, self.header.act)
@@ -112,16 +119,23 @@ class JobDetail(JobWishes):
         """Show another job, from its beginning."""
         self.notes.flush()
         self._view = view
+        self._announcer.open(view)
         self._checkpoints = None
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
         self._verdict = ("", False)
         self._place = None
+        self._export_waits = False
+        self._patience.forget()
+        self._earlier.clear()
         self.curves.clear(view.name)
         self.log.open_job(view)
         self.notes.open_job(view)
         self.settings.show_config(view.config)
-        self.checkpoints.show_checkpoints((), view.config.checkpoint)
+        if view.run:
+            self.checkpoints.begin_reading()
+        else:
+            self.checkpoints.show_checkpoints((), view.config.checkpoint)
         self.failure.clear()
         self._show()
         self._choose_tab("failure" if view.state.has_failed else "curves")
@@ -134,7 +148,8 @@ class JobDetail(JobWishes):
         self._doubt = ""
         for start in update.history.run_starts:
             self._starts[start.run] = start
-        self.curves.append(update.history)
+        if self._earlier.shown is None:
+            self.curves.append(update.history)
         self.show_view(update.view)
 
     def show_view(self, view: JobView) -> None:
@@ -142,6 +157,7 @@ class JobDetail(JobWishes):
         if before is None or before.id != view.id:
             return
         self._view = view
+        self._announcer.see(view)
         turned = view.state is not before.state
         if turned and not self._checkpoints:
             # There were none; whether there are now is asked below.
@@ -149,7 +165,7 @@ class JobDetail(JobWishes):
             self.failure.show_checkpoints(None)
         self._show()
         ended = before.state.is_live and not view.state.is_live
-        if ended and view.state.has_failed:
+        if ended and view.state.has_failed and self._earlier.shown is None:
             self.log.open_job(view)
             self._choose_tab("failure")
         if turned or view.epoch != before.epoch:
@@ -166,11 +182,40 @@ class JobDetail(JobWishes):
             return
         self._checkpoints = checkpoints
         self.checkpoints.show_checkpoints(checkpoints, self._view.config.checkpoint)
-        self.curves.show_checkpoints(checkpoints)
+        if self._earlier.shown is None:
+            self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
+        self.exports.show_checkpoints(job_id, checkpoints)
         self._show()
+        if self._export_waits:
+            self.export()
 
-    def show_settings(self, job_id: str, toml: str, command: tuple[str, ...]) -> None:
+    def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
+        """All runs of the job, to choose one from."""
+        if self._is_open(job_id):
+            button = self.header.runs
+            self._earlier.show_runs(runs)
+            self._earlier.open_menu(button.mapToGlobal(button.rect().bottomLeft()))
+
+    def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
+        """The curves and the log of a run that starting over put away, and the job as it was."""
+        run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
+        if run is None:
+            return
+        self.curves.clear(f"{then.view.name} run {number}")
+        self.curves.append(then.history)
+        self.curves.show_view(then.view)
+        self.log.open_job(replace(then.view, id=earlier_log(job_id, run.put_away)))
+        self._show()
+        if self._tabs.key() != "log":
+            self._choose_tab("curves")
+
+    def show_checkpoints_trouble(self, job_id: str, sentence: str) -> None:
+        """Which checkpoints there are cannot be read now."""
+        if self._is_open(job_id):
+            self.checkpoints.show_trouble(sentence)
+
+    def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
         if self._is_open(job_id):
             self.settings.show_file(toml, command)
 
@@ -216,6 +261,14 @@ class JobDetail(JobWishes):
         if self._is_open(job_id):
             self.exports.show_done(path)
 
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._view is not None:
+            # Its figures may be wished for in other units now.
+            self._show()
+            if self._checkpoints:
+                self.checkpoints.show_checkpoints(self._checkpoints, self._view.config.checkpoint)
+
     def set_narrow(self, narrow: bool) -> None:
         """Where list and detail take turns there is a way back."""
         self.header.set_narrow(narrow)
@@ -228,7 +281,11 @@ class JobDetail(JobWishes):
 
     @Slot()
     def toggle_log_y(self) -> None:
-        self.curves.toggle_log()
+        self.curves.toggle_log_y()
+
+    @Slot()
+    def toggle_log_x(self) -> None:
+        self.curves.toggle_log_x()
 
     @Slot()
     def fit(self) -> None:
@@ -253,6 +310,8 @@ class JobDetail(JobWishes):
 
     @Slot()
     def export(self) -> None:
+        """Ask what to export, as soon as it is known what there is."""
+        self._export_waits = self._checkpoints is None
         self._open_export("")
 
     # -- how it is made
@@ -277,6 +336,9 @@ class JobDetail(JobWishes):
 
     def _wire(self) -> None:
         self.header.export_wished.connect(self.export)
+        self._earlier.chosen.connect(lambda number: self.earlier_requested.emit(self._id(), number))
+        self._earlier.newest_chosen.connect(self._wish_newest)
+        self._banner.newest_wished.connect(self._wish_newest)
         self.header.elsewhere_wished.connect(self.open_elsewhere)
         self.exports.export_requested.connect(self.export_requested)
         self.exports.export_cancelled.connect(self.export_cancelled)
@@ -285,6 +347,8 @@ class JobDetail(JobWishes):
         self._elsewhere.resume_requested.connect(self.resume_elsewhere_requested)
         self._tabs.turned.connect(self._tab_turned)
         self.curves.save_requested.connect(self.save_requested)
+        self.failure.save_requested.connect(self._save_of_job)
+        self.ranks.history.saved.connect(self._save_of_job)
         self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
         self.checkpoints.resume_requested.connect(self._resume_from)
         self.checkpoints.new_from_requested.connect(
@@ -308,7 +372,11 @@ class JobDetail(JobWishes):
         if view is None:
             return
         kept = self._checkpoints or ()
-        self._tabs.show_failed(view.state.has_failed)
+        is_overdue = self._patience.is_over(view)
+        is_newest = self._earlier.shown is None
+        # What happened is told with the curves of the newest run.
+        tells_failure = view.state.has_failed and is_newest
+        self._tabs.show_failed(tells_failure)
         self._tabs.show_counts(view.world_size, len(kept))
         self.header.show_view(
             view,
@@ -316,24 +384,32 @@ class JobDetail(JobWishes):
             has_checkpoints=self.has_checkpoints,
             busy=self._busy,
             can_cancel=self._can_cancel,
+            is_overdue=is_overdue,
         )
-        caption = self._busy or what_stop_costs(view, kept, self._place)
+        costs = what_stop_costs(view, kept, self._place, is_overdue=is_overdue)
+        caption = self._busy or costs
         self._progress.show_view(view, kept, self._starts.values(), caption)
         self._show_banner(view)
-        self.curves.show_view(view)
+        if is_newest:
+            self.curves.show_view(view)
         self.ranks.show_view(view, self.curves.began_s)
         self.checkpoints.set_live(view.state.is_live)
-        if view.state.has_failed:
+        if tells_failure:
             self.failure.show_view(view)
         self.log.show_view(view)
 
     def _show_banner(self, view: JobView) -> None:
+        earlier = self._earlier.finding()
         found = finding(view, self._error, self._doubt, self._place, self._verdict)
-        if found is not None:
-            self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
-        self._banner.setVisible(found is not None)
+        if earlier is not None and not self._error[0]:
+            found = earlier
+        self._banner.show_finding(found, is_earlier=earlier is not None)
 
     # -- what happens
+
+    @Slot()
+    def _wish_newest(self) -> None:
+        self.newest_requested.emit(self._id())
 
     def _id(self) -> str:
         return self._view.id if self._view is not None else ""
@@ -348,6 +424,11 @@ class JobDetail(JobWishes):
     def _tab_turned(self, key: str) -> None:
         if key == "checkpoints" and self._view is not None:
             self.checkpoints_requested.emit(self._id())
+
+    @Slot(str, object)
+    def _save_of_job(self, plot: str, content: bytes) -> None:
+        if self._view is not None:
+            self.save_requested.emit(f"{self._view.name} {plot}", content)
 
     @Slot(str)
     def _resume_from(self, checkpoint: str) -> None:
@@ -372,7 +453,8 @@ class JobDetail(JobWishes):
         if self._view is not None:
             began_s = self.curves.began_s
             unwell = unwell_of_job(self._view, states, histories, began_s, now_s)
-            self.curves.show_unwell(unwell)
+            if self._earlier.shown is None:
+                self.curves.show_unwell(unwell)
             if self._view.state.has_failed:
                 self.failure.show_nodes(states, histories, unwell)
 

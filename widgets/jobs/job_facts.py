@@ -17,15 +17,13 @@ from widgets.jobs.job_delegate import forecast
 
 
 def circumstances(view: JobView) -> str:
-    """Where, since when, by whom, the how many-th run."""
+    """Where, since when, by whom."""
     now = datetime.now().astimezone()
     words = [f"{where(view)}"]
     started = instant(view.started)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
         words.append(f"started {formats.moment_long(started, now)}{by}")
-    if view.run > 1:
-        words.append(f"run {view.run}")
     return " · ".join(words)
 
 
@@ -56,8 +54,13 @@ def facts(view: JobView) -> list[Fact]:
 
 
 def what_stop_costs(
-    view: JobView, checkpoints: Sequence[Checkpoint], place: QueuePlace | None = None
+    view: JobView,
+    checkpoints: Sequence[Checkpoint],
+    place: QueuePlace | None = None,
+    *,
+    is_overdue: bool = False,
 ) -> str:
+    """What it costs to press the button; ``is_overdue``: it should have stopped by now."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     there = ""
     if newest is not None:
@@ -65,6 +68,9 @@ def what_stop_costs(
         now = datetime.now().astimezone()
         when = formats.ago((now - made).total_seconds()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
+    if view.state is JobState.STOPPING and is_overdue:
+        rest = "its newest checkpoint" if newest is not None else "its beginning"
+        return f"It should have stopped by now. Kill now loses all since {rest}. {there}".strip()
     if view.state is JobState.STOPPING:
         return "It finishes the step, saves, then leaves."
     if view.state.is_live:

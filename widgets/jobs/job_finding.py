@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from backend.records.alarm import Alarm
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
+from backend.records.stamps import instant
 from backend.records.state import JobState
+from widgets.common import formats
 from widgets.common.theme import Family
 
 _TELLING: dict[JobState, Family] = {
@@ -60,8 +63,16 @@ def finding(
         told = rest[:1].upper() + rest[1:]
         return JobFinding("good" if is_same else "warn", f"{strong}.", told)
     if view.state in _TELLING and view.message:
-        return JobFinding(_TELLING[view.state], view.message)
+        return JobFinding(_TELLING[view.state], view.message, _when(view))
     return None
+
+
+def _when(view: JobView) -> str:
+    """When it was stopped: on this desktop or another one."""
+    if view.state is not JobState.INTERRUPTED or not view.ended:
+        return ""
+    now = datetime.now().astimezone()
+    return formats.moment_long(instant(view.ended), now)
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
@@ -58,6 +58,7 @@ class JobForm(QWidget):
         keep_requested: A `JobDraft` to keep as a template.
         file_requested: A `JobDraft` to write into a file.
         open_requested: A job file is wished for; answer with `show_draft`.
+        picture_requested: A file name, and the bytes to put there.
     """
 
     check_requested = Signal(object)
@@ -71,6 +72,7 @@ class JobForm(QWidget):
     keep_requested = Signal(object)
     file_requested = Signal(object)
     open_requested = Signal()
+    picture_requested = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -85,6 +87,7 @@ class JobForm(QWidget):
         self._picker = self._sections.picker
         self._sweep = self._sections.sweep
         self._side, self._foot = FormSide(self._make_acts()), FormFoot(self._make_acts())
+        self._side.pictures.saved.connect(self.picture_requested)
         self._verdict, self._refusal = self._side.verdict, self._side.refusal
         self._findings = self._side.findings
         self._start_button, self._foot_start = self._side.acts.start, self._foot.acts.start
@@ -119,7 +122,8 @@ class JobForm(QWidget):
         self._sections.templates.more_requested.connect(self.load_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
-        self._show_verdict(JobCheck())
+        self._check = JobCheck()
+        self._show_verdict(self._check)
 
     # -- what comes in
 
@@ -167,6 +171,8 @@ class JobForm(QWidget):
         self._origin = draft.origin
         self._forget_refusal()
         self._show_origin()
+        # What was wrong was so of what stood here before.
+        self.show_check(JobCheck())
         self._pause.start()
 
     def show_check(self, check: JobCheck) -> None:
@@ -177,9 +183,16 @@ class JobForm(QWidget):
         words = _NOWHERE if is_nowhere else " ".join(map(_alone, placement))
         self._picker.set_error(words)
         others = [f.sentence for f in homeless if f not in placement]
+        self._check = check
         self._show_verdict(check)
         fits = (_FITS,) if self._may_start and not others else ()
         self._side.show_findings(check.findings or fits, others)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            # Its figures may be wished for in other units now.
+            self._show_verdict(self._check)
 
     def set_busy(self, sentence: str) -> None:
         """A start is under way ("Starting…"), or is not ("")."""

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.job_view import JobView
 from backend.records.queue import QueuePlace
 from backend.records.state import JobState
+from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.facts import Facts
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.text import plain_tip
-from widgets.common.theme import S1, S2, S3
+from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.jobs.job_acts import KEYS_OF_ACTS, Act, MainAct, main_act
 from widgets.jobs.job_facts import circumstances, facts
+from widgets.jobs.job_menu import add_acts
 from widgets.jobs.job_name import JobName
 from widgets.jobs.job_wishes import JobWishes
 from widgets.jobs.queue_acts import QUEUE_TIP, QueueActs
@@ -61,6 +60,9 @@ class JobHeader(QWidget):
         self._name = JobName()
         self._name.renamed.connect(self._rename)
         self._badge = StateBadge()
+        self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All its runs")
+        self.runs.setFixedHeight(TARGET_MIN)
+        self.runs.clicked.connect(self._ask_runs)
         self._facts = Facts()
         self.act = Button("Start", icon="play")
         self.act.clicked.connect(self._do_act)
@@ -72,7 +74,7 @@ class JobHeader(QWidget):
         self._more.setMenu(self._menu)
         words = col(
             row((self._name, 1), self._wait, self.act, self._more, gap=S2),
-            self._badge,
+            row((self._badge, 1), self.runs, gap=S2),
             S1,
             self._facts,
             gap=2,
@@ -87,6 +89,7 @@ class JobHeader(QWidget):
         has_checkpoints: bool | None = None,
         busy: str = "",
         can_cancel: bool = False,
+        is_overdue: bool = False,
     ) -> None:
         """Show a job, or news of it.
 
@@ -95,6 +98,7 @@ class JobHeader(QWidget):
             has_checkpoints: There are some to export or to go on from; None while nobody knows.
             busy: What is being done with it ("Stopping…"), "" for nothing.
             can_cancel: That can be cancelled.
+            is_overdue: It should have stopped by now.
         """
         self._view, self._place = view, place
         self._busy, self._can_cancel = busy, bool(busy) and can_cancel
@@ -102,16 +106,18 @@ class JobHeader(QWidget):
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
         self._badge.set_state(view.state, view.progress, circumstances(view))
+        # A job that ran once has no others to choose from.
+        self.runs.setVisible(view.run > 1)
+        self.runs.setText(f"Run {formats.count(view.run)}")
         self._facts.set_facts(facts(view))
-        self._fit_act(view)
+        self._fit_act(main_act(view, has_checkpoints, is_overdue=is_overdue))
         self._fit_wait(view)
 
     def set_narrow(self, narrow: bool) -> None:
         """Where list and detail take turns there is a way back."""
         self._back.setVisible(narrow)
 
-    def _fit_act(self, view: JobView) -> None:
-        act = main_act(view, self._has_checkpoints)
+    def _fit_act(self, act: MainAct) -> None:
         if self._can_cancel:
             act = MainAct(Act.CANCEL, "Cancel", "x")
         elif self._busy:
@@ -145,6 +151,8 @@ class JobHeader(QWidget):
                 self._wishes.start_cancelled.emit(view.id)
             case Act.STOP:
                 self._wishes.stop_requested.emit(view.id)
+            case Act.KILL:
+                self._wishes.kill_requested.emit(view.id)
             case Act.RESUME:
                 self._wishes.resume_requested.emit(view.id, "")
             case Act.START_OVER:
@@ -161,6 +169,11 @@ class JobHeader(QWidget):
             self._queue.queue_requested.emit(view.id)
 
     @Slot()
+    def _ask_runs(self) -> None:
+        if self._view is not None:
+            self._wishes.runs_requested.emit(self._view.id)
+
+    @Slot()
     def _fill_menu(self) -> None:
         view = self._view
         self._menu.clear()
@@ -169,53 +182,20 @@ class JobHeader(QWidget):
         self._queue.fill(self._menu, view, self._place, has_checkpoints=self._has_checkpoints)
         if self._menu.actions():
             self._menu.addSeparator()
-        self._add_acts(view)
+        add_acts(
+            self._menu,
+            view,
+            self._wishes,
+            export=self.export_wished.emit,
+            elsewhere=self.elsewhere_wished.emit,
+            rename=self.rename,
+            has_checkpoints=self._has_checkpoints,
+            busy=bool(self._busy),
+        )
 
-    def _add_acts(self, view: JobView) -> None:
-        """All that can be done with the job; what does not fit its state is off."""
-        live, job = view.state.is_live, view.id
-        has_finished = view.state is JobState.FINISHED
-        acts: tuple[tuple[str, bool, Callable[[], object]], ...] = (
-            ("Clone", True, partial(self._wishes.clone_requested.emit, job)),
-            ("Compare", True, partial(self._wishes.compare_requested.emit, job)),
-            ("Export…", bool(self._has_checkpoints), self.export_wished.emit),
-            ("Bundle…", not live, partial(self._wishes.bundle_requested.emit, job)),
-            ("Replay…", view.state.is_over, partial(self._wishes.replay_requested.emit, job)),
-            (
-                "How the replay went",
-                view.state.is_over,
-                partial(self._wishes.replayed_requested.emit, job),
-            ),
-            (
-                "Resume on other nodes…",
-                bool(self._has_checkpoints) and view.state.is_over and not has_finished,
-                self.elsewhere_wished.emit,
-            ),
-            (
-                "Check before a start…",
-                not live and not self._busy and not has_finished,
-                partial(self._wishes.preflight_requested.emit, job),
-            ),
-            ("Rename", True, self._name.edit),
-            (
-                "Start over, keeping the earlier run",
-                bool(view.run) and not live,
-                partial(self._wishes.start_over_requested.emit, job),
-            ),
-            ("Open folder", True, partial(self._wishes.folder_requested.emit, job)),
-            ("Copy id", True, partial(QGuiApplication.clipboard().setText, job)),
-        )
-        for text, able, act in acts:
-            added = self._menu.addAction(text, act)
-            added.setEnabled(able)
-            # Told beside the words; the key itself is heard by the page.
-            added.setShortcut(KEYS_OF_ACTS.get(text, ""))
-            added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self._menu.addSeparator()
-        trash = self._menu.addAction(
-            "Move to the trash", partial(self._wishes.remove_requested.emit, job)
-        )
-        trash.setEnabled(not live)
+    def rename(self) -> None:
+        """Its name becomes a field."""
+        self._name.edit()
 
     @Slot(str)
     def _rename(self, name: str) -> None:

@@ -24,6 +24,7 @@ from backend.records.state import JobState
 from backend.records.sweep_line import FEWEST, own_words
 from widgets.jobs.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.job_rows import JobRows
+from widgets.jobs.job_ticks import JobTicks
 from widgets.jobs.sweep_words import said
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -48,6 +49,7 @@ class JobListModel(QAbstractTableModel):
 
     Attributes:
         is_changing: Rows come, go or move just now.
+        ticks: What is ticked, in the list.
 
     Signals:
         edited: Id of a job, the column (``name``, ``tags``, ``notes``), what it was and what it
@@ -66,6 +68,7 @@ class JobListModel(QAbstractTableModel):
         self._waiting: JobRows | None = None
         self._held = False
         self.is_changing = False
+        self.ticks = JobTicks(self)
         self._queue: dict[str, QueuePlace] = {}
 
     # -- what comes in
@@ -211,6 +214,19 @@ class JobListModel(QAbstractTableModel):
                 found.extend(line.sweep.ids)
         return tuple(dict.fromkeys(found))
 
+    def ticked(self) -> tuple[str, ...]:
+        """Ids of the jobs that are ticked, from above; a sweep is all its jobs."""
+        found: dict[str, None] = {}
+        for line_id in sorted(self.ticks, key=self.row_of):
+            line = self.line(line_id)
+            if line is not None:
+                found.update(dict.fromkeys((line_id,) if line.sweep is None else line.sweep.ids))
+        return tuple(found)
+
+    def live_of(self, ids: Iterable[str]) -> int:
+        """How many of these jobs are under way."""
+        return sum(line is not None and line.state.is_live for line in map(self.line, ids))
+
     def is_open(self, row: int) -> bool:
         """Whether the jobs of the sweep in this row stand under it."""
         if row + 1 >= len(self._order):
@@ -267,6 +283,9 @@ class JobListModel(QAbstractTableModel):
             return self.place(line.id)
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
+        if role == Qt.ItemDataRole.CheckStateRole and self.ticks:
+            is_ticked = line.id in self.ticks
+            return Qt.CheckState.Checked if is_ticked else Qt.CheckState.Unchecked
         give = CELL_ROLES.get(role)
         if give is None:
             return None

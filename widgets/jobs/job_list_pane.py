@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import (
     QEvent,
     QItemSelectionModel,
@@ -29,8 +31,10 @@ from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_view import JobListView
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.queue_strip import QueueStrip
+from widgets.jobs.selection_bar import SelectionBar
 from widgets.jobs.sweep_folding import SweepFolding
 
+SEARCH_TIP = "Also with numbers: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
 GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
 
@@ -44,6 +48,7 @@ class JobListPane(QWidget):
         sweep_chosen: Tag of the sweep that became the current row.
         fold_requested: Tag of a sweep, and whether it is to be folded.
         menu_requested: Index of a row, and where on the screen.
+        act_requested: Key of a `ManyAct`, and the ids of the jobs that are ticked, as a tuple.
         new_requested, table_requested: What the buttons say.
     """
 
@@ -53,6 +58,7 @@ class JobListPane(QWidget):
     fold_requested = Signal(str, bool)
     pressed = Signal()
     menu_requested = Signal(QModelIndex, QPoint)
+    act_requested = Signal(str, object)
     new_requested = Signal()
     table_requested = Signal()
 
@@ -60,16 +66,17 @@ class JobListPane(QWidget):
         super().__init__(parent)
         self.model = JobListModel()
         self.strip = QueueStrip()
-        new = Button("New job", kind="primary", icon="plus", key="Ctrl+N")
+        new = Button("New job", kind="primary", icon="plus")
+        new.setToolTip(plain_tip("New job", "Ctrl+N"))
         new.clicked.connect(self.new_requested)
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
+        self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
         self._groups.chosen.connect(self._asked)
         table = IconButton("table", "As a table over the whole width")
         table.clicked.connect(self.table_requested)
-        self.view = JobListView()
-        self.view.setModel(self.model)
+        self.view = JobListView(self.model)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
         dress(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
@@ -82,6 +89,17 @@ class JobListPane(QWidget):
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
+        self.ticks = self.model.ticks
+        self.ticks.changed.connect(self._show_ticked)
+        self._to_tick: tuple[str, ...] = ()
+        self.bar = SelectionBar(stacked=True)
+        self.bar.act_requested.connect(
+            lambda key: self.act_requested.emit(key, self.model.ticked())
+        )
+        self.bar.clear_requested.connect(self.ticks.clear)
+        self._below = QWidget()
+        self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
+        self._below.hide()
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
@@ -93,6 +111,7 @@ class JobListPane(QWidget):
                 self.strip,
                 (self.view, 1),
                 (self.no_match, 1),
+                self._below,
                 gap=0,
             )
         )
@@ -111,6 +130,16 @@ class JobListPane(QWidget):
             say_no_match(self.no_match, self.query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
+        there = [one for one in self.ticks if self.model.line(one) is not None]
+        if self._to_tick and at_once:
+            there, self._to_tick = list(self._to_tick), ()
+            self.ticks.add(there)
+        self.ticks.keep(there)
+        self._show_ticked()
+
+    def tick(self, ids: Sequence[str]) -> None:
+        """Tick these and no others, as soon as it is known that they are there."""
+        self._to_tick = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
         """Whether a row has to move for it."""
@@ -157,6 +186,13 @@ class JobListPane(QWidget):
         return super().eventFilter(watched, event)
 
     @Slot()
+    def _show_ticked(self) -> None:
+        ids = self.model.ticked()
+        self._below.setVisible(bool(ids))
+        if ids:
+            self.bar.show_chosen(len(ids), self.model.live_of(ids))
+
+    @Slot()
     def _asked(self) -> None:
         self.query_changed.emit(self.query)
 
@@ -173,6 +209,7 @@ class JobListPane(QWidget):
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
+        self.ticks.clear()
         self._current_changed(index)
         if not self._folding.toggle(index):
             self.pressed.emit()

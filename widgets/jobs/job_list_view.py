@@ -11,6 +11,7 @@ from PySide6.QtGui import (
     QDragMoveEvent,
     QDropEvent,
     QKeyEvent,
+    QMouseEvent,
     QPainter,
     QPaintEvent,
     QPen,
@@ -27,9 +28,10 @@ from widgets.common.job_drag import dragged_words, put_jobs
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.views import asked_row
-from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE
+from widgets.jobs.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
 
 MIME = "application/x-ringmaster-job"
+_STEPS = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _CHIP_H = 22
 _CHIP_CHARS = 24
 _CHIP_MOST = 0.6
@@ -45,7 +47,9 @@ class JobListView(QTableView):
             stand; one of them is "".
         menu_requested: Index of a row, and where on the screen.
         opened: Enter was pressed on the current row.
-        trash_requested: The current row is to go to the trash.
+        trash_requested: What is ticked, or else the current row, is to go to the trash.
+
+    With Ctrl a row is ticked, with Shift all up to it, and none of them is opened.
     """
 
     moved = Signal(str, str, str)
@@ -53,8 +57,14 @@ class JobListView(QTableView):
     opened = Signal()
     trash_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setModel(model)
+        self._rows = model
+        self._ticks = model.ticks
+        self._ticks.changed.connect(self.viewport().update)
+        self._has_ticked = False
+        """By the press of the button that is held now."""
         self.setProperty("kind", "list")
         self.setDragEnabled(True)
         self.setAcceptDrops(True)
@@ -78,11 +88,14 @@ class JobListView(QTableView):
         if not index.isValid():
             return
         line: JobLine = index.data(JOB_ROLE)
-        ids = (line.id,) if line.sweep is None else line.sweep.ids
+        if line.id in self._ticks:
+            ids = self._rows.ticked()
+        else:
+            ids = (line.id,) if line.sweep is None else line.sweep.ids
         content = QMimeData()
         put_jobs(content, ids, dragged_words(ids, line.name))
         acts = usual = Qt.DropAction.CopyAction
-        place = _place(index)
+        place = _place(index) if len(ids) == 1 else None
         if place is not None:
             content.setData(MIME, place.entry.job_id.encode())
             acts, usual = acts | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
@@ -125,9 +138,67 @@ class JobListView(QTableView):
         before, after = (beside, "") if target[1] else ("", beside)
         self.moved.emit(moved, before, after)
 
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        index = self.indexAt(event.position().toPoint())
+        is_left = event.button() is Qt.MouseButton.LeftButton and index.isValid()
+        with_ctrl = event.modifiers() == Qt.KeyboardModifier.ControlModifier
+        with_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        self._has_ticked = is_left and (with_ctrl or with_shift)
+        if not self._has_ticked:
+            super().mousePressEvent(event)
+        elif with_shift:
+            self._tick_up_to(index.row())
+        else:
+            here = self.currentIndex()
+            if not self._ticks and here.isValid() and here.row() != index.row():
+                # As everywhere, what is chosen already is one of them.
+                self._ticks.add((self._id(here.row()),))
+            self._ticks.toggle(self._id(index.row()))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if not (self._has_ticked and event.buttons()):
+            super().mouseMoveEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if not self._has_ticked:
+            super().mouseReleaseEvent(event)
+        self._has_ticked = False
+
+    def _tick_up_to(self, row: int) -> None:
+        """All rows from the current one on, and no others."""
+        begin = max(self.currentIndex().row(), 0)
+        ids = [self._id(each) for each in range(min(begin, row), max(begin, row) + 1)]
+        self._ticks.keep(ids)
+        self._ticks.add(ids)
+
+    def _tick_and_go(self, by: int) -> None:
+        """Tick the current row and the one after or before it, which is the current one then."""
+        here = self.currentIndex().row()
+        if 0 <= here + by < self._rows.rowCount():
+            self._ticks.add((self._id(here), self._id(here + by)))
+            self.setCurrentIndex(self._rows.index(here + by, 0))
+
+    def _id(self, row: int) -> str:
+        return self._rows.line_at(row).id
+
+    def _ticks_by_key(self, event: QKeyEvent) -> bool:
+        """Whether it was a key for ticks."""
+        key, has_row = event.key(), self.currentIndex().isValid()
+        shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        if key == Qt.Key.Key_Space and has_row and not event.modifiers():
+            self._ticks.toggle(self._id(self.currentIndex().row()))
+        elif key in _STEPS and shift and has_row:
+            self._tick_and_go(_STEPS[Qt.Key(key)])
+        elif key == Qt.Key.Key_Escape and self._ticks:
+            self._ticks.clear()
+        else:
+            return False
+        return True
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
-        by = steps.get(Qt.Key(event.key()), 0)
+        if self._ticks_by_key(event):
+            return
+        by = _STEPS.get(Qt.Key(event.key()), 0)
         if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
             wishes = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
             wishes[Qt.Key.Key_Delete] = self.trash_requested

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from PySide6.QtCore import (
     QEvent,
+    QItemSelection,
     QItemSelectionModel,
     QMimeData,
     QModelIndex,
@@ -22,7 +23,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView,
 from widgets.common.curtain import Curtain
 from widgets.common.job_drag import chip, dragged_words, put_jobs
 from widgets.common.views import asked_row, dress
-from widgets.jobs.job_columns import JobColumn
+from widgets.jobs.job_columns import SETTINGS, JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_table_delegate import JobTableDelegate, caret_right
 from widgets.jobs.sweep_folding import SweepFolding
@@ -39,13 +40,21 @@ _WIDTHS = {
     JobColumn.USER: 64,
     JobColumn.NOTES: 200,
     JobColumn.CREATED: 132,
+    JobColumn.LR: 124,
+    JobColumn.BATCH_SIZE: 64,
+    JobColumn.OPTIMIZER: 88,
+    JobColumn.EPOCHS: 68,
+    JobColumn.MODEL: 132,
+    JobColumn.DATASET: 132,
+    JobColumn.STRATEGY: 88,
+    JobColumn.SEED: 56,
 }
 _NAME_LEAST_W, _NAME_MOST_W = 196, 420
 """In a wide window the columns share what the longest names do not need: a name and what belongs to
 it would stand too far apart."""
 _LEAST_W, _MOST_W = 48, 900
 _AT_FIRST: tuple[JobColumn, ...] = tuple(
-    c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED)
+    c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
 )
 _FIRST_TO_GO = (
     JobColumn.CREATED,
@@ -57,6 +66,7 @@ _FIRST_TO_GO = (
     JobColumn.TOOK,
     JobColumn.STARTED,
     JobColumn.PROGRESS,
+    *reversed(SETTINGS),
 )
 """Where the window is too narrow for all that are chosen."""
 
@@ -165,6 +175,24 @@ class JobTableView(QTableView):
         rows = sorted({row for one in ranges for row in range(one.top(), one.bottom() + 1)})
         return self._model.ids(rows)
 
+    def current_ids(self) -> tuple[str, ...]:
+        """Id of the job in the current row, or of all jobs of the sweep."""
+        index = self.currentIndex()
+        return self._model.ids((index.row(),)) if index.isValid() else ()
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose the rows of these jobs that are shown, and no others."""
+        rows = [row for row in map(self._model.row_of, ids) if row >= 0]
+        chosen = QItemSelection()
+        for row in rows:
+            chosen.select(self._model.index(row, 0), self._model.index(row, 0))
+        flag = QItemSelectionModel.SelectionFlag
+        if rows:
+            first = self._model.index(min(rows), JobColumn.NAME)
+            self.selectionModel().setCurrentIndex(first, flag.NoUpdate)
+            self.scrollTo(first)
+        self.selectionModel().select(chosen, flag.ClearAndSelect | flag.Rows)
+
     def edit_cell(self, row: int, column: JobColumn) -> None:
         """Change a cell where it stands; its column is shown for that. Those of a sweep stay."""
         if not self._model.flags(self._model.index(row, column)) & Qt.ItemFlag.ItemIsEditable:
@@ -245,12 +273,14 @@ class JobTableView(QTableView):
         """Every column, those that are chosen ticked; the name is always there."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        settings = QMenu("Settings", menu)
         for column in JobColumn:
-            action = menu.addAction(column.title)
+            action = (settings if column in SETTINGS else menu).addAction(column.title)
             action.setCheckable(True)
             action.setChecked(column in self._chosen)
             action.setEnabled(column is not JobColumn.NAME)
             action.toggled.connect(partial(self._toggle, column))
+        menu.addMenu(settings)
         menu.addSeparator()
         menu.addAction("As at first", self._as_at_first)
         return menu

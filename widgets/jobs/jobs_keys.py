@@ -10,19 +10,22 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
+from widgets.curves.scale_button import LOG_X_KEY, LOG_Y_KEY
+
 if TYPE_CHECKING:
     from widgets.jobs.jobs_page import JobsPage
 
 
 def add_keys(page: JobsPage) -> None:
-    """Make them; they hold while the list and what is open are seen, Ctrl+F in the table too."""
+    """Make them; some hold in the table, too, where they act on the chosen rows."""
     detail = page.detail
     keys: tuple[tuple[str, Callable[[], object]], ...] = (
         ("J", lambda: page.list.step(1)),
         ("K", lambda: page.list.step(-1)),
         ("[", lambda: detail.step_tab(-1)),
         ("]", lambda: detail.step_tab(1)),
-        ("L", detail.toggle_log_y),
+        (LOG_Y_KEY, detail.toggle_log_y),
+        (LOG_X_KEY, detail.toggle_log_x),
         ("F", detail.fit),
         ("S", detail.focus_smoothing),
         ("Ctrl+L", detail.focus_log),
@@ -33,7 +36,16 @@ def add_keys(page: JobsPage) -> None:
     )
     for key, act in keys:
         _add(key, page.split, act)
-    _add("Ctrl+F", page.table, page.table.search.setFocus)
+    table = page.table
+    in_table: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("Ctrl+L", partial(_log_of_row, page)),
+        ("Ctrl+E", partial(_act_on_rows, page, "export")),
+        ("Ctrl+.", partial(_act_on_rows, page, "stop")),
+        ("Ctrl+D", partial(_act_on_rows, page, "clone")),
+        ("Ctrl+F", table.search.setFocus),
+    )
+    for key, act in in_table:
+        _add(key, table, act)
 
 
 def export(page: JobsPage) -> None:
@@ -56,6 +68,21 @@ def clone(page: JobsPage) -> None:
     """The open job; the form holds one."""
     if page.open_id:
         page.detail.clone_requested.emit(page.open_id)
+
+
+def _act_on_rows(page: JobsPage, key: str) -> None:
+    """All chosen rows, or the current one."""
+    view = page.table.view
+    ids = view.chosen() or view.current_ids()
+    if ids:
+        page.many.act(key, ids)
+
+
+def _log_of_row(page: JobsPage) -> None:
+    """Of the current row; a sweep has none."""
+    ids = page.table.view.current_ids()
+    if len(ids) == 1:
+        page.open_then(ids[0], page.detail.focus_log)
 
 
 def _add(key: str, widget: QWidget, act: Callable[[], object]) -> None:

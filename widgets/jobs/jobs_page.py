@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.job_line import JobLine, JobQuery
 from backend.records.job_view import JobView, RunUpdate
 from backend.records.queue import Queue
 from backend.records.sweep_line import FEWEST
-from widgets.common.cards import EmptyState
+from widgets.common.cards import READING_AFTER_MS, EmptyState
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.list_split import OPEN_LEAST_W, ListSplit
@@ -30,19 +31,17 @@ from widgets.common.theme import (
 )
 from widgets.jobs.first_start import FirstStart
 from widgets.jobs.job_detail import JobDetail
-from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
+from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_list_pane import JobListPane
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_keys import add_keys
 from widgets.jobs.jobs_table import JobsTable
 from widgets.jobs.many_acts import ManyWishes
+from widgets.jobs.row_menu import LIST, TABLE, open_menu
 from widgets.jobs.sweep_acts import SweepActs
 from widgets.jobs.sweep_pane import SweepPane
 
-LIST, TABLE = "list", "table"
 _TURN_INTERVAL_MS = 80
-_READING_AFTER_MS = 400
-"""A list that comes sooner is not worth a word."""
 
 
 class JobsPage(QWidget):
@@ -92,6 +91,8 @@ class JobsPage(QWidget):
         self._open_id = ""
         self._open_sweep = ""
         self._to_open = ""
+        self._then: Callable[[], object] | None = None
+        """What is to be done as soon as the job that is being opened is shown."""
         self._begins_as_table = False
         self.sweeps = SweepActs(self._query_of, self)
         self._is_shown = False
@@ -115,12 +116,14 @@ class JobsPage(QWidget):
 
     def _wire(self) -> None:
         self.detail.back_requested.connect(self._back)
+        self.detail.newest_requested.connect(self._reopen)
         self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
         self.list.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.pressed.connect(self._pressed)
-        self.list.menu_requested.connect(self._show_menu)
+        self.list.act_requested.connect(self.many.act)
+        self.list.menu_requested.connect(partial(open_menu, self, LIST))
         self.list.new_requested.connect(self.new_requested)
         self.list.table_requested.connect(self.show_table)
         self.list.strip.pause_requested.connect(self.pause_requested)
@@ -135,7 +138,7 @@ class JobsPage(QWidget):
         self.sweep.act_requested.connect(self.many.act)
         self.sweeps.act_requested.connect(self.many.act)
         self.sweep.model.edited.connect(self.table.model.edited)
-        self.table.menu_requested.connect(self._show_menu)
+        self.table.menu_requested.connect(partial(open_menu, self, TABLE))
         self.table.new_requested.connect(self.new_requested)
         self.table.list_requested.connect(self.show_list)
         self._turning = QTimer(self)
@@ -144,7 +147,7 @@ class JobsPage(QWidget):
         self._turning.timeout.connect(self.table.view.viewport().update)
         self._slow = QTimer(self)
         self._slow.setSingleShot(True)
-        self._slow.setInterval(_READING_AFTER_MS)
+        self._slow.setInterval(READING_AFTER_MS)
         self._slow.timeout.connect(self._settle)
 
     # -- what comes in
@@ -275,6 +278,7 @@ class JobsPage(QWidget):
         if job_id != self._open_id:
             self._open_id = job_id
             self._is_shown = False
+            self._then = None
             view = self._views.get(job_id)
             if view is not None:
                 self._show_open(view)
@@ -288,6 +292,24 @@ class JobsPage(QWidget):
         if self._is_table():
             self.show_list()
         self.open_job(job_id)
+
+    def open_then(self, job_id: str, act: Callable[[], object]) -> None:
+        """Show this job on the right, and do what belongs to its page."""
+        self._then = None
+        self.reveal(job_id)
+        if self._is_shown and job_id == self._open_id:
+            act()
+        else:
+            self._then = act
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose these jobs in the list or the table that is seen, as soon as they are there."""
+        if self._is_table():
+            self.table.choose(ids)
+        else:
+            self.list.tick(ids)
+        which = TABLE if self._is_table() else LIST
+        self.rows_wished.emit(which, self.queries[which])
 
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
@@ -404,6 +426,17 @@ class JobsPage(QWidget):
         self._right.setCurrentWidget(self.detail)
         # It may have been seen before, with another job.
         self._right.renew()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+    @Slot(str)
+    def _reopen(self, job_id: str) -> None:
+        """From its beginning: its page showed an earlier run meanwhile."""
+        view = self._views.get(job_id)
+        if view is not None and job_id == self._open_id:
+            self._show_open(view)
+            self.opened.emit(job_id)
 
     @Slot()
     def _pressed(self) -> None:
@@ -418,25 +451,9 @@ class JobsPage(QWidget):
 
     @Slot()
     def _wish_trash(self) -> None:
-        if self._open_id:
-            self.many.trash_requested.emit((self._open_id,))
-
-    @Slot(QModelIndex, QPoint)
-    def _show_menu(self, index: QModelIndex, at: QPoint) -> None:
-        """What can be done with the job under the pointer."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        line: JobLine = index.data(JOB_ROLE)
-        if line.sweep is not None:
-            which = TABLE if self._is_table() else LIST
-            self.sweeps.fill(menu, which, line, is_open=index.data(OPEN_ROLE))
-        else:
-            if self._is_table():
-                self.table.fill_menu(menu, index)
-                menu.addSeparator()
-            self.detail.queue.fill(menu, line, index.data(QUEUE_ROLE))
-        if menu.actions():
-            menu.popup(at)
+        ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
+        if ids:
+            self.many.trash_requested.emit(ids)
 
     @Slot()
     def _back(self) -> None:

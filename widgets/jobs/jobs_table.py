@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,13 +18,13 @@ from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.layout import REST, col, row
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
 from widgets.common.views import AsHighAsRows
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_funnel import JobFunnel
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
-from widgets.jobs.job_list_pane import GROUP_TITLES, GROUPS, say_no_match, show_counts
+from widgets.jobs.job_list_pane import GROUP_TITLES, GROUPS, SEARCH_TIP, say_no_match, show_counts
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.job_table_view import JobTableView
 from widgets.jobs.many_acts import ManyWishes
@@ -58,6 +59,7 @@ class JobsTable(QWidget):
     def __init__(self, many: ManyWishes, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._many = many
+        self._to_choose: tuple[str, ...] = ()
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.opened.connect(self.opened)
@@ -99,6 +101,7 @@ class JobsTable(QWidget):
     def _make_head(self) -> None:
         self._sentence = Label("", "body", "text2", elide="right")
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
+        self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
         self._groups.chosen.connect(self._asked)
@@ -154,6 +157,14 @@ class JobsTable(QWidget):
         self.no_match.setVisible(empty)
         self._height.fit()
         self._show_chosen(self.view.chosen())
+        are_there = all(self.model.row_of(job_id) >= 0 for job_id in self._to_choose)
+        if self._to_choose and (at_once or are_there):
+            ids, self._to_choose = self._to_choose, ()
+            self.view.choose(ids)
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose these rows and no others, as soon as they are there."""
+        self._to_choose = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
         return self.model.show_queue(queue)
@@ -208,10 +219,9 @@ class JobsTable(QWidget):
 
     @Slot(object)
     def _show_chosen(self, ids: tuple[str, ...]) -> None:
-        live = sum(line is not None and line.state.is_live for line in map(self.model.line, ids))
         self.bar.setVisible(len(ids) > 1)
         if ids:
-            self.bar.show_chosen(len(ids), live)
+            self.bar.show_chosen(len(ids), self.model.live_of(ids))
 
     @Slot()
     def _trash(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QMenu
 
 from widgets.common import formats
 
@@ -26,8 +28,6 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
     """The acts on so many jobs, of which so many are under way, the likeliest first."""
     most = MOST_COMPARED
     fits_plot = "" if 2 <= count <= most else f"Choose 2 to {most} jobs"
-    fits_file = "" if count <= most else f"Choose up to {most} jobs"
-    one = "" if count == 1 else "Choose one job: the form holds one"
     rests = "" if not live else "Stop those that are running first"
     stop = f"Stop {formats.count(live)}" if live > 1 else "Stop"
     return (
@@ -35,8 +35,8 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
         ManyAct("tag", "Tag…", "tag"),
         ManyAct("stop", stop, "stop", "" if live else "None of them is running"),
         ManyAct("export", "Export…", "upload-simple"),
-        ManyAct("clone", "Clone", "copy", one),
-        ManyAct("csv", "Save CSV…", "download-simple", fits_file),
+        ManyAct("clone", "Clone", "copy"),
+        ManyAct("csv", "Save CSV…", "download-simple"),
         ManyAct("trash", "Move to trash…", "trash", rests),
     )
 
@@ -46,8 +46,7 @@ class ManyWishes(QObject):
 
     Signals:
         compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
-        trash_requested: Ids of the jobs, as a tuple.
-        clone_requested: Id of the one that is chosen.
+        clone_requested, trash_requested: Ids of the jobs, as a tuple.
     """
 
     compare_requested = Signal(object)
@@ -56,7 +55,12 @@ class ManyWishes(QObject):
     export_requested = Signal(object)
     csv_requested = Signal(object)
     trash_requested = Signal(object)
-    clone_requested = Signal(str)
+    clone_requested = Signal(object)
+
+    def fill(self, menu: QMenu, ids: tuple[str, ...], live: int) -> None:
+        """Add what can be done with these jobs, of which so many are under way."""
+        for act in many_acts(len(ids), live):
+            menu.addAction(act.text, partial(self.act, act.key, ids)).setEnabled(not act.why_not)
 
     @Slot(str, object)
     def act(self, key: str, ids: tuple[str, ...]) -> None:
@@ -67,9 +71,7 @@ class ManyWishes(QObject):
             "stop": self.stop_requested,
             "export": self.export_requested,
             "csv": self.csv_requested,
+            "clone": self.clone_requested,
             "trash": self.trash_requested,
         }
-        if key == "clone":
-            self.clone_requested.emit(ids[0])
-        else:
-            wishes[key].emit(ids)
+        wishes[key].emit(ids)

@@ -11,13 +11,14 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import NodeState, Presence, words_by_gpu, worst
+from backend.records.node import Gpu, NodeState, Presence, words_by_gpu, worst
 from widgets.cluster.node_names import fitted, without_domain
 from widgets.cluster.node_row import node_title, node_words
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Scroll
 from widgets.common.fields import SpinBox
+from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.legend import legend_key
 from widgets.common.paint import text_width
@@ -25,6 +26,7 @@ from widgets.common.text import Label
 from widgets.common.theme import S1, S2, S3, Role, Tone
 from widgets.common.throttle import is_unseen
 from widgets.common.turns import Turns
+from widgets.jobs.beside_dialog import BesideDialog
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.gpu_choice import choose, free_gpus, is_there, owner, sound_gpus, why_away
 
@@ -102,7 +104,9 @@ class _NodeRow(QWidget):
         """The placement on this node, None when nothing is to run here."""
         gpus = self.cells.chosen()
         if gpus:
-            return {"node": self.node, "gpus": list(gpus)}
+            beside = self.cells.beside()
+            more = {"beside": beside} if beside else {}
+            return {"node": self.node, "gpus": list(gpus), **more}
         processes = self.stepper.value()
         return {"node": self.node, "processes": processes} if processes else None
 
@@ -110,7 +114,7 @@ class _NodeRow(QWidget):
         placement = placement or {}
         blocked = self.blockSignals(True)
         self.stepper.setValue(int(placement.get("processes", 0) or 0))
-        self.cells.choose(tuple(placement.get("gpus", ())))
+        self.cells.choose(tuple(placement.get("gpus", ())), placement.get("beside"))
         self.blockSignals(blocked)
         self.settle()
 
@@ -185,6 +189,7 @@ class PlacementPicker(QWidget):
         self._news: tuple[NodeState, ...] | None = None
         self._made_of_news: set[str] = set()
         self._making = Turns(self)
+        self._asked: KeptDialog[BesideDialog] = KeptDialog()
         self._column = col(gap=S1)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
@@ -318,6 +323,11 @@ class PlacementPicker(QWidget):
         wanted.setFocus(Qt.FocusReason.TabFocusReason)
         self._scroll.ensureWidgetVisible(wanted, 0, S2)
 
+    def _ask_beside(self, node_row: _NodeRow, gpu: Gpu) -> None:
+        asked = BesideDialog(node_words(node_row.node), gpu, self.window())
+        asked.wished.connect(partial(node_row.cells.take_beside, gpu.uuid, owner(gpu)))
+        self._asked.open(asked)
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
             self._fit()
@@ -330,6 +340,7 @@ class PlacementPicker(QWidget):
         made.changed.connect(self._changed)
         made.taken_changed.connect(self.taken_changed)
         made.cells.step_wished.connect(self._step)
+        made.cells.beside_wished.connect(partial(self._ask_beside, made))
         self._rows[state.name] = made
         self._made_of_news.add(state.name)
         self._column.addWidget(made)

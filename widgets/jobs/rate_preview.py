@@ -9,7 +9,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from widgets.common import formats, theme
 from widgets.common.paint import paint_text, round_pen
 from widgets.common.theme import S1, S2
+from widgets.curves.picture import Picture
 
+TITLE = "Learning rate by epoch"
 _LEFT, _BOTTOM, _TOP = 52, 18, 8
 
 
@@ -22,7 +24,7 @@ class RatePreview(QWidget):
         self._epochs = 0
         self.setMinimumHeight(132)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("Learning rate by epoch")
+        self.setAccessibleName(TITLE)
 
     def show_rates(self, rates: tuple[float, ...], epochs: int) -> None:
         if (rates, epochs) != (self._rates, self._epochs):
@@ -37,6 +39,13 @@ class RatePreview(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint(painter)
+
+    def as_picture(self) -> Picture:
+        """The curve as it is seen."""
+        return Picture(TITLE, self.size(), self._paint)
+
+    def _paint(self, painter: QPainter) -> None:
         t = theme.current()
         plot = QRectF(_LEFT, _TOP, self.width() - _LEFT - S2, self.height() - _TOP - _BOTTOM)
         top = max(self._rates, default=0.0)

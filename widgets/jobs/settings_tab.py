@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -10,7 +9,14 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.job import (
+    THIS_COMPUTER,
+    CheckpointPolicy,
+    JobConfig,
+    Optimizer,
+    Placement,
+)
+from backend.records.job_view import JobCommand
 from backend.records.settings import flat
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Frame, Scroll
@@ -51,6 +57,7 @@ class SettingsTab(QWidget):
         toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
         self._pages.addWidget(toml)
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
+        self._by_hand = Label("", "small", "text3", wrap=True)
         copy = Button("Copy command", kind="quiet", icon="copy")
         copy.clicked.connect(self._copy_command)
         self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
@@ -60,7 +67,9 @@ class SettingsTab(QWidget):
         self.setLayout(
             col(
                 (self._file, 100),
-                Card(row(Label("Command", "heading"), STRETCH, copy), command, gap=S2),
+                Card(
+                    row(Label("Command", "heading"), STRETCH, copy), command, self._by_hand, gap=S2
+                ),
                 STRETCH,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S4),
@@ -116,10 +125,11 @@ class SettingsTab(QWidget):
             self._grid.addWidget(label, len(self._pairs), column)
         self._pairs.append(pair)
 
-    def show_file(self, toml: str, command: tuple[str, ...]) -> None:
+    def show_file(self, toml: str, command: JobCommand) -> None:
         self._toml.setPlainText(toml)
         self._fit()
-        self._command.setText(shlex.join(command) or "Not known while the settings are at fault.")
+        self._command.setText(command.line or "Not known while the settings are at fault.")
+        self._by_hand.setText(_by_hand(command))
 
     @Slot(bool)
     def _turn(self, as_toml: bool) -> None:
@@ -143,6 +153,18 @@ class SettingsTab(QWidget):
     @Slot()
     def _copy_file(self) -> None:
         QGuiApplication.clipboard().setText(self._toml.toPlainText())
+
+
+def _by_hand(command: JobCommand) -> str:
+    if not command.line:
+        return ""
+    if not command.node:
+        return "It can be run by hand once the job was started."
+    where = "" if command.node == THIS_COMPUTER else f" of {command.node}"
+    return (
+        f"Pasted into a shell{where}, it trains once more by hand in {command.folder}, and leaves "
+        "this job as it is."
+    )
 
 
 def _plain_job(config: JobConfig) -> JobConfig:

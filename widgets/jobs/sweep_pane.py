@@ -56,7 +56,9 @@ class SweepPane(QWidget):
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.act, key))
         self._more = IconButton("dots-three", "More")
-        self._more.clicked.connect(self._show_more)
+        self._menu = QMenu(self._more)
+        self._menu.aboutToShow.connect(self._fill_more)
+        self._more.setMenu(self._menu)
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
@@ -121,13 +123,11 @@ class SweepPane(QWidget):
             button.set_tip(act.why_not)
 
     @Slot()
-    def _show_more(self) -> None:
-        menu = QMenu(self)
+    def _fill_more(self) -> None:
+        self._menu.clear()
         for key in _BEHIND_MORE:
             act = self._acts[key]
-            menu.addAction(act.text, partial(self.act, key)).setEnabled(not act.why_not)
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(self._more.mapToGlobal(self._more.rect().bottomLeft()))
+            self._menu.addAction(act.text, partial(self.act, key)).setEnabled(not act.why_not)
 
     @Slot()
     def _trash_chosen(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QEvent, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -90,6 +90,7 @@ class LibraryDetail(QWidget):
         self._version: LibraryItem | None = None
         self._shown_for: dict[str, str] = {}
         self._jobs: dict[str, int] = {}
+        self._found: list[Fact] = []
         self._make()
 
     # -- what comes in
@@ -254,6 +255,12 @@ class LibraryDetail(QWidget):
             )
         )
 
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            # Its sizes may be wished for in other units now.
+            self._show_facts(self._found)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the name has the room of a button, which is in the menu then."""
         super().resizeEvent(event)
@@ -279,6 +286,7 @@ class LibraryDetail(QWidget):
         self._tab_chosen(self._tabs.key())
 
     def _show_facts(self, more: list[Fact]) -> None:
+        self._found = more
         item = self._version
         if item is None:
             return

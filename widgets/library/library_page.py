@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, Signal, Slot
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QTimer, Signal, Slot
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QListView, QWidget
 from backend.records.library import Kind, LibraryItem, is_weights
 from backend.records.values import printable
 from widgets.common.buttons import Button
-from widgets.common.cards import EmptyState, Frame
+from widgets.common.cards import READING_AFTER_MS, EmptyState, Frame
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
@@ -56,10 +56,12 @@ class LibraryPage(QWidget):
     Signals:
         import_requested: The name to import under, "" for a new one.
         weights_dropped: Reference of a model, and the path of a file of weights.
+        look_requested: What there is could not be read and shall be looked at once more.
     """
 
     import_requested = Signal(str)
     weights_dropped = Signal(str, str)
+    look_requested = Signal()
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -67,7 +69,8 @@ class LibraryPage(QWidget):
         self._words = WORDS[kind]
         self._entry: Entry | None = None
         self._wants_list = False
-        self._has_none = False
+        self._has_none = True
+        self._is_known = False
         self._model = EntryModel()
         self._make_list()
         self._make_right()
@@ -78,22 +81,43 @@ class LibraryPage(QWidget):
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self.setAcceptDrops(kind is Kind.MODEL)
         self.drop_sheet = DropSheet(self._right)
+        self._slow = QTimer(self)
+        self._slow.setSingleShot(True)
+        self._slow.setInterval(READING_AFTER_MS)
+        self._slow.timeout.connect(self._say_reading)
+        self._show_list(False)
         self._show_entry()
 
     # -- what comes in
+
+    def begin_reading(self) -> None:
+        """What there is, is being read; if it takes long, the page says so."""
+        if not self._is_known:
+            self._slow.start()
+
+    def show_trouble(self, sentence: str, remedy: str = "") -> None:
+        """What there is cannot be read; what is shown already stays, with the reason above it."""
+        self._slow.stop()
+        if self._entry is not None:
+            self.detail.show_trial_error(sentence, remedy)
+            return
+        title = f"The {self._words.title.lower()} cannot be read"
+        words = f"{sentence} {remedy}".strip()
+        self._unread.say("wifi-slash", title, words, button="Look again")
+        self._right.setCurrentWidget(self._unread)
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
         """Every version of everything of this kind. The chosen one stays chosen."""
         kept = self._entry.name if self._entry else ""
         shown = entries(items)
         self._model.put(shown)
-        self._add.setVisible(bool(shown))
-        self._list.setVisible(bool(shown))
-        # The empty place says it itself, beside the button.
-        self._drop.setVisible(bool(shown))
-        self._has_none = not shown
+        self._is_known = True
+        self._slow.stop()
+        self._show_list(bool(shown))
         entry = next((e for e in shown if e.name == kept), None)
         self._select(entry.name if entry else (shown[0].name if shown else ""))
+        if self._entry is None:
+            self._show_entry()
         self._fit()
 
     def show_item(self, reference: str) -> None:
@@ -162,9 +186,13 @@ class LibraryPage(QWidget):
             hint="or drop a folder or a zip here",
         )
         self._empty.pressed.connect(self._import_new)
+        self._unread = EmptyState(words.icon, "")
+        self._unread.pressed.connect(self._look_again)
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
-        self._right.addWidget(self._empty)
+        self._unknown = QWidget()
+        for page in (self._unknown, self._empty, self._unread):
+            self._right.addWidget(page)
         self._right.addWidget(self.detail)
 
     # -- what happens
@@ -241,10 +269,27 @@ class LibraryPage(QWidget):
         self._fit()
 
     def _show_entry(self) -> None:
-        self._right.setCurrentWidget(self.detail if self._entry else self._empty)
+        nothing = self._empty if self._is_known else self._unknown
+        self._right.setCurrentWidget(self.detail if self._entry else nothing)
         if self._entry is not None:
             self.detail.show_entry(self._entry)
         self._fit()
+
+    def _show_list(self, has_some: bool) -> None:
+        """An empty place says it itself, beside the button."""
+        for part in (self._add, self._list, self._drop):
+            part.setVisible(has_some)
+        self._has_none = not has_some
+
+    @Slot()
+    def _say_reading(self) -> None:
+        self._unread.say(self._words.icon, f"Reading the {self._words.title.lower()}…")
+        self._right.setCurrentWidget(self._unread)
+
+    @Slot()
+    def _look_again(self) -> None:
+        self._say_reading()
+        self.look_requested.emit()
 
     @Slot()
     def _import_new(self) -> None:
@@ -260,4 +305,4 @@ def _weights(event: QDropEvent) -> str:
     if event.source() is not None:
         return ""
     paths = [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]
-    return paths[0] if paths and is_weights(paths[0]) else ""
+    return paths[0] if len(paths) == 1 and is_weights(paths[0]) else ""

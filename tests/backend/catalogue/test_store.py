@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text as sql
 
@@ -136,6 +136,7 @@ TEXT = st.text()
 @settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
 )
+@example(name="\0", notes="after a NUL", tags=[], metrics={})
 @given(TEXT, TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, st.none() | st.floats()))
 def test_any_text_can_be_kept(
     catalogue: Catalogue,

@@ -47,7 +47,7 @@ WORDS = {
         for action in (
             *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
-            *("bundle", "unbundle", "replay", "replayed"),
+            *("bundle", "unbundle", "replay", "replayed", "runs", "restore"),
         )
     },
     ("job", "compare"): ["ID", "ID"],

@@ -130,3 +130,14 @@ def test_a_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BackendError, match="cannot be"):
         KnownHosts(tmp_path / "file" / "known_hosts").add(host_key("g", 22, "ssh-rsa", b"1"))
+
+
+@given(st.lists(keys, max_size=8))
+def test_all_that_were_accepted_are_listed_with_host_and_port(
+    tmp_path_factory: pytest.TempPathFactory, accepted: list[HostKey]
+) -> None:
+    known = empty(tmp_path_factory)
+    for key in accepted:
+        known.add(key)
+    wanted = {(key.host.lower(), key.port, key.text, key.fingerprint) for key in accepted}
+    assert {(key.host, key.port, key.text, key.fingerprint) for key in known.all()} == wanted

@@ -187,3 +187,45 @@ def test_a_spoiled_folder_is_told_in_a_sentence(tmp_path: Path, spoil: Any, word
     spoil(folder)
     with pytest.raises(BackendError, match=word):
         job_files.read_job(folder)
+
+
+def _bytes_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    file, folder = make(tmp_path)
+    (folder.checkpoints / "epoch-0001.pt").write_bytes(b"weights")
+    before = _bytes_of(folder.path)
+    job_files.move_to_trash(DataRoot(tmp_path), folder)
+    assert not folder.path.exists()
+    assert job_files.take_from_trash(DataRoot(tmp_path), file.id)
+    assert _bytes_of(folder.path) == before
+    assert not job_files.take_from_trash(DataRoot(tmp_path), file.id), "there is no other one"
+
+
+def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Path) -> None:
+    root = DataRoot(tmp_path)
+    file, folder = make(tmp_path)
+    for number in range(11):
+        folder.path.mkdir(exist_ok=True)
+        (folder.path / "number").write_text(str(number))
+        job_files.move_to_trash(root, folder)
+    # Somebody else's name that begins alike is none of them.
+    (root.trash / "jobs" / f"{file.id}x.99").mkdir()
+    for number in reversed(range(11)):
+        assert job_files.take_from_trash(root, file.id)
+        assert (folder.path / "number").read_text() == str(number)
+        folder.path.rename(tmp_path / f"seen-{number}")
+
+
+def test_a_job_that_is_in_its_place_is_not_replaced_by_one_from_the_trash(tmp_path: Path) -> None:
+    root = DataRoot(tmp_path)
+    file, folder = make(tmp_path)
+    job_files.move_to_trash(root, folder)
+    folder.path.mkdir()
+    with pytest.raises(FileExistsError):
+        job_files.take_from_trash(root, file.id)
+    assert list(folder.path.iterdir()) == []
+    assert (root.trash / "jobs" / file.id / "config.toml").exists()

@@ -24,6 +24,7 @@ from backend.node import identity
 from backend.node.supervise import final_status
 from backend.records.files import read_json, replace_json
 from backend.records.layout import JobFolder
+from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RunExit, RunStatus
 from tests.fakes.runs import Run, wait_for
@@ -112,6 +113,19 @@ def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -
 def test_a_wish_to_stop_shows_at_once() -> None:
     evidence = Evidence(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_is_wished=True)
     assert judge(evidence).state is JobState.STOPPING
+
+
+def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own_words() -> None:
+    evidence = Evidence(
+        run=1,
+        status=TRAINING,
+        supervision=Supervision.ALIVE,
+        stop_is_wished=True,
+        stopped_by="ben",
+    )
+    assert judge(evidence).status.message == "ben stops it."
+    saving = replace(TRAINING, state=JobState.STOPPING, message="Saving a checkpoint")
+    assert judge(replace(evidence, status=saving)).status.message == "Saving a checkpoint"
 
 
 def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:
@@ -287,3 +301,13 @@ def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: 
     wait_for(lambda: not run.leftovers(), why="the supervisor's end")
     assert not run.attempt.supervisor.exists()
     assert not run.folder.mpirun_log.exists()
+
+
+def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: JobFolder) -> None:
+    for run, state in ((1, JobState.INTERRUPTED), (2, JobState.ERROR)):
+        folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
+        replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
+    starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
+    told = run_state.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
+    assert [one.after for one in told] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.first_step for one in told] == [20, 40, 60, 80]

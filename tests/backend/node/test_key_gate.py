@@ -14,6 +14,7 @@ from backend.node.key_gate import Refused, allowed
 
 HOME = Path("/home/lab/.ringmaster")
 OURS = (HOME / "environments", HOME / "bundles")
+CARRIED = HOME / "carried"
 ENV = f"{HOME}/environments/python3.11-9c11"
 # As Open MPI 5.0.11 and 4.1.4 sent them, one node to the next.
 PRTED = (
@@ -42,20 +43,22 @@ SWEEP = (
 
 
 def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
-    variables, argv = allowed(PRTED, OURS)
+    variables, argv = allowed(PRTED, OURS, CARRIED)
     assert argv[0] == f"{ENV}/bin/prted"
     assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
     assert variables["PRTE_PREFIX"] == ENV
     assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
-    variables, argv = allowed(ORTED, OURS)
+    variables, argv = allowed(ORTED, OURS, CARRIED)
     assert argv[:2] == ["/usr/bin/orted", "-mca"]
     assert argv[argv.index("orte_node_regex") + 1] == "node[1:1],[2:10].77.0.3@0(2)"
     assert variables["PATH"].startswith("/usr/bin:")
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
-    assert allowed(SWEEP, OURS)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
-    assert allowed("true", OURS) == ({}, ["true"])
+    assert allowed(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed("true", OURS, CARRIED) == ({}, ["true"])
+    folder = f"{CARRIED}/ab12/jobs/20261121-abc"
+    assert allowed(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
 
 
 @pytest.mark.parametrize(
@@ -85,13 +88,17 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         SWEEP.replace(f"{ENV}/bin/python", "/usr/bin/python3"),
         SWEEP.replace(f"{HOME}/bundles/ab12", "/srv/data/evil"),
         SWEEP + " more",
+        SWEEP + " /srv/data/jobs/20261121-abc",
+        SWEEP + f" {CARRIED}/../ssh",
+        SWEEP + f" {CARRIED}/ab12/jobs/x {CARRIED}/ab12/jobs/y",
+        SWEEP.replace(f"{HOME}/bundles/ab12", f"{CARRIED}/ab12/models"),
         SWEEP.replace("20261121-abc/2", "-c"),
         "X=1;export X;true",
     ],
 )
 def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
     with pytest.raises(Refused):
-        allowed(asked, OURS)
+        allowed(asked, OURS, CARRIED)
 
 
 def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:

@@ -143,6 +143,22 @@ def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
     assert process.run_tag == "job-7/3"
 
 
+def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
+    read_gpus: Reader, worker: subprocess.Popen[bytes]
+) -> None:
+    first, second = read_gpus(
+        "graphics 0 4194000 300",
+        "graphics 0 4194001 12",
+        f"graphics 1 {worker.pid} 300",
+        f"process 1 {worker.pid} 900",
+    ).gpus
+    assert (len(first.display), first.holders) == (2, ())
+    assert sum(one.memory_bytes or 0 for one in first.display) == 312 * 2**20
+    (both,) = second.processes
+    assert (second.holders, second.display) == ((both,), ())
+    assert both.memory_bytes == 900 * 2**20
+
+
 def test_a_process_that_is_not_to_be_seen_here_has_no_owner(
     read_gpus: Reader,
 ) -> None:

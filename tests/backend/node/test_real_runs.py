@@ -97,11 +97,11 @@ def test_one_process_trains_without_mpirun(train: Train) -> None:
 def test_a_stop_saves_and_names_its_checkpoint(train: Train) -> None:
     run = train(epochs=10_000)
     run.wait_until_training()
-    run.folder.lock.write_text(json.dumps({"run": 1}))
+    run.folder.lock.write_text(json.dumps({"run": 1, "user": "ben"}))
     record = run.end(60)
     name = read_json(run.folder.latest)["name"]
     assert record.state is JobState.INTERRUPTED
-    assert record.message == f"Stopped; the checkpoint is {name}."
+    assert record.message == f"Stopped by ben; the checkpoint is {name}."
 
 
 def test_f01_killing_rank_0_of_a_training(train: Train) -> None:

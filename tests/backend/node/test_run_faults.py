@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from backend.datastore import job_files
 from backend.node import identity, sweep
 from backend.records.files import read_json
 from backend.records.state import JobState
@@ -315,6 +316,17 @@ def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
     assert record.error.rank == 1
 
 
+def test_f24_a_person_need_not_wait_for_a_rank_that_hangs_after_a_stop(make_run: MakeRun) -> None:
+    run = make_run({1: "loop"}, steps=1_000_000, grace_s=600.0).start()
+    run.wait_until_training()
+    run.stop()
+    job_files.ask_to_end(run.folder, 1)
+    record = run.end()
+    assert record.state is JobState.INTERRUPTED
+    assert f"by {job_files.user_name()}, by force, so no checkpoint could be made" in record.message
+    assert record.leftovers == ()
+
+
 def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: MakeRun) -> None:
     run = make_run({0: "wait", 1: "wait"}, grace_s=1.0).start()
     run.wait_until_training(1)
@@ -383,6 +395,14 @@ def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run)
     record = endless.end()
     assert record.state is JobState.ERROR
     assert "its supervisor got SIGTERM" in record.message
+
+
+def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(endless: Run) -> None:
+    launcher = endless.find(" --map-by ")
+    identity.send_signal(launcher, signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), why="its end to be noticed")
+    identity.send_signal(endless.supervisor, signal.SIGTERM)
+    assert "its supervisor got SIGTERM" in endless.end().message
 
 
 @pytest.mark.parametrize("echo_first", [True, False])

@@ -125,6 +125,23 @@ def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
     assert record.message == "Stopped; the checkpoint is epoch-0002-step-000020."
 
 
+def test_f22_who_stopped_a_run_is_named() -> None:
+    stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
+    name = "epoch-0002-step-000020"
+    known = {"stopped_by": "ben", "newest_checkpoint": name}
+    assert judge(*stopped, **known, checkpoint_of_run=True).message == (
+        f"Stopped by ben; the checkpoint is {name}."
+    )
+    assert judge(*stopped, **known).message == "Stopped by ben before the first step."
+    early = judge(**known, stop_was_wished=True, ended_early=True).message
+    assert early.startswith("Stopped by ben before the first step of this run; the newest")
+    by_force = judge(**known, stop_was_wished=True, gave_up="It hung.").message
+    assert by_force == (
+        "Stopped by ben, by force, so no checkpoint could be made; "
+        f"the newest one is {name}. It hung."
+    )
+
+
 def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
     record = judge(
         ended(0, "error", "Horovod has been shut down.", secondary=True),

@@ -306,6 +306,9 @@ def test_who_has_a_gpu_is_told_from_its_processes():
     assert left == "a process that an earlier run left behind (pid 8)"
     # The screen of a person's own computer lies on its GPU.
     assert look_of(reading(alice), (), is_a_desk=True).foreign == {}
+    # On a node it does, too, and there it is known by what it does.
+    screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
+    assert look_of(reading(screen), ()).foreign == {}
     large = replace(alice, memory_bytes=40 * 2**30)
     assert look_of(reading(large), (), is_a_desk=True).foreign != {}
 

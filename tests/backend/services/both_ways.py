@@ -94,7 +94,7 @@ class Wire:
 
 
 class Heart:
-    """The agent of the node: only its beat."""
+    """The agent of the node: only its beat. ``root`` is the data root as the node sees it."""
 
     def __init__(self, root: Path) -> None:
         self._folder = DataRoot(root).node(NODE)

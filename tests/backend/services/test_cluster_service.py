@@ -85,6 +85,22 @@ def test_a_node_is_added_found_again_looked_at_and_removed(
         service.open_shell("gpu1")
 
 
+def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
+    open_service: Callable[[], ClusterService], sshd: Sshd, root: DataRoot
+) -> None:
+    one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
+    assert one.no_share
+    carried = Path(one.data_root)
+    assert carried.parent == sshd.home / ".ringmaster" / "carried"
+    other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
+    assert other.data_root == one.data_root
+    # It goes on being so, though the look sees the data root, as both are this machine.
+    assert open_service().look("gpu1").data_root == one.data_root
+    shell = open_service().open_shell("gpu1")
+    assert open_service().facts(one, shell).data_root == one.data_root
+    shell.close()
+
+
 def test_without_a_name_it_is_called_as_its_host(service: ClusterService, sshd: Sshd) -> None:
     assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
 

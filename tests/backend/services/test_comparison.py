@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,9 @@ from backend.cli.run import run
 from backend.errors import BackendError
 from backend.records.comparison import ComparedRow, RowKind
 from backend.records.job import Optimizer, Placement
+from backend.records.job_view import RunUpdate
 from backend.records.layout import DataRoot
+from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.services.workplace import Services, open_services
 from tests.fakes import trained
@@ -59,7 +63,27 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
     best = row(found.results, "validation/accuracy")
     assert (best.label, best.values) == ("Best validation accuracy", (0.85, 0.9))
     assert best.best == (False, True)
+    last = row(found.results, "last validation/accuracy")
+    assert (last.label, last.values) == ("Last validation accuracy", (0.85, 0.9))
     assert row(found.results, "epochs_done").values == ("3", "2 of 3")
+
+
+def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best_is_marked(
+    services: Services, root: Path
+) -> None:
+    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling(20), [0.8, 0.9])
+    rows = services.comparison.compare([a, b]).results
+    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert told["Best validation accuracy"] == ((0.95, 0.9), (True, False))
+    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    labels = list(told)
+    best = labels.index("Best validation accuracy")
+    assert labels[best + 1] == "Last validation accuracy"
+    assert [words for words in labels if words.startswith("Last")] == [
+        *("Last validation accuracy", "Last loss")
+    ]
+    assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
 
 
 def test_a_setting_that_nobody_gave_is_what_it_is_anyway(services: Services, root: Path) -> None:
@@ -92,6 +116,13 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
     seconds = row(found.results, "epoch_seconds")
     assert seconds.kind is RowKind.SECONDS
     assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
+
+
+def test_a_look_says_how_the_run_before_ended(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
+    trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
+    starts = services.jobs.look(a).history.run_starts
+    assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
 
 
 def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
@@ -201,6 +232,41 @@ def test_the_table_says_which_run_made_a_step(
     trained.write_steps(DataRoot(root).job(a).history, 11, falling(10), run=2)
     rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
     assert [each["run"] for each in rows] == ["1"] * 10 + ["2"] * 10
+
+
+def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(20)]
+    held = weakref.WeakSet[HistoryUpdate]()
+    most = 0
+    look = services.jobs.look
+
+    def watched(job_id: str) -> RunUpdate:
+        nonlocal most
+        update = look(job_id)
+        # A copy that only the table holds; the looks keep what they like.
+        mine = replace(update.history)
+        held.add(mine)
+        gc.collect()
+        most = max(most, len(held))
+        return replace(update, history=mine)
+
+    monkeypatch.setattr(services.jobs, "look", watched)
+    rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
+    assert len(rows) == 20 * 40
+    assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(20)]
+    assert most == 1
+
+
+def test_a_table_that_cannot_be_finished_leaves_nothing(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "a", falling(5))
+    with pytest.raises(BackendError, match="There is no job “gone”"):
+        services.comparison.write_csv([a, "gone"], tmp_path / "all.csv")
+    assert [path.name for path in tmp_path.glob("*.csv*")] == []
+    assert [path.name for path in tmp_path.glob(".all*")] == []
 
 
 def test_a_name_is_no_formula_of_a_spreadsheet(

@@ -8,12 +8,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.records import line_settings
 from backend.records.job_line import JobLine, JobQuery, line_of, make_line
+from backend.records.library import Pin
 from backend.records.state import JobState
 from backend.services.job_index import ORDERS, JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 
 WORDS = ("resnet", "unet", "Größe", "lr=0.1")
+COMPARED = {
+    "lr<=0.1": lambda line: setting(line, "lr") <= 0.1,
+    "Learning_rate<0.1": lambda line: setting(line, "lr") < 0.1,
+    "epochs>10": lambda line: setting(line, "epochs") > 10,
+    "seed>=7": lambda line: setting(line, "seed") >= 7,
+    "map>0": lambda line: bool(line.best_metric) and is_good(*line.best_metric),
+}
+
+
+def setting(line, key):
+    """By another way than the index has it."""
+    pairs = dict(pair.split("=") for pair in line.settings.split("\n") if "=" in pair)
+    return float(pairs.get(key, 1))
+
+
+def is_good(name, value):
+    return name == "mAP" and value > 0
 
 
 @st.composite
@@ -22,8 +41,14 @@ def lines(draw):
     state = draw(st.sampled_from(list(JobState)))
     best = draw(st.none() | st.tuples(st.sampled_from(["mAP", "loss"]), st.floats(-5, 5)))
     began = draw(st.sampled_from([0.0, 1e9, 2e9]))
+    seed = draw(st.sampled_from([1, 7]))
+    rate = draw(st.sampled_from([0.1, 0.2, 1e-5]))
     return make_line(
-        {"optimizer": {"name": "sgd", "lr": draw(st.sampled_from([0.1, 0.2]))}},
+        {
+            "epochs": draw(st.integers(1, 20)),
+            "seed": seed,
+            "optimizer": {"name": "sgd", "lr": rate},
+        },
         {},
         id=f"job-{number:02d}",
         name=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=2))),
@@ -43,7 +68,9 @@ def lines(draw):
 
 queries = st.builds(
     JobQuery,
-    text=st.lists(st.sampled_from([*WORDS, "finished", "SGD", "gpu1"]), max_size=2).map(" ".join),
+    text=st.lists(st.sampled_from([*WORDS, "finished", "SGD", "gpu1", *COMPARED]), max_size=2).map(
+        " ".join
+    ),
     group=st.sampled_from([None, 0, 1, 2]),
     tag=st.sampled_from(["", "a"]),
     user=st.sampled_from(["", "ben"]),
@@ -55,10 +82,17 @@ queries = st.builds(
 )
 
 
+def has(line: JobLine, word: str) -> bool:
+    compared = COMPARED.get(word)
+    if compared is not None:
+        return compared(line)
+    return word.casefold() in line.text + line.settings
+
+
 def fits(line: JobLine, query: JobQuery) -> bool:
     best = line.best_metric
     return (
-        all(word in line.text + line.settings for word in query.text.casefold().split())
+        all(has(line, word) for word in query.text.split())
         and query.group in (None, line.group)
         and (not query.tag or query.tag in line.tags)
         and (not query.user or query.user == line.user)
@@ -80,6 +114,14 @@ VALUES = {
     "started": lambda line: line.started or None,
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
+    "lr": lambda line: setting(line, "lr"),
+    "epochs": lambda line: setting(line, "epochs"),
+    "seed": lambda line: setting(line, "seed"),
+    "optimizer": lambda line: "sgd",
+    "strategy": lambda line: "allreduce",
+    "batch_size": lambda line: None,
+    "model": lambda line: None,
+    "dataset": lambda line: None,
 }
 
 
@@ -161,3 +203,49 @@ def test_a_secret_in_a_variable_is_not_searched():
 def test_the_text_holds_what_a_person_would_look_for(word):
     line = line_of(job(1))
     assert word in f"{line.text}\n{line.settings}"
+
+
+def test_drafts_stand_among_what_waits_and_are_not_counted():
+    index = JobIndex()
+    states = (JobState.CREATED, JobState.QUEUED, JobState.CREATED, JobState.TRAINING)
+    index.take(line_of(job(n, state=state)) for n, state in enumerate(states))
+    found = index.find(JobQuery(group=1))
+    assert (found.hits, found.waiting, found.live) == (3, 1, 1)
+
+
+def test_settings_are_read_from_a_line_as_they_were_written():
+    """Numbers as they are typed, what nearly every job has, and what a version is pinned to."""
+    line = line_of(job(1, pins={"model": Pin("mlp", 3, "a" * 64)}))
+    read = {key: line_settings.setting(line, key) for key in line_settings.TEXTS}
+    assert read == {"optimizer": "adam", "strategy": "allreduce"}
+    numbers = {key: line_settings.number(line, key) for key in line_settings.NUMBERS}
+    assert numbers == {"lr": 0.01, "batch_size": 32.0, "epochs": 3.0, "seed": 1.0}
+    assert line_settings.setting(line, "model") == "mlp@3"
+    assert line_settings.setting(line, "dataset") == ""
+
+
+@pytest.mark.parametrize("word", ["lr<", "<0.1", "lr=0.1", "lr<much", "a<b>c", "resnet"])
+def test_a_word_that_compares_nothing_is_just_a_word(word):
+    assert line_settings.comparison(word) is None
+
+
+def test_a_rate_at_the_very_limit_is_within_it():
+    """0.1 is another number with half as many bits."""
+    index = JobIndex()
+    index.take([make_line({"optimizer": {"name": "sgd", "lr": 0.1}}, {}, **ONE)])
+    assert index.find(JobQuery(text="lr<=0.1")).hits == 1
+    assert index.find(JobQuery(text="lr<0.1")).hits == 0
+
+
+@pytest.mark.parametrize("best", [("mAP", 0.5), ("validation/mAP", 0.5)])
+def test_the_best_metric_is_compared_by_its_name(best):
+    index = JobIndex()
+    index.take([make_line({}, {}, **ONE, best_metric=best)])
+    assert [index.find(JobQuery(text=text)).hits for text in ("map>0.4", "mAP>0.5", "dice>0")] == [
+        1,
+        0,
+        0,
+    ]
+
+
+ONE = {"id": "job-1", "name": "one", "state": JobState.FINISHED}

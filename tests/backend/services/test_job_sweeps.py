@@ -189,3 +189,10 @@ def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
 def test_jobs_that_are_judged_by_different_metrics_have_no_best_one():
     other = line(1)._replace(best_metric=("mAP", 0.5))
     assert line_of_sweep("sweep:x", [line(0, best=0.2), other]).best_metric is None
+
+
+def test_a_sweep_is_found_by_its_name():
+    index = index_of(*SIX, line(90))
+    name = index.lines[index.slot("sweep:lr")].name
+    assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
+    assert index.sweeps_named("zeppelin", 50) == ()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from backend.errors import BackendError
+from backend.records import history
 from backend.records.files import read_json
-from backend.records.job_view import JobView
+from backend.records.job_view import ALL_LOGS, JobView, earlier_log
 from backend.records.state import JobState
 from backend.services import tool_process
 from backend.services.workplace import Services
@@ -53,6 +54,36 @@ def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> 
         other.jobs.show(view.id)
     with pytest.raises(BackendError, match="There is no job"):
         other.jobs.look(view.id)
+
+
+def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
+    place: Place, beat: Beat
+) -> None:
+    one, other = place.desktop(), place.desktop()
+    place.stock(one)
+    beat(place)
+    view, run = started(place, one)
+    add_checkpoint(run, 4)
+    run.end(JobState.INTERRUPTED)
+    folder = place.data.job(view.id).path
+
+    def content() -> dict[str, bytes]:
+        files = (path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    before = content()
+    assert other.jobs.show(view.id).state is JobState.INTERRUPTED
+    one.jobs.remove(view.id)
+    assert not folder.exists()
+    assert other.jobs.list() == ()
+    assert one.jobs.restore(view.id).state is JobState.INTERRUPTED
+    assert content() == before
+    assert [job.id for job in other.jobs.list()] == [view.id]
+    assert [one.name for one in other.jobs.checkpoints(view.id)]
+    with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
+        one.jobs.restore(view.id)
+    with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
+        one.jobs.restore("../jobs")
 
 
 def test_of_two_desktops_one_starts_a_job(place: Place, beat: Beat) -> None:
@@ -106,6 +137,28 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert [job.state for job in other.jobs.list()] == [JobState.INTERRUPTED]
 
 
+def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_that_is_told(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "LIMIT_BYTES", 3_000_000)
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    run.train(10)
+    update = services.jobs.look(view.id)
+    assert (len(update.history.steps), update.history.problems) == (10 + 1, ())
+    with run.folder.history.open("r+b") as file:
+        file.truncate(10_000_000_000)
+    before = place.wire.came_bytes
+    for _ in range(3):
+        update = services.jobs.look(view.id, update.cursor)
+        assert (len(update.history.steps), update.history.problems) == (0, ())
+    assert place.wire.came_bytes - before < 4_000_000
+    (told,) = services.jobs.history(view.id).problems
+    assert told == "The history is larger than 1 GB; what is beyond is not shown."
+
+
 def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)
@@ -134,6 +187,41 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     assert (update.view.run, update.view.step) == (3, 3)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1, 2, 3])
     assert other.jobs.checkpoints(view.id) == ()
+
+
+def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
+    place: Place, beat: Beat
+) -> None:
+    services, other = place.desktop(), place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    run.train(3)
+    run.folder.rank_log(0).write_text("of run 1\n")
+    services.jobs.stop(view.id)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.start(view.id, start_over=True)
+    again = FarRun(place, services.jobs.show(view.id))
+    again.train(1)
+    again.folder.rank_log(0).write_text("of run 2\n")
+    newest, first = other.jobs.runs(view.id)
+    assert (newest.number, newest.put_away, newest.state) == (2, 0, JobState.TRAINING)
+    assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
+    assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
+    assert first.ended
+    then = other.jobs.earlier(view.id, 1)
+    assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
+    assert list(then.history.steps) == [1, 2, 3, 4]
+    assert list(other.jobs.history(view.id, 1).steps) == [1, 2, 3, 4]
+    assert list(other.jobs.history(view.id, 2).steps) == [1, 2]
+    assert other.jobs.log(view.id, 0, run=1).text == "of run 1\n"
+    assert other.jobs.log(view.id, 0, run=2).text == "of run 2\n"
+    for source in ("0", ALL_LOGS):
+        key = earlier_log(view.id, 1)
+        assert other.logs.look(key, source).lines == 1
+        assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
+    with pytest.raises(BackendError, match="has no run 3"):
+        other.jobs.earlier(view.id, 3)
 
 
 def test_checkpoints_are_listed_and_one_is_carried_away(

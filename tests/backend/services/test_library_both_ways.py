@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.cli.run import run as cli
+from backend.cluster.far_files import FarFiles
 from backend.errors import BackendError, Cancelled
 from backend.node.past import Past
 from backend.progress import Progress
@@ -166,6 +168,52 @@ def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
     assert found == list(range(found[0], found[-1] - 1, -20))
     with pytest.raises(BackendError):
         services.nodes.past("nobody")
+
+
+def kept_here_bytes(services: Services) -> int:
+    """Of what a desktop has of its data root, however long files say that they are."""
+    return sum(path.stat().st_blocks * 512 for path in services.data_root.path.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["past.jsonl", "earlier.jsonl", "status.json", "node.json"])
+def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
+    place: Place, beat: Beat, name: str
+) -> None:
+    beat(place).stop()
+    services = place.desktop()
+    services.nodes.far()
+    path = DataRoot(place.root).node(NODE).path / name
+    path.touch()
+    os.truncate(path, 10_000_000_000)
+    before = place.wire.came_bytes
+    for _ in range(3):
+        services.nodes.far()
+        if name != "node.json":
+            assert services.nodes.past(NODE) == ()
+    assert kept_here_bytes(services) < 10_000_000
+    assert place.wire.came_bytes - before < 20_000_000
+
+
+def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
+    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(far_place)
+    services = far_place.desktop()
+    folder = DataRoot(far_place.root).node(NODE)
+    read = FarFiles.read
+    written = 0
+
+    def read_and_replace(files: FarFiles, path: str, offset: int, limit_bytes: int) -> bytes:
+        nonlocal written
+        if path == str(folder.past):
+            written += 1
+            folder.past.write_bytes(b"%09d" % written * 300_000)
+        return read(files, path, offset, limit_bytes)
+
+    folder.past.write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(FarFiles, "read", read_and_replace)
+    assert services.nodes.past(NODE) == ()
+    assert 1 < written < 10
 
 
 def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:

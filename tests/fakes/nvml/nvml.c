@@ -16,7 +16,8 @@
        remap I A B C D         rows remapped for corrected and uncorrected errors, pending, failed
        pages I PENDING         retired pages pending
        pcie I GENERATION WIDTH
-       process I PID MIB       any number of them
+       process I PID MIB       any number of them, which compute
+       graphics I PID MIB      any number of them, which draw
        mig I INSTANCES
        hang I                  the temperature of this GPU is never answered
 
@@ -49,8 +50,8 @@ typedef struct {
     int lost, hang, instances;
     unsigned int temperature, use, generation, width, pages_pending, remap[4];
     u64 used, reasons, ecc[4];
-    unsigned int owners;
-    process processes[MOST_PROCESSES];
+    unsigned int owners, drawing;
+    process processes[MOST_PROCESSES], screens[MOST_PROCESSES];
 } state;
 
 static const u64 MIB = 1024ull * 1024;
@@ -101,9 +102,11 @@ static void take(const char *word, u64 *n) {
         gpu->generation = (unsigned int)n[1];
         gpu->width = (unsigned int)n[2];
     } else if (!strcmp(word, "process")) {
-        process *one = &gpu->processes[gpu->owners++ % MOST_PROCESSES];
-        one->pid = (unsigned int)n[1];
-        one->used = n[2] * MIB;
+        gpu->processes[gpu->owners++ % MOST_PROCESSES] =
+            (process){.pid = (unsigned int)n[1], .used = n[2] * MIB};
+    } else if (!strcmp(word, "graphics")) {
+        gpu->screens[gpu->drawing++ % MOST_PROCESSES] =
+            (process){.pid = (unsigned int)n[1], .used = n[2] * MIB};
     } else if (!strcmp(word, "mig")) gpu->instances = (int)n[1];
     else abort();
 }
@@ -298,17 +301,17 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(device d, u64 *bits) {
     return OK;
 }
 #endif
-int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned int *room, process *found) {
-    LIVING(d);
-    unsigned int have = GPU(d).owners;
+static int tell(const process *all, unsigned int have, unsigned int *room, process *found) {
     if (*room < have) { *room = have; return INSUFFICIENT_SIZE; }
     *room = have;
-    if (have) memcpy(found, GPU(d).processes, have * sizeof *found);
+    if (have) memcpy(found, all, have * sizeof *found);
     return OK;
 }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(device d, unsigned int *room, process *found) {
-    (void)found;
+int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned int *room, process *found) {
     LIVING(d);
-    *room = 0;
-    return OK;
+    return tell(GPU(d).processes, GPU(d).owners, room, found);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(device d, unsigned int *room, process *found) {
+    LIVING(d);
+    return tell(GPU(d).screens, GPU(d).drawing, room, found);
 }

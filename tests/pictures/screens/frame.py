@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.help import read_topics
+from backend.records.cluster import HostKey, SshFacts
 from backend.records.node import Finding
 from backend.records.notice import Channels, Mail
 from tests.pictures import lab
@@ -15,7 +16,7 @@ from widgets.common.cards import EmptyState
 from widgets.frame.keys_sheet import KeysSheet
 from widgets.frame.notice_list import NoticeItem, NoticeList
 from widgets.frame.palette import Palette, Target
-from widgets.frame.settings_page import Places, SettingsPage
+from widgets.frame.settings_page import Choices, Places, SettingsPage
 
 
 def _notices(stage: Stage, items: list[NoticeItem]) -> None:
@@ -42,14 +43,28 @@ def notices_huge(stage: Stage) -> None:
     _notices(stage, [LONG_NOTICE, *ITEMS] * 20)
 
 
+SSH = SshFacts(
+    config="/home/mai/.ssh/config",
+    known_hosts="/home/mai/.config/ringmaster/known_hosts",
+    accepted=tuple(
+        HostKey(f"gpu{n:02}.lab", 22, "ssh-ed25519", "", "SHA256:kJ8cQ0pVtB2m4yR9dE1oXw7uZ5sLhN3f")
+        for n in range(1, 9)
+    ),
+    keys=("~/.ssh/id_ed25519", "~/.ssh/id_rsa"),
+    agent_keys=2,
+    passphrases=1,
+)
+
+
 def _settings(stage: Stage) -> SettingsPage:
     page = stage.settings
-    page.show_choices("system", 100, False, True, True)
+    page.show_choices(Choices(stays_in_tray=True))
     page.show_places(
         Places("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
-               "~/.config/ringmaster/settings.toml", "~/.config/ringmaster/known_hosts",
+               "~/.config/ringmaster/settings.toml",
                "~/.local/state/ringmaster/window.log")
     )  # fmt: skip
+    page.ssh.show_facts(SSH)
     page.show_checks(
         (*SOUND, Finding("GPU", False, "No NVIDIA driver answers here.", "Train on nodes."))
     )
@@ -73,6 +88,28 @@ def settings_notices(stage: Stage) -> None:
     stage.settle()
     for area in page.findChildren(QScrollArea):
         area.ensureWidgetVisible(page.notices)
+
+
+@screen("settings-ssh")
+def settings_ssh(stage: Stage) -> None:
+    _to_ssh(stage, _settings(stage))
+
+
+@screen("settings-no-ssh")
+def settings_no_ssh(stage: Stage) -> None:
+    """Nothing was ever accepted, and no agent runs."""
+    page = _settings(stage)
+    fault = "This computer has no system keyring that could keep it."
+    page.ssh.show_facts(SshFacts("", SSH.known_hosts, keyring_fault=fault))
+    _to_ssh(stage, page)
+
+
+def _to_ssh(stage: Stage, page: SettingsPage) -> None:
+    from PySide6.QtWidgets import QScrollArea
+
+    stage.settle()
+    for area in page.findChildren(QScrollArea):
+        area.ensureWidgetVisible(page.ssh)
 
 
 @screen("settings-checking")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from PySide6.QtWidgets import QMenu
+
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.job_view import JobCommand, JobRun
 from backend.records.node import Presence
+from backend.records.series import RunStart
 from backend.records.state import JobState
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
@@ -14,6 +18,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_log_tab import Logs
 from widgets.cluster.node_history import NodeHistory
+from widgets.curves.curve_data import XAxis
 
 THREE = (LARGE, SMALL, SMALLEST)
 
@@ -38,6 +43,48 @@ def job_warns(stage: Stage) -> None:
     open_job(stage, view, _others(view), rises_at=11_000)
 
 
+@screen("curves-read", (LARGE, SMALL, WIDE))
+def curves_read(stage: Stage) -> None:
+    """The pointer is on the loss, and every plot says what it was there."""
+    page = open_job(stage)
+    stage.settle()
+    page.detail.curves._loss.point_at(5_000.0)
+
+
+@screen("curves-log", (LARGE, SMALL, WIDE))
+def curves_log(stage: Stage) -> None:
+    """Both axes logarithmic: each step of the first hundred has its room."""
+    curves = open_job(stage).detail.curves
+    curves.toggle_log_y()
+    curves.toggle_log_x()
+    curves._axes._group.button(curves._axes._keys.index("time")).click()
+
+
+@screen("curves-marked")
+def curves_marked(stage: Stage) -> None:
+    """It was stopped, failed and went on; some steps were no number, and one was far out."""
+    page = stage.jobs
+    show_jobs(page, lab.JOBS)
+    page.open_job(lab.LIVE.id)
+    update = lab.history(lab.LIVE)
+    loss = update.history.metrics["loss"].copy()
+    loss[8_000], loss[6_000:6_020], loss[10_500:10_600] = 900.0, float("nan"), float("inf")
+    starts = (
+        RunStart(1, 1),
+        RunStart(2, 3_901, JobState.INTERRUPTED),
+        RunStart(3, 9_361, JobState.ERROR),
+    )
+    metrics = {**update.history.metrics, "loss": loss}
+    page.show_update(
+        replace(update, history=replace(update.history, metrics=metrics, run_starts=starts))
+    )
+    page.detail.show_checkpoints(lab.LIVE.id, lab.checkpoints(lab.LIVE))
+    page.detail.curves._axes._group.button(page.detail.curves._axes._keys.index("clock")).click()
+    stage.settle()
+    curves = page.detail.curves
+    curves._loss.point_at(curves.run_curves.place(8_000, XAxis.CLOCK))
+
+
 @screen("job-in-doubt")
 def job_in_doubt(stage: Stage) -> None:
     view = replace(lab.LIVE, doubt="no news from gpu06 since 14:02")
@@ -49,6 +96,44 @@ def job_in_doubt(stage: Stage) -> None:
 def job_stopping(stage: Stage) -> None:
     view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.")
     open_job(stage, view, _others(view))
+
+
+@screen("job-overdue")
+def job_overdue(stage: Stage) -> None:
+    """It should have stopped by now."""
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.")
+    page = open_job(stage, view, _others(view))
+    page.detail._patience.since_s = -1e6
+    page.detail.show_view(view)
+
+
+_RUNS = (
+    JobRun(3, JobState.TRAINING, started=lab.LIVE.started, first_step=1, last_step=9600),
+    JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben; the checkpoint is epoch-0004-step-004000.",
+           "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
+    JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
+)  # fmt: skip
+
+
+def _with_runs(stage: Stage):
+    view = replace(lab.LIVE, run=3)
+    return open_job(stage, view, _others(view)).detail
+
+
+@screen("job-runs")
+def job_runs(stage: Stage) -> None:
+    detail = _with_runs(stage)
+    stage.settle()
+    detail.show_runs(lab.LIVE.id, _RUNS)
+    stage.over = next(menu for menu in detail.findChildren(QMenu) if menu.isVisible())
+
+
+@screen("job-earlier-run", THREE)
+def job_earlier_run(stage: Stage) -> None:
+    detail = _with_runs(stage)
+    detail._earlier.show_runs(_RUNS)
+    then = replace(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
+    detail.show_earlier(lab.LIVE.id, 2, lab.history(then))
 
 
 @screen("job-set-up")
@@ -193,6 +278,20 @@ def checkpoints_empty(stage: Stage) -> None:
     open_job(stage, lab.DRAFT, tab="checkpoints")
 
 
+@screen("checkpoints-reading")
+def checkpoints_reading(stage: Stage) -> None:
+    page = open_job(stage, tab="checkpoints")
+    page.detail.checkpoints.begin_reading()
+
+
+@screen("checkpoints-unreadable")
+def checkpoints_unreadable(stage: Stage) -> None:
+    checkpoints_reading(stage)
+    stage.jobs.detail.show_checkpoints_trouble(
+        lab.LIVE.id, "/lab/ring/jobs does not answer: stale file handle. Mount the share again."
+    )
+
+
 @screen("checkpoints-huge")
 def checkpoints_huge(stage: Stage) -> None:
     page = open_job(stage, lab.FINISHED, tab="checkpoints")
@@ -235,6 +334,19 @@ def log_empty(stage: Stage) -> None:
     _log(stage)._picker.choose("0")
 
 
+@screen("log-unreadable")
+def log_unreadable(stage: Stage) -> None:
+    page = open_job(stage, lab.FAILED, tab="log")
+    sentence = "logs/rank-3.log does not answer: stale file handle."
+    page.detail.log.show_trouble(lab.FAILED.id, page.detail.log.source, sentence)
+
+
+@screen("log-huge")
+def log_huge(stage: Stage) -> None:
+    """Hundreds of thousands of lines: their numbers have room, and the last ones are shown."""
+    _log(stage, lab.LOG * 10_000)
+
+
 @screen("log-reading")
 def log_reading(stage: Stage) -> None:
     open_job(stage, lab.FAILED, tab="log")
@@ -243,8 +355,14 @@ def log_reading(stage: Stage) -> None:
 @screen("settings-of-job", EVERY)
 def settings_of_job(stage: Stage) -> None:
     page = open_job(stage, tab="settings")
-    command = ("mpirun", "-np", "16", "-H", "gpu06:8,gpu07:8", "--map-by", "slot", "-x",
-               "NCCL_SOCKET_IFNAME=eth0", "python", "-m", "backend.node.guard")  # fmt: skip
+    folder = f"/srv/ringmaster/jobs/{lab.LIVE.id}"
+    command = JobCommand(
+        f"env RINGMASTER_RUN={lab.LIVE.id}-20261124-184302/1 PYTHONPATH=/home/lab/.ringmaster/b1 "
+        "mpirun --bind-to none --map-by slot -np 16 -H gpu06:8,gpu07:8 python -m "
+        f"backend.node.guard --job {folder} --run 1 --by-hand 20261124-184302",
+        "gpu06",
+        f"{folder}/by-hand/20261124-184302",
+    )
     page.detail.show_settings(
         lab.LIVE.id, 'name = "retinanet-r50 · coco 2x"\nepochs = 50\n', command
     )

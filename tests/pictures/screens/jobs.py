@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from PySide6.QtWidgets import QMenu
+
 from backend.records.node import Finding
 from backend.records.queue import Cause, Queue, Waiting
 from tests.pictures import lab
@@ -117,6 +119,33 @@ def jobs_table_chosen(stage: Stage) -> None:
     flag = QItemSelectionModel.SelectionFlag
     for row in (3, 6, 8):
         view.selectionModel().select(page.table.model.index(row, 0), flag.Select | flag.Rows)
+
+
+@screen("jobs-ticked", BOTH)
+def jobs_ticked(stage: Stage) -> None:
+    page = open_job(stage)
+    page.list.ticks.add((lab.LIVE.id, lab.STOPPED.id, lab.FINISHED.id))
+
+
+@screen("jobs-table-settings")
+def jobs_table_settings(stage: Stage) -> None:
+    """Columns of the job file, and a search that compares."""
+    page = table(stage)
+    chosen = ("state", "name", "progress", "best", "lr", "batch_size", "optimizer", "seed")
+    page.table.view.restore({"columns": list(chosen), "order": "lr"})
+    page.table.search.setText("lr<0.05")
+    page.table.search._say()
+
+
+@screen("jobs-row-menu")
+def jobs_row_menu(stage: Stage) -> None:
+    page = open_job(stage)
+    view = page.list.view
+    index = page.model.index(page.model.row_of(lab.STOPPED.id), 0)
+    at = view.viewport().mapToGlobal(view.visualRect(index).center())
+    stage.settle()
+    view.menu_requested.emit(index, at)
+    stage.over = next(menu for menu in page.findChildren(QMenu) if menu.isVisible())
 
 
 @screen("jobs-table-funnel")

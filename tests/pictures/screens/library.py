@@ -34,6 +34,7 @@ from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.words import WORDS
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
 _SHOWN = 96
@@ -273,12 +274,6 @@ def datasets_empty(stage: Stage) -> None:
     stage.library(Kind.DATASET).show_items(())
 
 
-@screen("datasets-huge")
-def datasets_huge(stage: Stage) -> None:
-    page = stage.library(Kind.DATASET)
-    page.show_items(tuple(item(Kind.DATASET, f"{lab.LONG}{n}") for n in range(2000)))
-
-
 @screen("dataset-versions")
 def dataset_versions(stage: Stage) -> None:
     page = _datasets(stage)
@@ -366,3 +361,28 @@ def loader_source(stage: Stage) -> None:
 @screen("loaders-empty")
 def loaders_empty(stage: Stage) -> None:
     stage.library(Kind.LOADER).show_items(())
+
+
+def _states_of(kind: Kind) -> None:
+    """Each of the three places while it is read, when it cannot be read, and with thousands."""
+    words = WORDS[kind]
+    place = words.title.lower()
+
+    @screen(f"{place}-reading")
+    def reading(stage: Stage) -> None:
+        stage.library(kind)._say_reading()
+
+    @screen(f"{place}-unreadable", (LARGE, SMALL, SMALLEST))
+    def unreadable(stage: Stage) -> None:
+        stage.library(kind).show_trouble(
+            f"/lab/ring/{place} does not answer: stale file handle.", "Mount the share again."
+        )
+
+    @screen(f"{place}-huge")
+    def huge(stage: Stage) -> None:
+        page = stage.library(kind)
+        page.show_items(tuple(item(kind, f"{lab.LONG}{n}") for n in range(2000)))
+
+
+for _kind in Kind:
+    _states_of(_kind)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.job_view import JobCheck
 from backend.records.library import Kind
-from backend.records.node import Finding
+from backend.records.node import Finding, GpuProcess
 from backend.records.sweep_values import Axis
 from backend.records.values import Fault
 from tests.pictures import lab
@@ -18,6 +18,7 @@ from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.cluster import samples
+from widgets.jobs.beside_dialog import BesideDialog
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 
@@ -108,6 +109,34 @@ def new_job_taken(stage: Stage) -> None:
     busy = "GPU 6 of gpu03 is in use by alice; the job can start when it is free."
     form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
     form.show_check(replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])))
+
+
+def shared(stage: Stage) -> JobForm:
+    """A computer with a display on a GPU, and a GPU that is used beside alice."""
+    desk = samples.state("this-computer", count=2)
+    assert desk.reading is not None
+    screen_on = GpuProcess(900, "gdm", 307 << 20, "Xorg", only_draws=True)
+    first = replace(desk.reading.gpus[0], processes=(screen_on,), memory_used_bytes=307 << 20)
+    reading = replace(desk.reading, gpus=(first, desk.reading.gpus[1]))
+    nodes = (replace(desk, reading=reading), *lab.nodes())
+    one = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
+    form = filled(stage, nodes, {**RAW, "placement": [one]})
+    said = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice, as was chosen.")
+    form.show_check(replace(READY, findings=(said, *READY.findings[1:])))
+    return form
+
+
+@screen("new-job-shared", BOTH)
+def new_job_shared(stage: Stage) -> None:
+    shared(stage)
+
+
+@screen("use-gpu-anyway")
+def use_gpu_anyway(stage: Stage) -> None:
+    form = shared(stage)
+    gpu = samples.gpus("few")[7]
+    stage.settle()
+    stage.lay_over(BesideDialog("gpu03", gpu, form.window()))
 
 
 @screen("new-job-long-names")

@@ -9,7 +9,7 @@ import numpy as np
 
 from backend.records.cluster import SetUp, SetUpStep, StepState
 from backend.records.job import THIS_COMPUTER
-from backend.records.node import Finding, NodeState
+from backend.records.node import WARN, Finding, HealthFinding, NodeState, Presence
 from backend.records.set_up_choices import SetUpOptions
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
@@ -62,6 +62,12 @@ READY = _steps(7, StepState.DONE)
 UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, sentence="The key of gpu13 is unknown."), key=KEY)
 GIVEN_UP = _steps(4, StepState.CANCELLED, sentence="Cancelled.", output=_OUTPUT, seconds=9.0)
 ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
+
+
+_UNREADABLE = (
+    "The nodes in /lab/ring/nodes cannot be read: Input/output error. "
+    "Check that the data root is mounted."
+)
 
 
 def _nodes(stage: Stage, states: tuple[NodeState, ...]) -> NodesPage:
@@ -156,6 +162,8 @@ def node_detail_well(stage: Stage) -> None:
 @screen("node-detail-findings", published=("light",))
 def node_detail_findings(stage: Stage) -> None:
     page = _detail(stage, "gpu07")
+    left = (samples.orphan(51204, "j2"), samples.orphan(51210, "j2"))
+    page.show_orphans("gpu07", left, frozenset({left[1].process}))
     page.show_findings(
         "gpu07",
         (
@@ -166,6 +174,73 @@ def node_detail_findings(stage: Stage) -> None:
     )
 
 
+@screen("node-detail-ssh-silent")
+def node_detail_ssh_silent(stage: Stage) -> None:
+    _detail(stage, "gpu06", tuple(map(_without_ssh, lab.nodes())))
+
+
+@screen("nodes-ssh-silent")
+def nodes_ssh_silent(stage: Stage) -> None:
+    _nodes(stage, tuple(map(_without_ssh, lab.nodes())))
+
+
+def _without_ssh(state: NodeState) -> NodeState:
+    if state.name != "gpu06":
+        return state
+    remedy = (
+        "10.0.4.16 refuses connections on port 22: no SSH server listens there. Its jobs go on and "
+        "can be stopped; none can be started there. Start sshd on it: systemctl start ssh"
+    )
+    silent = HealthFinding("ssh", WARN, "No SSH since 14:02", remedy, 0.0)
+    return replace(state, health=(*state.health, silent))
+
+
+@screen("nodes-unreadable")
+def nodes_unreadable(stage: Stage) -> None:
+    stage.show_cluster(lab.live(), ALONE)
+    stage.nodes.show_trouble(_UNREADABLE)
+
+
+@screen("nodes-reading")
+def nodes_reading(stage: Stage) -> None:
+    stage.show_cluster(lab.live(), ALONE)
+    stage.nodes.begin_reading()
+    stage.nodes._slow.timeout.emit()
+
+
+@screen("nodes-no-news")
+def nodes_no_news(stage: Stage) -> None:
+    _nodes(stage, lab.nodes()).show_trouble(_UNREADABLE)
+
+
+@screen("nodes-over-ssh")
+def nodes_over_ssh(stage: Stage) -> None:
+    _nodes(stage, _over_ssh())
+
+
+@screen("node-detail-new-over-ssh")
+def node_detail_new_over_ssh(stage: Stage) -> None:
+    _detail(stage, "gpu13", _over_ssh())
+
+
+@screen("node-detail-over-ssh")
+def node_detail_over_ssh(stage: Stage) -> None:
+    _detail(stage, "gpu11", _over_ssh())
+
+
+def _over_ssh() -> tuple[NodeState, ...]:
+    """gpu11 is silent and gpu13 is new, and SSH answers on both."""
+    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+    new = replace(new, message="not set up yet", reading=samples.reading("gpu13", "other"))
+    silent = "no news since 03:12, SSH answers"
+    return tuple(
+        replace(one, message=silent, over_ssh=True)
+        if one.name == "gpu11"
+        else replace(one, over_ssh=one.presence is Presence.NEW)
+        for one in (*lab.nodes(), new)
+    )
+
+
 @screen("node-detail-gone")
 def node_detail_gone(stage: Stage) -> None:
     _detail(stage, "gpu11")
@@ -173,8 +248,6 @@ def node_detail_gone(stage: Stage) -> None:
 
 @screen("node-detail-new")
 def node_detail_new(stage: Stage) -> None:
-    from backend.records.node import Presence
-
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     _nodes(stage, (*lab.nodes(), new)).open_node("gpu13")
 
@@ -207,6 +280,13 @@ def add_node_looking(stage: Stage) -> None:
 @screen("add-node-more")
 def add_node_more(stage: Stage) -> None:
     _add(stage, look=False)._more.click()
+
+
+@screen("add-node-no-share")
+def add_node_no_share(stage: Stage) -> None:
+    dialog = _add(stage, look=False)
+    dialog._more.click()
+    dialog.no_share.click()
 
 
 @screen("add-node-trust", published=("light",))

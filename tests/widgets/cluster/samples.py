@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.health import Health
-from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Orphan, Presence
+from backend.records.status import ProcessIdentity
 
 GIB = 1 << 30
 JOBS = {"j1": "retinanet-r50 · coco 2x", "j2": "unet-cells · dice v3"}
@@ -90,6 +91,14 @@ def entry(name: str, *, ready: bool = True) -> NodeEntry:
 
 def state(name: str, kind: str = "free", count: int = 8) -> NodeState:
     return NodeState(name, Presence.ONLINE, reading(name, kind, count), entry=entry(name))
+
+
+def orphan(pid: int, job: str = "j9") -> Orphan:
+    """A process that a run of a job left behind three hours ago."""
+    process = ProcessIdentity("gpu07", "boot", pid, 100 * pid)
+    command = "/e/bin/python -m backend.training.rank"
+    why = "Run 1 of its job is over."
+    return Orphan(process, "mai", command, 3 * 3600.0, 2 * GIB, f"{job}/1", why)
 
 
 def judged(node: NodeState) -> NodeState:

@@ -99,7 +99,19 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
     with qtbot.waitSignal(dialog.look_requested) as wished:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
-    assert wished.args == [address, "10.0.4.23", "/srv/data"]
+    assert wished.args == [address, "10.0.4.23", "/srv/data", False]
+
+
+def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot):
+    qtbot.keyClicks(dialog._host, "gpu13")
+    dialog._show_more(True)
+    qtbot.keyClicks(dialog._edits["data_root"], "data")
+    assert not dialog._look.isEnabled()
+    qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
+    assert not dialog._fields["data_root"].isEnabled()
+    with qtbot.waitSignal(dialog.look_requested) as wished:
+        qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
+    assert wished.args == [NodeAddress("gpu13"), "gpu13", "", True]
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):

@@ -166,7 +166,7 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
-    assert 25 < low <= 30, "no GPU that works is cooler"
+    assert 45 < low <= 50, "a half of the plot is not left to what no GPU at work is"
     assert high >= card.plot._marks.thresholds[0].y
     card._picker.choose("use")
     card._build()
@@ -180,7 +180,16 @@ def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     low, _ = card.plot.y_range()
-    assert 5 < low <= 11
+    assert -3 < low <= 1
+
+
+def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
+    history = NodeHistory()
+    history.put_past(past_of([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)]))
+    card.show_history(history, STATE)
+    low, high = card.plot.y_range()
+    assert 17 < low <= 20
+    assert 2 / (high - low) < 0.05
 
 
 def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):

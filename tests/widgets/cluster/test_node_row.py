@@ -126,6 +126,15 @@ def test_a_gpu_without_a_user_is_somebodys():
     assert row.gpus[0].owner == "somebody"
 
 
+def test_a_gpu_with_a_display_is_free_and_says_so():
+    state = samples.state("gpu02")
+    screen = GpuProcess(900, "gdm", None, "Xorg", only_draws=True)
+    shown = replace(state.reading.gpus[0], processes=(screen,))
+    row = node_row(replace(state, reading=replace(state.reading, gpus=(shown,))))
+    assert row.free_gpus == 1
+    assert row.gpus[0].sentence.startswith("GPU 0, free, a display is on it, ")
+
+
 def test_counts_in_words():
     rows = [node_row(state) for state in samples.cluster(12)]
     assert counts_sentence(rows) == "10 well, 1 unwell, 1 offline · 42 of 96 GPUs free"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint, Qt
 
+from backend.records.node import Presence
 from tests.widgets.cluster import samples
 from widgets.common.text import Note
 from widgets.frame.cluster_summary import ClusterSummary
@@ -37,9 +38,25 @@ def test_counts_and_a_sentence_for_each_that_needs_a_look(summary):
 
 def test_all_well_is_one_calm_line(summary):
     summary.show_nodes((samples.state("a"), samples.state("b")))
-    assert summary.counts.accessibleName() == "All nodes are well"
+    assert summary.counts.accessibleName() == "Nodes: all well"
     assert sentences(summary) == []
     assert not summary._notes.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("presences", "said"),
+    [
+        ((Presence.ONLINE, Presence.NEW), "Nodes: 1 not set up"),
+        ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all well"),
+        ((Presence.OUT_OF_SERVICE, Presence.OUT_OF_SERVICE), "Nodes: none in service"),
+    ],
+)
+def test_nodes_that_cannot_be_used_are_not_called_well(summary, presences, said):
+    states = (samples.state(name) for name in "ab")
+    summary.show_nodes(
+        tuple(replace(one, presence=is_so) for one, is_so in zip(states, presences, strict=True))
+    )
+    assert summary.counts.accessibleName() == said
 
 
 def test_there_are_never_more_than_three_sentences(summary):

@@ -4,10 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QApplication
 
+from backend.records.alarm import NOT_A_NUMBER, Alarm
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from tests.widgets.jobs.test_job_detail import LIVE, checkpoint
+from widgets.common import formats
+from widgets.curves.marks import Span
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.job_detail import JobDetail
 
@@ -72,12 +77,31 @@ def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
     assert said(tab, 10) == ["checkpoint epoch-0001-step-000010"]
 
 
-def test_a_stop_is_marked_where_the_job_rests_until_it_goes_on(tab):
+def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
     rests = replace(LIVE, step=60, state=JobState.INTERRUPTED)
     tab.show_view(rests)
     assert "stopped after step 60" in said(tab, 60)
     tab.show_view(replace(rests, state=JobState.TRAINING))
+    assert "stopped after step 60" in said(tab, 60)
+    start = RunStart(3, 61, JobState.INTERRUPTED)
+    tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (start,), None, (), 1.7e9, [6.1]))
+    assert "run 2 stopped" in said(tab, 60)
     assert "stopped after step 60" not in said(tab, 60)
+    tab.clear("another")
+    tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (), None, (), 1.7e9, [6.1]))
+    assert said(tab, 61) == []
+
+
+def test_how_earlier_runs_ended_stands_where_the_next_went_on(tab):
+    starts = (RunStart(3, 61, JobState.ERROR), RunStart(4, 62, JobState.FINISHED))
+    steps = [61, 62]
+    tab.append(
+        HistoryUpdate(
+            steps, [7, 7], [61.0, 62.0], {"loss": [0.1, 0.1]}, starts, None, (), 1.7e9, [6.1, 6.2]
+        )
+    )
+    assert "run 2 failed" in said(tab, 60)
+    assert said(tab, 61) == []
 
 
 def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
@@ -92,12 +116,59 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         assert tab._loss._empty_text == words
 
 
-@pytest.mark.parametrize("axis", ["step", "epoch", "time"])
+@pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
+    alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
+    tab.show_view(replace(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
+    tab.show_unwell([Span(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     tab._axes._group.button(tab._axes._keys.index(axis)).click()
-    place = {"step": 50.0, "epoch": 5.0, "time": 50.0}[axis]
+    place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
     assert tab._loss.read(place)[1].endswith("checkpoint epoch-0005-step-000050")
+    begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
+    marks = tab._loss._marks
+    assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
+    assert [one.x for one in marks.posts] == pytest.approx(
+        [begin + 30 * a_step, begin + 60 * a_step]
+    )
+    [span] = marks.spans
+    assert (span.x0, span.x1) == pytest.approx((begin + 10 * a_step, begin + 20 * a_step))
+
+
+def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
+    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
+    assert tab._loss.read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+
+
+def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
+    tab.append(accuracy(0.5))
+    panels = tab._panels()
+    assert len(panels) > 2
+    tab.toggle_log_y()
+    tab.toggle_log_x()
+    qtbot.waitUntil(lambda: all(panel.log_y and panel.log_x for panel in panels))
+    tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
+    qtbot.waitUntil(lambda: "dice" in tab._small)
+    assert tab._small["dice"].panel.log_y, "what comes later, too"
+    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab._panels()))
+    assert all(panel.log_y for panel in tab._panels())
+
+
+def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
+    """Not only the loss: the small ones had a line and a dot, and no number."""
+    qtbot.waitUntil(lambda: bool(tab._small) and tab._showing.is_done)
+    plot = tab._small["learning_rate"]
+    calm = plot.panel.grab().toImage()
+    tab._loss.point_at(20.0)
+    QApplication.processEvents()
+    frame = plot.panel._frame()
+    beside = QRect(round(frame.px(20)) + plot.panel._plot.x() + 16, 10, 40, 20)
+    assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
+    assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
+    assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
+    assert plot._value.text() == "0.0100", "the newest value stays in the head"
 
 
 def test_validation_is_shown_as_it_was_measured(tab):

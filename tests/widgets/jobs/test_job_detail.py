@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import shiboken6
 from PySide6.QtCore import Qt
 
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
@@ -14,7 +15,11 @@ from backend.records.job_view import JobView, RunUpdate
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RankError
+from backend.records.stop import STOP_GRACE_S
+from tests.pictures import lab
+from widgets.common import formats
 from widgets.common.buttons import Button
+from widgets.common.look import Look, ThemeChoice
 from widgets.jobs.export_dialog import ExportDialog, file_stem
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
@@ -165,6 +170,34 @@ def test_while_it_stops_there_is_nothing_to_press(detail):
     assert not detail.header.act.isEnabled()
 
 
+def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
+    stopping = replace(LIVE, state=JobState.STOPPING)
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(20),))
+    detail.show_view(stopping)
+    act = detail.header.act
+    assert (act.text(), act.isEnabled()) == ("Stopping…", False)
+    detail._patience.since_s -= STOP_GRACE_S + 1
+    detail.show_view(replace(stopping, step=31))
+    assert (act.text(), act.isEnabled()) == ("Kill now", True)
+    assert "Kill now loses all since its newest checkpoint." in detail._progress._caption.text()
+    with qtbot.waitSignal(detail.kill_requested) as told:
+        qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
+    assert told.args == ["a"]
+    # Whoever resumes it has patience again.
+    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(replace(stopping, run=2))
+    assert act.text() == "Stopping…"
+
+
+def test_an_export_that_is_wished_for_too_early_is_asked_about_when_it_can_be(detail):
+    detail.open_job(LIVE)
+    detail.export()
+    assert detail.exports.dialog.now is None, "nobody knows yet what there is"
+    detail.show_checkpoints("a", (checkpoint(20),))
+    assert detail.exports.dialog.now is not None
+
+
 def test_points_of_several_looks_make_one_curve(detail):
     detail.open_job(LIVE)
     detail.show_update(update(LIVE, 1, [1.0, 0.9]))
@@ -301,6 +334,30 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     assert wished.args == ["epoch-0002-step-000020", "onnx", "digits 2-workers.onnx"]
 
 
+@pytest.mark.parametrize(
+    ("had", "has"),
+    [
+        ("epoch-0002-step-000020", "epoch-0003-step-000030"),
+        ("epoch-0001-step-000010", "epoch-0001-step-000010"),
+        ("epoch-0000-step-000005", "epoch-0003-step-000030"),
+    ],
+    ids=["the best", "one that stays", "one that is pruned"],
+)
+def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbot, had, has):
+    detail.open_job(LIVE)
+    older = checkpoint(10)
+    before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
+    detail.show_checkpoints("a", before)
+    detail.exports.ask(LIVE, before, had)
+    dialog = detail.exports.dialog.now
+    assert dialog._checkpoint.key() == had
+    detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == has
+    dialog.reject()
+
+
 def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
     lines = (Evidence("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
     error = RankError(
@@ -373,3 +430,35 @@ def test_each_button_that_copies_says_what(detail):
 )
 def test_a_file_is_named_after_its_job(name, stem):
     assert file_stem(name) == stem
+
+
+def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(lab.STOPPED)
+    nothing = detail.checkpoints._nothing
+    assert nothing.accessibleName() == "Reading the checkpoints…"
+    detail.show_checkpoints_trouble(lab.STOPPED.id, "The share does not answer.")
+    assert nothing.accessibleName() == "The checkpoints cannot be read The share does not answer."
+    detail.show_checkpoints(lab.STOPPED.id, ())
+    assert nothing.accessibleName().startswith("No checkpoint yet")
+    detail.open_job(lab.DRAFT)
+    assert nothing.accessibleName().startswith("No checkpoint yet"), "it never ran"
+
+
+def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
+    look = Look(qapp, ThemeChoice.LIGHT)
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(lab.FAILED)
+    detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))
+    detail.show()
+    try:
+        look.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
+        assert "iB at most" in detail.checkpoints._policy.text()
+        when = next(f.value for f in detail.failure._facts._facts if f.caption == "When")
+        assert when.endswith(("AM", "PM"))
+    finally:
+        look.write_in(formats.Units())
+        shiboken6.delete(look)
+        qapp.setStyleSheet("")

@@ -123,6 +123,13 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     assert not form._start_button.isEnabled()
 
 
+def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(form):
+    form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
+    form.show_draft(JobDraft(DIGITS))
+    assert form._fields.field("model").error() == ""
+    assert not form._start_button.isEnabled(), "it is checked first"
+
+
 def test_a_fault_without_a_field_is_told_among_the_checks(form):
     form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
     words = form._findings.itemAt(0).layout().itemAt(1).widget().text()

@@ -130,6 +130,9 @@ def search(page, text):
         ("evaluating", ["unet-cells · dice v3"]),
         ("lr=0.08 training", ["retinanet-r50 · coco 2x"]),
         ("ACCURACY=0.981", ["digits, two workers"]),
+        ("lr>0.01 training", ["retinanet-r50 · coco 2x"]),
+        ("dice>0.9", ["unet-cells · dice v3"]),
+        ("dice>0.95", []),
         ("nobody has this", []),
     ],
 )
@@ -220,6 +223,36 @@ def choose(page, *wanted):
         view.selectionModel().select(model.index(row, 0), flags.Select | flags.Rows)
 
 
+def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
+    view = page.table.view
+    rate = JobColumn.LR
+    assert view.isColumnHidden(rate), "nobody asked for it yet"
+    menu = next(a.menu() for a in view.column_menu().actions() if a.text() == "Settings")
+    actions = {action.text(): action for action in menu.actions()}
+    assert list(actions) == [
+        "Learning rate",
+        "Batch",
+        "Optimizer",
+        "Epochs",
+        "Model",
+        "Dataset",
+        "Strategy",
+        "Seed",
+    ]
+    actions["Learning rate"].trigger()
+    actions["Optimizer"].trigger()
+    page.resize(1600, 800)
+    assert not view.isColumnHidden(rate)
+    click_head(page, rate)
+    assert page.table.query.order == "lr"
+    shown = page.table.model.index(0, rate).data()
+    assert shown == "0.08"
+    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "sgd"
+    assert page.table.model.index(0, JobColumn.SEED).data() == "1"
+    click_head(page, rate)
+    assert page.table.model.index(0, rate).data() == "0.001"
+
+
 def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     view, model = page.table.view, page.table.model
     assert page.table.bar.isHidden()
@@ -240,7 +273,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     assert first == names(page)[0]
     assert bar._acts["stop"].isEnabled(), "one of them runs"
     assert not bar._acts["trash"].isEnabled(), "one of them runs"
-    assert not bar._acts["clone"].isEnabled(), "the form holds one job"
+    assert bar._acts["clone"].isEnabled(), "a draft each"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
 from backend.records.job import CheckpointPolicy
+from backend.records.job_view import JobCommand
 from backend.records.queue import Queue
 from tests.pictures import lab
 from widgets.common.text import Label
@@ -71,6 +72,6 @@ def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -
     scroll = tab._pages.widget(0)
     assert scroll.verticalScrollBar().maximum() == 0, "all of it is seen"
     assert tab._file.height() < 1000
-    tab.show_file("epochs = 50\n", ())
+    tab.show_file("epochs = 50\n", JobCommand())
     tab._turn(True)
     qtbot.waitUntil(lambda: tab._file.height() < 300)

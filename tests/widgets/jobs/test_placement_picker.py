@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
 from backend.records.health import Health
-from backend.records.node import NodeState, Presence
+from backend.records.node import GpuProcess, NodeState, Presence
 from tests.widgets.cluster import samples
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.text import Label
 from widgets.jobs.gpu_choice import choose, why_away
 from widgets.jobs.placement_picker import PlacementPicker
 
@@ -150,6 +154,79 @@ def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbo
     qtbot.keyClick(cells, Qt.Key.Key_Left)
     told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
     assert told[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
+
+
+def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qtbot):
+    state = samples.state("gpu02")
+    screens = (
+        GpuProcess(900, "gdm", 200 << 20, "Xorg", only_draws=True),
+        GpuProcess(950, "mai", 107 << 20, "gnome-shell", only_draws=True),
+    )
+    gpus = (replace(state.reading.gpus[0], processes=screens), *state.reading.gpus[1:])
+    picker.show_nodes((replace(state, reading=replace(state.reading, gpus=gpus)),))
+    cells = row(picker, "gpu02").cells
+    told = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
+    assert told in cells.accessibleDescription()
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
+    assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
+    assert cells.taken() == ()
+    assert figure(picker, "gpu02") == "1 chosen"
+
+
+def asked_for(cells, index):
+    """What a right click on a GPU offers, None for nothing."""
+    at = cells._cell(index).center().toPoint()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at, cells.mapToGlobal(at))
+    cells.contextMenuEvent(event)
+    menu = next((one for one in cells.findChildren(QMenu) if one.isVisible()), None)
+    if menu is None:
+        return None
+    menu.close()
+    (act,) = menu.actions()
+    return act
+
+
+def test_a_gpu_of_somebody_elses_can_be_used_anyway_which_is_asked_once_by_name(picker, qtbot):
+    held = samples.state("gpu03", "few")
+    picker.show_nodes((held, samples.state("gpu01", "ours")))
+    cells = row(picker, "gpu03").cells
+    act = asked_for(cells, 7)
+    assert act.text() == "Use GPU 7 anyway…"
+    act.trigger()
+    dialog = picker._asked.now
+    assert dialog.windowTitle() == "Use GPU 7 anyway"
+    assert any("alice runs python on it" in label.text() for label in dialog.findChildren(Label))
+    assert picker.value() == []
+    (anyway,) = (one for one in dialog.findChildren(Button) if one.text() == "Use it anyway")
+    with qtbot.waitSignal(picker.changed):
+        qtbot.mouseClick(anyway, Qt.MouseButton.LeftButton)
+    chosen = {"node": "gpu03", "gpus": ["GPU-7"], "beside": {"GPU-7": "alice"}}
+    assert picker.value() == [chosen]
+    assert cells.taken() == ()
+    assert asked_for(cells, 7) is None
+
+    # Said of alice, it is no word about who comes after her.
+    guest = replace(held.reading.gpus[7].processes[0], user="chen")
+    gpus = (*held.reading.gpus[:7], replace(held.reading.gpus[7], processes=(guest,)))
+    with qtbot.waitSignal(picker.taken_changed):
+        picker.show_nodes(
+            (replace(held, reading=replace(held.reading, gpus=gpus)), picker._rows["gpu01"].state)
+        )
+    assert [gpu.index for gpu in cells.taken()] == [7]
+
+    picker.put([chosen])
+    assert picker.value() == [chosen]
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells._cell(7).center().toPoint())
+    assert picker.value() == []
+
+
+def test_a_gpu_on_which_a_job_is_and_one_that_is_free_are_not_to_be_used_anyway(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01", "half"),))
+    cells = row(picker, "gpu01").cells
+    assert asked_for(cells, 0) is None
+    assert asked_for(cells, 7) is None
+    qtbot.mouseClick(cells, Qt.MouseButton.RightButton, pos=cells._cell(7).center().toPoint())
+    assert picker.value() == []
 
 
 def test_figures_of_all_rows_stand_in_one_column(picker):

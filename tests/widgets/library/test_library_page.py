@@ -248,3 +248,41 @@ def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     assert dialog._close.isVisible()
     dialog._error.hide()
     qtbot.waitUntil(lambda: dialog.height() == high)
+
+
+# Before it is known what there is
+
+
+def said(page):
+    labels = page._unread.findChildren(Label)
+    return [label.text() for label in labels if label.text() and label.isVisible()]
+
+
+def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
+    assert not page._empty.isVisible(), "nobody knows yet that there is nothing"
+    page._slow.setInterval(1)
+    page.begin_reading()
+    qtbot.waitUntil(lambda: said(page) == ["Reading the datasets…"])
+    page.show_items((item("digits"),))
+    assert page.detail.isVisible()
+    page.begin_reading()
+    assert not page._slow.isActive(), "what is shown stays while it is looked at again"
+
+
+def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
+    page.show_trouble("The share does not answer.", "Mount it.")
+    assert said(page) == ["The datasets cannot be read", "The share does not answer. Mount it."]
+    (again,) = [b for b in page._unread.findChildren(Button) if b.isVisible()]
+    with qtbot.waitSignal(page.look_requested):
+        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+    assert said(page) == ["Reading the datasets…"]
+    page.show_items(())
+    assert page._empty.isVisible()
+
+
+def test_what_is_shown_stays_when_it_cannot_be_read_again(page):
+    page.show_items((item("digits"),))
+    page.show_trouble("The share does not answer.", "Mount it.")
+    assert page.detail.isVisible()
+    assert page._list.isVisible()
+    assert any("does not answer" in label.text() for label in page.detail.findChildren(Label))

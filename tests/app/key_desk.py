@@ -1,0 +1,90 @@
+"""The window, and hands at its keyboard, for whatever presses a key of the sheet."""
+
+from __future__ import annotations
+
+from tests.app.hands import Hands
+from tests.app.keyboard_window import LONG_MS, rows
+from tests.app.lived_in import WAITING, rows_of_all
+from widgets.jobs.job_list_model import JobColumn
+
+PRESSED = {}
+"""What presses a key and sees what it does, by its place and its words in the sheet."""
+
+
+def presses(does, where=""):
+    def take(check):
+        PRESSED[where, does] = check
+        return check
+
+    return take
+
+
+class Desk:
+    """The window, and hands at its keyboard."""
+
+    def __init__(self, qtbot, program, ids, folder):
+        self.qtbot, self.program, self.ids, self.folder = qtbot, program, ids, folder
+        self.hands = Hands(qtbot, program.window)
+        self.press, self.wait = self.hands.press, self.hands.wait
+        self.jobs, self.window = program.jobs, program.window
+
+    def open(self, name):
+        """A job with its curves, the focus in the list."""
+        self.program._open_job(self.ids[name])
+        detail = self.jobs.detail
+        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view, LONG_MS)
+        self.wait(lambda: detail._checkpoints is not None, LONG_MS)
+        detail._choose_tab("curves")
+        self.jobs.setFocus()
+        return detail
+
+    def plot(self):
+        curves = self.open("slow").curves
+        self.wait(lambda: curves.curve("loss") is not None and len(curves.curve("loss")) == 30)
+        plot = self.hands.tab_to("Loss")
+        plot.fit()
+        return plot
+
+    def table(self):
+        self.jobs.show_table()
+        view = self.jobs.table.view
+        total = rows_of_all(self.jobs.total)
+        self.wait(lambda: view.model().rowCount() == total)
+        view.setFocus()
+        return view
+
+    def on_row(self, view, name):
+        self.wait(lambda: name in rows(view))
+        view.setCurrentIndex(view.model().index(rows(view).index(name), JobColumn.NAME))
+
+    def queue(self, name=WAITING[-1]):
+        """The focus is on this one that waits."""
+        self.wait(lambda: self.order() == list(WAITING))
+        self.program._open_job(self.ids[name])
+        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view, LONG_MS)
+        view = self.jobs.list.view
+        self.wait(lambda: view.currentIndex().data() == name)
+        view.setFocus()
+        return view
+
+    def order(self):
+        model = self.jobs.model
+        places = model.queue_places()
+        return [model.line(i).name for i in model.ids(range(model.rowCount())) if i in places]
+
+    def compared(self):
+        self.program._compare_controller.compare((self.ids["slow"], self.ids["fast"]))
+        page = self.program._pages.compare
+        self.wait(lambda: len(page.plots.panels()) == 2)
+        self.wait(lambda: all(p.isVisible() for p in page.plots.panels().values()))
+        return page
+
+    def sweep(self):
+        lots = [i for name, i in self.ids.items() if name.startswith("digits batch")]
+        page = self.program._pages.compare
+        self.program._compare_controller.compare(tuple(lots[:6]))
+        self.wait(lambda: page.parallel.isVisible() and len(page.parallel.plot._shown.lines) == 6)
+        plot = page.parallel.plot
+        plot.setFocus()
+        self.press("Esc")
+        return plot

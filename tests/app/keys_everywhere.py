@@ -1,0 +1,118 @@
+"""The keys that are heard everywhere."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QApplication
+
+from tests.app.key_desk import presses
+from widgets.frame.keys import KEYS
+
+
+@presses("Go to anything")
+def _(desk, press):
+    press()
+    assert desk.program.frame.palette.isVisible()
+    desk.press("Esc")
+
+
+def _place(key):
+    def check(desk, press):
+        desk.window.go("settings")
+        press()
+        desk.wait(lambda: desk.window.place == key)
+
+    return check
+
+
+for _does in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes"):
+    presses(_does)(_place(_does.lower()))
+
+
+@presses("Back")
+def _(desk, press):
+    desk.window.go("models")
+    press()
+    assert desk.window.place == "jobs"
+
+
+@presses("Forward")
+def _(desk, press):
+    desk.window.go("models")
+    desk.window.back()
+    press()
+    assert desk.window.place == "models"
+
+
+@presses("Search here")
+def _(desk, press):
+    press()
+    assert desk.jobs.list.search.hasFocus()
+    desk.window.go("models")
+    press()
+    assert desk.hands.name() == "Search: Name"
+
+
+@presses("Look again")
+def _(desk, press):
+    desk.window.toast.hide()
+    press()
+    assert desk.window.toast._text.text() == "Looking again"
+
+
+@presses("Menu of the row or field")
+def _(desk, press):
+    desk.queue()
+    press()
+    assert "Take out of the queue" in [a.text() for a in desk.hands.focus().actions()]
+
+
+@presses("Settings")
+def _(desk, press):
+    press()
+    assert desk.window.place == "settings"
+
+
+def _scale(steps, before, after):
+    def check(desk, press):
+        desk.program.frame._choose_scale(before)
+        press()
+        assert desk.program._settings.preferences.scale_percent == after
+        desk.program.frame._choose_scale(100)
+
+    presses(steps)(check)
+
+
+_scale("Larger", 100, 110)
+_scale("Smaller", 125, 110)
+_scale("As large as the system says", 150, 100)
+
+
+@presses("Full screen")
+def _(desk, press):
+    press()
+    desk.wait(desk.window.isFullScreen)
+    press()
+    desk.wait(lambda: not desk.window.isFullScreen())
+
+
+@presses("Help")
+def _(desk, press):
+    press()
+    assert desk.window.place == "help"
+
+
+@presses("All keys")
+def _(desk, press):
+    press()
+    desk.wait(lambda: QApplication.activeModalWidget() is not None)
+    assert QApplication.activeModalWidget().windowTitle() == "Keys"
+
+
+def _new_job(desk, press):
+    press()
+    desk.wait(lambda: desk.window.place == "new-job")
+
+
+for _where in ("", "Jobs"):
+    if (_where, "New job") in {(key.where, key.does) for key in KEYS}:
+        presses("New job", _where)(_new_job)

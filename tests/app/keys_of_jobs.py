@@ -1,0 +1,312 @@
+"""The keys of the place Jobs and of its table."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from backend.node import identity
+from backend.records.files import replace_json
+from backend.records.state import JobState
+from tests.app.key_desk import presses
+from tests.app.keyboard_window import answer_file_dialog, rows
+from tests.app.lived_in import FALLING, WAITING
+from tests.fakes import trained
+from tests.pictures import lab
+from widgets.jobs.export_dialog import ExportDialog
+from widgets.jobs.job_list_model import JobColumn
+
+
+def _step(by):
+    def check(desk, press):
+        view = desk.queue(WAITING[1])
+        press()
+        wanted = WAITING[1 + by]
+        desk.wait(lambda: view.currentIndex().data() == wanted)
+        desk.wait(lambda: desk.jobs.open_id == desk.ids[wanted])
+
+    return check
+
+
+presses("Next job", "Jobs")(_step(1))
+presses("Previous job", "Jobs")(_step(-1))
+
+
+@presses("Into the open job", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    desk.jobs.list.view.setFocus()
+    press()
+    assert detail.isAncestorOf(desk.hands.focus())
+
+
+@presses("Back to the list", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    detail.setFocus()
+    press()
+    assert desk.hands.focus() is desk.jobs.list.view
+
+
+@presses("Earlier in the queue", "Jobs")
+def _(desk, press):
+    desk.queue()
+    press()
+    desk.wait(lambda: desk.order() == [WAITING[0], WAITING[2], WAITING[1]])
+    desk.press("Alt+Down")
+    desk.wait(lambda: desk.order() == list(WAITING))
+
+
+@presses("Later in the queue", "Jobs")
+def _(desk, press):
+    desk.queue(WAITING[1])
+    press()
+    desk.wait(lambda: desk.order() == [WAITING[0], WAITING[2], WAITING[1]])
+    desk.press("Alt+Up")
+    desk.wait(lambda: desk.order() == list(WAITING))
+
+
+def _trash(desk, press):
+    """It asks, with the bytes; a no leaves all as it is."""
+    asked = []
+    desk.jobs.many.trash_requested.connect(asked.append)
+    try:
+        press()
+        desk.wait(lambda: QApplication.activeModalWidget() is not None)
+    finally:
+        desk.jobs.many.trash_requested.disconnect(asked.append)
+    assert asked == [(desk.ids["fast"],)]
+    desk.press("Esc")
+    assert desk.jobs.model.line(desk.ids["fast"]) is not None
+
+
+@presses("Move to the trash", "Jobs")
+def _(desk, press):
+    desk.open("fast")
+    desk.jobs.list.view.setFocus()
+    _trash(desk, press)
+
+
+@presses("Stop the open job", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    asked = []
+    detail.stop_requested.connect(asked.append)
+    try:
+        press()
+    finally:
+        detail.stop_requested.disconnect(asked.append)
+    assert asked == [desk.ids["slow"]]
+    desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
+
+
+@presses("Clone the open job", "Jobs")
+def _(desk, press):
+    desk.open("slow")
+    press()
+    desk.wait(lambda: desk.window.place == "new-job")
+    assert "slow" in desk.program.form.draft().raw["name"]
+
+
+@presses("Export its newest checkpoint", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    detail.show_checkpoints(desk.ids["slow"], lab.checkpoints())
+    press()
+    desk.wait(lambda: isinstance(QApplication.activeModalWidget(), ExportDialog))
+
+
+@presses("Its log", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    press()
+    assert detail.log.isVisible()
+
+
+@presses("Tick the job, to compare or tag", "Jobs")
+def _(desk, press):
+    desk.queue(WAITING[1])
+    press()
+    assert desk.jobs.model.ticked() == (desk.ids[WAITING[1]],)
+    assert desk.jobs.list.bar.isVisible()
+    press()
+    assert desk.jobs.model.ticked() == ()
+
+
+def _tick_with(by):
+    def check(desk, press):
+        view = desk.queue(WAITING[1])
+        press()
+        both = {desk.ids[name] for name in (WAITING[1], WAITING[1 + by])}
+        assert set(desk.jobs.model.ticked()) == both
+        assert view.currentIndex().data() == WAITING[1 + by]
+
+    return check
+
+
+presses("Tick it and the one above", "Jobs")(_tick_with(-1))
+presses("Tick it and the one below", "Jobs")(_tick_with(1))
+
+
+@presses("Previous tab", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    detail._choose_tab("ranks")
+    press()
+    assert detail._tabs.key() == "curves"
+
+
+@presses("Next tab", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    press()
+    assert detail._tabs.key() == "ranks"
+
+
+def _logarithmic(axis, plots_of):
+    def is_log(plots):
+        return [getattr(plot, axis) for plot in plots]
+
+    def check(desk, press):
+        plots = plots_of(desk)
+        before = is_log(plots)
+        press()
+        assert is_log(plots) == [not one for one in before]
+        press()
+        assert is_log(plots) == before
+
+    return check
+
+
+def _plots_of_job(desk):
+    return [desk.plot()]
+
+
+def _compared_plots(desk):
+    return list(desk.compared().plots.panels().values())
+
+
+for _axis in ("y", "x"):
+    _does = f"Logarithmic {_axis}, or not"
+    presses(_does, "Jobs")(_logarithmic(f"log_{_axis}", _plots_of_job))
+    presses(_does, "Compare")(_logarithmic(f"log_{_axis}", _compared_plots))
+
+
+@presses("Smoothing, by arrows", "Jobs")
+def _(desk, press):
+    plot = desk.plot()
+    before = plot.smoothing
+    press()
+    desk.press("Right", times=5)
+    assert plot.smoothing == pytest.approx(before + 0.05)
+    desk.press("Left", times=5)
+
+
+@presses("Fit the curves", "Jobs")
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("+")
+    assert not plot.is_fitted()
+    press()
+    assert plot.is_fitted()
+
+
+# The table
+
+
+TABLE = "All jobs, as a table"
+
+
+@presses("Choose a row, to compare or tag", TABLE)
+def _(desk, press):
+    view = desk.table()
+    desk.on_row(view, "slow")
+    view.clearSelection()
+    press()
+    assert view.chosen() == (desk.ids["slow"],)
+    press()
+    assert view.chosen() == ()
+
+
+@presses("Open the job", TABLE)
+def _(desk, press):
+    desk.on_row(desk.table(), "slow")
+    press()
+    desk.wait(lambda: desk.jobs.open_id == desk.ids["slow"] and desk.jobs.detail.isVisible())
+
+
+@presses("Change the cell, or the name", TABLE)
+def _(desk, press):
+    desk.on_row(desk.table(), "slow")
+    press()
+    assert desk.hands.focus().text() == "slow"
+    desk.press("Esc")
+
+
+@presses("Order by this column", TABLE)
+def _(desk, press):
+    view = desk.table()
+    desk.on_row(view, "slow")
+    press()
+    assert view.order[0] == JobColumn.NAME.key
+    press()
+    press()
+
+
+@presses("Choose the columns", TABLE)
+def _(desk, press):
+    desk.table()
+    press()
+    assert "Tags" in [action.text() for action in desk.hands.focus().actions()]
+
+
+@presses("Move to the trash", TABLE)
+def _(desk, press):
+    desk.on_row(desk.table(), "fast")
+    _trash(desk, press)
+
+
+@presses("Stop the chosen jobs, or that of the row", TABLE)
+def _(desk, press):
+    data_root = desk.program._services.data_root
+    name = f"runs {desk.jobs.total}"
+    folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
+    replace_json(folder.attempt(1).supervisor, identity.own().to_dict())
+    desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
+    view = desk.table()
+    desk.on_row(view, name)
+    view.clearSelection()
+    press()
+    desk.wait(folder.lock.exists)
+    # Its supervisor has seen it.
+    record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
+    replace_json(folder.attempt(1).exit, record)
+    desk.wait(lambda: not desk.program._poller.live())
+
+
+@presses("Clone them", TABLE)
+def _(desk, press):
+    view = desk.table()
+    jobs = {desk.ids[name] for name in WAITING[:2]}
+    view.choose(jobs)
+    press()
+    drafts = {f"{name} (copy)" for name in WAITING[:2]}
+    desk.wait(lambda: drafts <= set(rows(view)))
+
+
+@presses("Export their newest checkpoints", TABLE)
+def _(desk, press):
+    """They have none, and each says so."""
+    desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
+    _answer = answer_file_dialog(desk.folder)
+    press()
+    told = desk.window.toast._text
+    desk.wait(lambda: told.text().startswith("Exported 0 of 2 jobs."))
+    assert "no checkpoint" in told.text()
+
+
+@presses("The log of the job in the row", TABLE)
+def _(desk, press):
+    desk.on_row(desk.table(), "slow")
+    press()
+    desk.wait(lambda: desk.jobs.open_id == desk.ids["slow"] and desk.jobs.detail.log.isVisible())

@@ -1,0 +1,178 @@
+"""The keys of Compare, of a plot and of parallel coordinates."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.key_desk import presses
+
+
+@presses("Smoothing, by arrows", "Compare")
+def _(desk, press):
+    panel = next(iter(desk.compared().plots.panels().values()))
+    before = panel.smoothing
+    press()
+    desk.press("Right", times=5)
+    assert panel.smoothing == pytest.approx(before + 0.05)
+    desk.press("Left", times=5)
+
+
+@presses("Fit the curves", "Compare")
+def _(desk, press):
+    panel = next(iter(desk.compared().plots.panels().values()))
+    desk.wait(lambda: panel.x_range()[1] > 1)
+    panel.setFocus()
+    desk.press("+")
+    assert not panel.is_fitted()
+    press()
+    assert panel.is_fitted()
+
+
+# A plot
+
+
+PLOT = "A plot"
+
+
+@presses("Read the curves further left", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("End")
+    before = plot.pointed
+    press()
+    assert plot.pointed < before
+
+
+@presses("Read the curves further right", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("Home")
+    before = plot.pointed
+    press()
+    assert plot.pointed > before
+
+
+@presses("Read the first point in view", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    press()
+    assert plot.accessibleDescription().startswith("step 1")
+
+
+@presses("Read the last point in view", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    press()
+    assert plot.accessibleDescription().startswith("step 30")
+
+
+def _width(plot):
+    low, high = plot.x_range()
+    return high - low
+
+
+@presses("Zoom in", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    before = _width(plot)
+    press()
+    assert _width(plot) < before
+
+
+@presses("Zoom out", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("+", times=3)
+    before = _width(plot)
+    press()
+    assert _width(plot) > before
+
+
+@presses("Earlier steps", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("End")
+    desk.press("+", times=3)
+    before = plot.x_range()[0]
+    press()
+    assert plot.x_range()[0] < before
+
+
+@presses("Later steps", PLOT)
+def _(desk, press):
+    plot = desk.plot()
+    desk.press("Home")
+    desk.press("+", times=3)
+    before = plot.x_range()[0]
+    press()
+    assert plot.x_range()[0] > before
+
+
+# Parallel coordinates
+
+
+BRUSHES = "Parallel coordinates"
+
+
+def _described(desk, press, first, word):
+    plot = desk.sweep()
+    desk.press(*first)
+    before = plot.accessibleDescription()
+    press()
+    assert plot.accessibleDescription() != before
+    assert word in plot.accessibleDescription()
+
+
+@presses("A better job", BRUSHES)
+def _(desk, press):
+    _described(desk, press, ("Down", "Down"), "lr=")
+
+
+@presses("The next worse job", BRUSHES)
+def _(desk, press):
+    _described(desk, press, ("Down",), "lr=")
+
+
+@presses("The axis on the left", BRUSHES)
+def _(desk, press):
+    _described(desk, press, ("Right",), "Keys brush")
+
+
+@presses("The axis on the right", BRUSHES)
+def _(desk, press):
+    _described(desk, press, (), "Keys brush")
+
+
+def _brushed(first, is_narrower):
+    def check(desk, press):
+        plot = desk.sweep()
+        desk.press("Right")
+        for keys, times in first:
+            desk.press(keys, times=times)
+        press()
+        assert is_narrower == bool(plot.brushes)
+
+    return check
+
+
+presses("Lower the upper end of the brush", BRUSHES)(_brushed((), is_narrower=True))
+presses("Raise the upper end", BRUSHES)(_brushed([("Shift+Down", 1)], is_narrower=False))
+presses("Raise the lower end", BRUSHES)(_brushed((), is_narrower=True))
+presses("Lower the lower end", BRUSHES)(_brushed([("Ctrl+Up", 1)], is_narrower=False))
+
+
+@presses("Take this brush away", BRUSHES)
+def _(desk, press):
+    plot = desk.sweep()
+    desk.press("Shift+Down", "Right", "Shift+Down")
+    assert len(plot.brushes) == 2
+    press()
+    assert len(plot.brushes) == 1
+
+
+@presses("Take all brushes away", BRUSHES)
+def _(desk, press):
+    plot = desk.sweep()
+    desk.press("Shift+Down", "Right", "Shift+Down")
+    press()
+    assert plot.brushes == {}

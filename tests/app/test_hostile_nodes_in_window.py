@@ -1,0 +1,150 @@
+"""F59: what a node's agent writes is a stranger's, and the window shows it as such."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
+
+from backend.datastore import node_files
+from backend.node.probe import Probe
+from backend.records.cluster import NodeAddress, NodeEntry, NodeInstallation
+from backend.records.files import replace_bytes, replace_json
+from backend.records.layout import DataRoot
+from backend.records.node import Cpu, Gpu, GpuProcess, Presence
+from backend.services.nodes import NodeService
+from backend.services.workplace import open_services
+from tests.cluster.windows import window_on
+from widgets.cluster.node_row import Condition, node_row
+
+LONG_MS = 60_000
+INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
+MOST_CHARS = 1000
+"""Of anything that is shown: what of it a page holds in one place, with words around it."""
+MARK = "hostile"
+NASTY = f"\x1b[31m<b>{MARK}</b><img src='file:///etc/passwd'>\n\u202e" + 10_000 * "x"
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = DataRoot(tmp_path / "data")
+    open_services(root.path, tmp_path / "other.sqlite").close()
+    node_files.write_entry(root, NodeEntry("gpu1", NodeAddress("10.0.0.1"), installation=INSTALLED))
+    return root
+
+
+@pytest.fixture
+def reading(root):
+    return replace(Probe("gpu1", root.path).read(), interval_s=60.0)
+
+
+@pytest.fixture
+def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
+    """A window in which gpu1 is online and open."""
+    monkeypatch.setattr(NodeService, "doctor", lambda _: ())
+    say(root, reading, 1)
+    with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
+        say(root, reading, 2)
+        wait_for_node(qtbot, program, lambda node: node.presence is Presence.ONLINE)
+        program.window.go("nodes")
+        program.nodes.open_node("gpu1")
+        yield program
+
+
+def say(root, reading, heartbeat):
+    replace_json(root.node("gpu1").status, replace(reading, heartbeat=heartbeat).to_dict())
+
+
+def wait_for_node(qtbot, program, is_so):
+    """Looks again and again, as the window does, and sooner."""
+
+    def seen():
+        program._node_controller.look()
+        node = program.nodes._states.get("gpu1")
+        return node is not None and is_so(node)
+
+    qtbot.waitUntil(seen, timeout=LONG_MS)
+
+
+HOSTILE = {
+    "ten gigabytes": None,
+    "not a number": b'{"heartbeat": NaN}',
+    "deep": b'{"a":' * 100_000,
+    "a list": b"[1, 2, 3]",
+    "without its processor": b'{"name": "\\u001b[31m<b>gpu1</b>", "heartbeat": 1}',
+}
+
+
+def test_f59_a_node_with_a_hostile_status_is_marked_and_well_again_when_it_is_mended(
+    program, root, reading, qtbot
+):
+    for number, (what, content) in enumerate(HOSTILE.items()):
+        path = root.node("gpu1").status
+        if content is None:
+            path.unlink()
+            with path.open("wb") as file:
+                file.truncate(10 * 2**30)
+        else:
+            replace_bytes(path, content)
+        wait_for_node(qtbot, program, lambda node: any(not one.ok for one in node.findings))
+        row = node_row(program.nodes._states["gpu1"])
+        assert row.condition.is_news, what
+        assert "status that cannot be used" in row.sentence, what
+        assert not set(row.sentence) & {"\x1b", "\n"}
+        say(root, reading, 10 + number)
+        wait_for_node(qtbot, program, lambda node: all(one.ok for one in node.findings))
+
+
+def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
+    program, root, reading, qtbot
+):
+    owner = GpuProcess(1, NASTY, 2**30, NASTY, 60.0)
+    gpu = Gpu(
+        0, NASTY, NASTY, 2**30, 2**34, 90, 60, processes=(owner,), clock_event_reasons=(NASTY,)
+    )
+    hostile = replace(
+        reading,
+        name=NASTY,
+        host=NASTY,
+        cpu=Cpu(NASTY, 8, 50.0, 1.0),
+        driver=NASTY,
+        disk_path=NASTY,
+        gpus=(gpu,),
+        gpu_message=NASTY,
+    )
+    say(root, hostile, 3)
+    wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 3)
+    assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
+    program.window.go("nodes")
+    # In the rack, on the node's own page, and where a job is placed.
+    for look in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
+        look()
+        qtbot.waitUntil(lambda: program.nodes.detail.turns.is_done, timeout=LONG_MS)
+        assert_plain(program.window)
+    program.window.go("new-job")
+    assert_plain(program.window)
+    page = program.nodes.detail
+    assert any(MARK in label.text() for label in page.findChildren(QLabel)), "it was shown"
+
+
+def assert_plain(window):
+    for widget in (window, *window.findChildren(QWidget)):
+        # Of a tool tip Qt itself decides whether it is markup.
+        assert f"<b>{MARK}" not in widget.toolTip(), (type(widget), widget.toolTip()[:200])
+        for text in (*shown_by(widget), widget.toolTip(), widget.accessibleName()):
+            if MARK in text:
+                assert len(text) < MOST_CHARS, (type(widget), len(text))
+                assert not set(text) & {"\x1b", "\u202e"}, type(widget)
+        if isinstance(widget, QLabel) and MARK in widget.text():
+            assert widget.textFormat() is Qt.TextFormat.PlainText
+
+
+def shown_by(widget):
+    if isinstance(widget, QLabel):
+        yield widget.text()
+    if isinstance(widget, QAbstractItemView) and widget.model() is not None:
+        model = widget.model()
+        for row in range(min(model.rowCount(QModelIndex()), 100)):
+            first = model.index(row, 0, QModelIndex())
+            cells = (first.sibling(row, column) for column in range(20))
+            yield from (str(cell.data() or "") for cell in cells if cell.isValid())

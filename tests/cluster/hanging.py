@@ -1,0 +1,48 @@
+"""A share whose server does not answer: no error, no end, just nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.commands import ClusterError, call
+
+_DEVICE = Path("/dev/fuse")
+
+
+@contextmanager
+def hanging(folder: Path) -> Iterator[None]:
+    """Whoever asks for anything below ``folder`` waits until the end of the block.
+
+    Over it lies a file system in user space whose program never answers. Who still waits then is
+    told that the connection was aborted; who asks afterwards finds what was there before.
+    """
+    device = _covered(folder)
+    try:
+        yield
+    finally:
+        call("umount", "--lazy", folder)
+        os.close(device)
+
+
+@contextmanager
+def dead(folder: Path) -> Iterator[None]:
+    """As an sshfs whose connection broke: whatever is asked below ``folder`` is an error."""
+    os.close(_covered(folder))
+    try:
+        yield
+    finally:
+        call("umount", "--lazy", folder)
+
+
+def _covered(folder: Path) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open(_DEVICE, os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"silent", os.fsencode(folder), b"fuse", 0, options):
+        os.close(device)
+        raise ClusterError(f"{folder} cannot be covered: {os.strerror(ctypes.get_errno())}")
+    return device

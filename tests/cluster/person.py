@@ -1,0 +1,162 @@
+"""Somebody at the window who only presses, types and looks; and pictures of what there was to see.
+
+With ``CLUSTER_PICTURES`` set to a folder the pictures go there, some of them dark and small, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtGui import QKeySequence, QPainter
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
+from pytestqt.exceptions import TimeoutError
+from pytestqt.qtbot import QtBot
+
+from app.bootstrap import Program
+from tests.turns import are_done
+from widgets.common.look import ThemeChoice
+
+SOON_MS = 60_000
+_MENU_MS = 50
+_PASSES = 10
+_SMALL = (1000, 640)
+_LEFT = Qt.MouseButton.LeftButton
+_Widget = TypeVar("_Widget", bound=QWidget)
+
+
+class Person:
+    """Knows things by what is written on them, and waits until they can be used."""
+
+    def __init__(self, program: Program, qtbot: QtBot, folder: Path) -> None:
+        self._program = program
+        self._window = program.window
+        self._qtbot = qtbot
+        told = os.environ.get("CLUSTER_PICTURES", "")
+        self._folder = Path(told) if told else folder
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._also_small = bool(told)
+        self._count = 0
+
+    def wait(self, is_so: Callable[[], object], limit_ms: int = SOON_MS) -> None:
+        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=limit_ms)
+
+    def press(self, words: str, limit_ms: int = SOON_MS) -> None:
+        """The button that says so, or that is heard so."""
+
+        def is_it(one: QAbstractButton) -> bool:
+            return re.fullmatch(words, one.text() or _heard(one)) is not None
+
+        self._qtbot.mouseClick(self._find(QAbstractButton, is_it, words, limit_ms), _LEFT)
+
+    def write(self, field: str, text: str) -> None:
+        """Into a field by its name, over what it holds."""
+        edit = self._find(QWidget, lambda one: _takes_keys(one) and _heard(one) == field, field)
+        edit.setFocus()
+        self._qtbot.keyClick(edit, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+        self._qtbot.keyClicks(edit, text)
+
+    def key(self, keys: str) -> None:
+        pressed = QKeySequence(keys)[0]
+        to = QApplication.focusWidget() or self._window
+        self._qtbot.keyClick(to, pressed.key(), pressed.keyboardModifiers())
+
+    def choose(self, button: QWidget, words: str) -> None:
+        """In the menu of a button, which has the event loop until it is closed."""
+        QTimer.singleShot(_MENU_MS, lambda: _choose(words))
+        self._qtbot.mouseClick(button, _LEFT)
+
+    def look(self, name: str) -> None:
+        """Take a picture of the window and the dialogs before it."""
+        self._count += 1
+        if self._also_small:
+            self._settle()
+        self._save(f"{self._count:02d}-{name}")
+
+    def look_everywhere(self, name: str) -> None:
+        """`look`, and in a small dark window where somebody asked for pictures."""
+        self.look(name)
+        if not self._also_small:
+            return
+        size = self._window.size()
+        self._program._look.choose(ThemeChoice.DARK)
+        self._window.resize(*_SMALL)
+        self._settle()
+        self._save(f"{self._count:02d}-{name}-dark")
+        self._window.resize(size)
+        self._program._look.choose(ThemeChoice.LIGHT)
+        self._settle()
+
+    def _settle(self) -> None:
+        """What was just opened is painted piece by piece, and laid out in passes."""
+        self.wait(lambda: are_done(self._window))
+        for _ in range(_PASSES):
+            QApplication.processEvents()
+
+    def _save(self, name: str) -> None:
+        picture = self._window.grab()
+        painter = QPainter(picture)
+        for dialog in self._dialogs():
+            painter.drawPixmap(self._place(dialog), dialog.grab())
+        painter.end()
+        assert picture.save(str(self._folder / f"{name}.png"))
+
+    def _place(self, dialog: QWidget) -> QPoint:
+        """In the middle: no window manager has put it anywhere."""
+        free = self._window.size() - dialog.size()
+        return QPoint(max(0, free.width() // 2), max(0, free.height() // 2))
+
+    def _dialogs(self) -> list[QWidget]:
+        found = [one for one in QApplication.topLevelWidgets() if isinstance(one, QDialog)]
+        return [one for one in found if one.isVisible()]
+
+    def _find(
+        self,
+        kind: type[_Widget],
+        is_it: Callable[[_Widget], bool],
+        what: str,
+        limit_ms: int = SOON_MS,
+    ) -> _Widget:
+        found: list[_Widget] = []
+
+        def is_there() -> bool:
+            modal = QApplication.activeModalWidget()
+            places = [modal] if modal is not None else [*self._dialogs(), self._window]
+            found[:] = [
+                one
+                for place in places
+                for one in place.findChildren(kind)
+                if one.isVisible() and one.isEnabled() and is_it(one)
+            ]
+            return bool(found)
+
+        try:
+            self.wait(is_there, limit_ms)
+        except TimeoutError as error:
+            self.look("not-found")
+            raise AssertionError(f"Nobody sees “{what}”") from error
+        return found[0]
+
+
+def _heard(widget: QWidget) -> str:
+    return widget.accessibleName().replace("\xa0", " ")
+
+
+def _takes_keys(widget: QWidget) -> bool:
+    return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
+
+
+def _choose(words: str) -> None:
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu), "no menu is open"
+    for action in menu.actions():
+        if action.text().replace("&", "") == words:
+            QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(action).center())
+            return
+    menu.close()
+    raise AssertionError([action.text() for action in menu.actions()])

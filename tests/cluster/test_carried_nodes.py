@@ -1,0 +1,157 @@
+"""Nodes that do not see the data root, with no share mounted: everything goes over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+import torch
+
+from backend.cluster import keys
+from backend.datastore.checkpoint_files import verify
+from backend.records.carried import carried_of
+from backend.records.cluster import NodeAddress, NodeEntry
+from backend.records.job import Placement
+from backend.records.job_view import JobView
+from backend.records.node import Presence
+from backend.records.set_up_choices import SetUpOptions
+from backend.records.state import JobState
+from backend.services.workplace import open_services
+from tests.cluster.commands import wait_for
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import (
+    ends_by_name_when_killed,
+    grows,
+    makes_steps,
+    of_runs,
+    starting,
+    stock,
+)
+
+NODES = ("node1", "node2")
+
+
+@pytest.fixture(scope="module")
+def desktop(
+    ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReadyCluster]:
+    """Another data root, on the desktop's own disk, with two of the nodes; nothing is installed
+    there anew, and they go on using the key that they have."""
+    folder = tmp_path_factory.mktemp("own-root")
+    services = open_services(folder / "root", folder / "catalogue.sqlite")
+    cluster, home = ready_cluster.cluster, ready_cluster.home
+    for name in NODES:
+        services.cluster.add(
+            name,
+            NodeAddress(
+                cluster.address_of(name), user=cluster.user, identity=str(cluster.identity)
+            ),
+            accept=lambda key: any(one.endswith(f" {key.text}") for one in cluster.known_hosts),
+            no_share=True,
+        )
+    own_key = str(home / "ssh" / keys.PRIVATE_NAME)
+    done = services.set_up.set_up(NODES, lambda _: None, options=SetUpOptions(own_key=own_key))
+    assert all(isinstance(one, NodeEntry) for one in done.values()), done
+    made = ReadyCluster(cluster, services)
+    stock(made, folder)
+    yield made
+    for name in NODES:
+        made.stop_agent(name)
+    services.close()
+
+
+@pytest.fixture
+def carried(desktop: ReadyCluster) -> ReadyCluster:
+    """Without any share on the nodes, until the end of the test."""
+    for name in NODES:
+        desktop[name].unmount_share()
+        desktop.services.set_up.wake(name)
+    wait_for(
+        lambda: {one.presence for one in desktop.services.nodes.far()} == {Presence.ONLINE},
+        "the agents of both nodes",
+    )
+    return desktop
+
+
+@pytest.fixture
+def run(carried: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    with starting(carried) as start:
+        yield start
+
+
+def far_files(carried: ReadyCluster, name: str, *below: str) -> str:
+    """Inode and time of each file there: one that was sent again is another."""
+    root = carried.entry(name).data_root
+    folders = [str(PurePosixPath(root, one)) for one in below]
+    return carried[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
+
+
+@pytest.mark.timeout(600)
+def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
+    carried: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
+) -> None:
+    services, jobs = carried.services, carried.services.jobs
+    assert all(one.reading and one.reading.cpu.cores for one in services.nodes.far())
+
+    view = run("node1", processes=2)
+    assert makes_steps(view)
+    assert (view.world_size, view.error) == (2, None)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    folder = services.data_root.job(view.id)
+    home = carried_of(folder.attempt(1))
+    assert (home and home.is_home) is True
+    for record in jobs.checkpoints(view.id):
+        verify(record)
+    assert jobs.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
+
+    library = far_files(carried, "node1", "models", "loaders", "datasets")
+    newest = next(one for one in jobs.checkpoints(view.id) if one.is_latest)
+    there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
+    before = far_files(carried, "node1", there)
+    jobs.resume(view.id)
+    assert far_files(carried, "node1", there) == before
+    view = grows(carried, view.id, view.step)
+    assert makes_steps(view)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert far_files(carried, "node1", "models", "loaders", "datasets") == library
+
+    # The node is gone for good: what it made is in the data root.
+    carried["node1"].cut()
+    jobs.resume(view.id, placement=(Placement("node2", 2),))
+    view = grows(carried, view.id, view.step)
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert (view.state, view.run) == (JobState.INTERRUPTED, 3)
+    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    exported = jobs.export(view.id, "latest", "pt", tmp_path / "model.pt")
+    assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
+
+
+@pytest.mark.timeout(600)
+def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
+    carried: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    jobs = carried.services.jobs
+    view = run("node1", "node2", processes=1)
+    assert makes_steps(view)
+    assert (view.world_size, view.error) == (2, None)
+    view = grows(carried, view.id, view.step + 20)
+    assert jobs.log(view.id, 1).size > 0
+    jobs.stop(view.id)
+    view = jobs.wait(view.id)
+    assert (view.state, view.error) == (JobState.INTERRUPTED, None)
+    folder = carried.services.data_root.job(view.id)
+    for rank in (0, 1):
+        assert folder.attempt(1).rank_exit(rank).exists()
+        assert folder.rank_log(rank).stat().st_size > 0
+
+    jobs.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
+    view = grows(carried, view.id, view.step)
+    assert makes_steps(view)
+    error = ends_by_name_when_killed(carried, view, "node1", "backend.training.rank")
+    assert (error.rank, error.node) == (1, "node1")
+    wait_for(lambda: not of_runs(carried), "nothing to be left on any node", 30)

@@ -1,0 +1,104 @@
+"""What the place Nodes says of real nodes: figures without an agent, and what a run left there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.bootstrap import Program
+from backend.records.cluster import NodeAddress
+from backend.records.layout import RUN_VARIABLE
+from backend.records.node import Presence
+from tests.cluster.commands import wait_for
+from tests.cluster.node import Process
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.windows import row_of, services
+from tests.integration.tiny import raw_job
+from widgets.cluster.node_row import Condition, NodeRow
+from widgets.common.buttons import Button
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+LONG_MS = 60_000
+
+
+def is_shown(program: Program, node: str) -> bool:
+    return any(row.name == node for row in program.nodes.rack.rows_model.rows)
+
+
+def tells(row: NodeRow) -> bool:
+    """Whether it shows figures."""
+    return row.processor is not None and bool(row.memory) and not row.aside
+
+
+def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
+    program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else the window would start it.
+    monkeypatch.setattr(services(program).set_up, "wake", lambda name: None)
+    program.window.go("nodes")
+    qtbot.waitUntil(lambda: is_shown(program, "node2"), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL, timeout=LONG_MS)
+    ready_cluster.stop_agent("node2")
+    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent silent", timeout=LONG_MS)
+    row = row_of(program, "node2")
+    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "by SSH", True)
+    ready_cluster.start_agent("node2")
+    qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now", timeout=LONG_MS)
+
+
+def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
+    program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
+) -> None:
+    made = ready_cluster.cluster
+    address = NodeAddress(made.address_of("node3"), user=made.user, identity=str(made.identity))
+    cluster = services(program).cluster
+    cluster.add("bare", address, accept=lambda _key: False, node_data_root=made.data_root)
+    try:
+        program.window.go("nodes")
+        qtbot.waitUntil(
+            lambda: is_shown(program, "bare") and tells(row_of(program, "bare")), timeout=LONG_MS
+        )
+        assert row_of(program, "bare").condition is Condition.NEW
+        assert program.nodes._states["bare"].presence is Presence.NEW
+    finally:
+        cluster.remove("bare")
+
+
+@pytest.fixture
+def planted(stocked: ReadyCluster) -> Iterator[None]:
+    """On node1: what a run left behind, and what no run started."""
+    node = stocked["node1"]
+    # Where no job ever was, nobody can say what is left of one.
+    job = stocked.services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
+    for tag in (f"{RUN_VARIABLE}=long-gone/x", "OTHER=1"):
+        node.run(["sh", "-c", f"{tag} setsid sleep 3717 > /dev/null 2>&1 < /dev/null &"])
+    wait_for(lambda: len(_planted(stocked)) == 2, "what is planted does not live")
+    yield
+    for one in _planted(stocked):
+        node.run(["kill", "-9", str(one.pid)])
+    stocked.services.jobs.remove(job.id)
+
+
+def _planted(ready_cluster: ReadyCluster) -> list[Process]:
+    return [one for one in ready_cluster["node1"].processes() if "3717" in one.argv]
+
+
+def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
+    program: Program, ready_cluster: ReadyCluster, planted: None, qtbot: QtBot
+) -> None:
+    program.window.go("nodes")
+    qtbot.waitUntil(lambda: is_shown(program, "node1"), timeout=LONG_MS)
+    program.nodes.open_node("node1")
+    qtbot.waitUntil(lambda: bool(_offered(program)), timeout=LONG_MS)
+    (end,) = _offered(program)
+    qtbot.mouseClick(end, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not _offered(program), timeout=LONG_MS)
+    assert len(_planted(ready_cluster)) == 1
+
+
+def _offered(program: Program) -> list[Button]:
+    found = program.nodes.findChildren(Button)
+    return [one for one in found if one.isVisible() and one.text() in ("End it", "Ending…")]

@@ -1,0 +1,72 @@
+"""A mounted data root whose connection broke: the kernel refuses each question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from backend.errors import BackendError
+from backend.records.job_view import JobView
+from backend.records.library import Kind
+from backend.services import tool_process
+from backend.services.tool_process import ToolError
+from backend.services.workplace import Services, open_services
+from tests.cluster.hanging import dead
+from tests.integration.tiny import raw_job, write_sources
+
+ASKED: dict[str, Callable[[Services, JobView], object]] = {
+    "look": lambda services, job: services.jobs.look(job.id),
+    "show": lambda services, job: services.jobs.show(job.id),
+    "list": lambda services, job: services.jobs.list(),
+    "checkpoints": lambda services, job: services.jobs.checkpoints(job.id),
+    "start": lambda services, job: services.jobs.start(job.id),
+    "stop": lambda services, job: services.jobs.stop(job.id),
+    "annotate": lambda services, job: services.jobs.annotate(job.id, notes="lost"),
+    "clone": lambda services, job: services.jobs.clone(job.id),
+    "remove": lambda services, job: services.jobs.remove(job.id),
+    "create": lambda services, job: services.jobs.create(raw_job(2)),
+    "library": lambda services, job: services.library.list(Kind.MODEL),
+    "files": lambda services, job: services.library.files(Kind.MODEL, "tiny"),
+    "nodes": lambda services, job: services.nodes.far(),
+    "this computer": lambda services, job: services.nodes.reading(),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place = tmp_path / "data"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def services(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    monkeypatch.setattr(tool_process, "measure", measure)
+    made = open_services(root, tmp_path / "catalogue.sqlite")
+    model, loader, dataset = write_sources(tmp_path / "sources")
+    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        made.library.import_item(kind, path, "tiny")
+    yield made
+    made.close()
+
+
+def test_f32_whatever_is_asked_of_a_share_that_died_is_answered_in_words(
+    services: Services, root: Path
+) -> None:
+    job = services.jobs.create(raw_job(2))
+    fell: dict[str, str] = {}
+    with dead(root):
+        for name, ask in ASKED.items():
+            try:
+                with suppress(BackendError):
+                    ask(services, job)
+            except OSError as error:
+                fell[name] = f"{error}"
+    assert not fell
+    assert services.jobs.show(job.id) == job

@@ -1,0 +1,82 @@
+"""A window that is killed while the job that it started trains on nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from backend.records.job_view import JobView
+from backend.records.state import JobState
+from backend.services.workplace import open_services
+from tests.cluster.commands import wait_for
+from tests.cluster.far_desktop import known_keys
+from tests.cluster.person import Person
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import ENDLESS, of_runs
+from tests.cluster.windows import window_on
+from tests.integration.tiny import raw_job
+from tests.programs import WINDOW_THAT_STARTS_A_JOB
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG_S = 240.0
+
+
+@pytest.fixture
+def job(
+    stocked: ReadyCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobView]:
+    """Trains on two nodes, started by a window of this desktop that is gone since."""
+    for name in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    places = (stocked.cluster.share, tmp_path / "catalogue.sqlite")
+    services = open_services(*places)
+    for key in known_keys(stocked.cluster):
+        services.cluster.trust(key)
+    services.close()
+    jobs = stocked.services.jobs
+    placement = [{"node": node, "processes": 1} for node in ("node1", "node2")]
+    made = jobs.create(raw_job(placement=placement, epochs=ENDLESS))
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), made.id]
+    window = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_for(lambda: jobs.show(made.id).step > 30, "The window started nothing", LONG_S)
+    finally:
+        window.send_signal(signal.SIGKILL)
+        window.wait()
+    yield jobs.show(made.id)
+    jobs.stop(made.id)
+    jobs.wait(made.id)
+
+
+@pytest.mark.timeout(600)
+def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
+    stocked: ReadyCluster,
+    job: JobView,
+    qapp: QApplication,
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with window_on(qapp, stocked.cluster.share, tmp_path, monkeypatch, qtbot) as program:
+        person = Person(program, qtbot, tmp_path / "pictures")
+        person.wait(lambda: program.jobs.open_id == job.id)
+        curve = program.jobs.detail.curves.curve
+        person.wait(lambda: len(curve("loss") or ()) > job.step + 20)
+        found = curve("loss")
+        assert found is not None
+        steps = list(found.steps)
+        assert steps == list(range(1, len(steps) + 1)), "the curve has a gap"
+        person.look("found-again")
+        person.press("Stop")
+        person.wait(lambda: stocked.services.jobs.show(job.id).state is JobState.INTERRUPTED)
+    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)

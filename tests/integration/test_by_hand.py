@@ -1,0 +1,79 @@
+"""The command of a job, pasted into a shell, trains; and costs the job nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.node import mpi
+from backend.records.files import read_json
+from backend.records.layout import JobFolder
+from backend.records.state import JobState
+from backend.services.workplace import Services
+from tests.integration.tiny import raw_job
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {path: (folder / path).read_bytes() for path in found if path.parts[0] != "by-hand"}
+
+
+def pasted(line: str) -> subprocess.CompletedProcess[str]:
+    """As in a shell of the user's, who may be root here."""
+    return subprocess.run(
+        ["/bin/sh", "-c", line],
+        env=mpi.environment(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_it_is(
+    services: Services,
+) -> None:
+    job = services.jobs.create_and_start(raw_job())
+    assert services.jobs.wait(job.id).state is JobState.FINISHED
+    folder = services.data_root.job(job.id)
+    before = contents(folder.path)
+
+    command = services.jobs.command(job.id)
+    assert (command.node, Path(command.folder).parent) == ("this-computer", folder.path / "by-hand")
+    done = pasted(command.line)
+    assert done.returncode == 0, done.stderr
+    assert f"Training in {command.folder}" in done.stdout + done.stderr
+    own = JobFolder(Path(command.folder))
+    verify(next(one for one in list_checkpoints(own, job.config.checkpoint) if one.is_latest))
+    assert read_json(own.status)["step"] == read_json(folder.status)["step"]
+    # No sweep after a run of the job would end it.
+    assert read_json(own.launch)["job_id"] == f"{job.id}-{own.path.name}"
+    assert contents(folder.path) == before
+    assert services.jobs.show(job.id).state is JobState.FINISHED
+    assert [view.id for view in services.jobs.list()] == [job.id]
+
+    made = contents(own.path)
+    again = pasted(command.line)
+    assert again.returncode != 0
+    assert f"{command.folder} holds what this command made before" in again.stdout + again.stderr
+    assert contents(own.path) == made
+
+
+def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> None:
+    job = services.jobs.create_and_start(raw_job(1, epochs=1, strategy={"name": "alone"}))
+    services.jobs.wait(job.id)
+    command = services.jobs.command(job.id)
+    services.jobs.start(job.id, start_over=True)
+    services.jobs.wait(job.id)
+    done = pasted(command.line)
+    assert done.returncode == 1
+    assert "The job has had run 2 since this command was copied. Copy it anew." in done.stderr
+
+
+def test_before_the_first_start_it_is_shown_and_said_to_be_for_later(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    command = services.jobs.command(job.id)
+    assert f"--job {services.data_root.job(job.id).path} --run 1" in command.line
+    assert (command.node, command.folder) == ("", "")

@@ -1,0 +1,163 @@
+"""Jobs on GPUs of this computer, behind a library with NVML's own ABI: whose they are at the start,
+and that a rank sees the one that was chosen for it and no other."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from backend.node import sweep
+from backend.node.start import CODE_ROOT
+from backend.records.files import read_json
+from backend.records.layout import DataRoot, run_tag
+from backend.records.state import JobState
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.fakes.runs import wait_for
+from tests.integration.tiny import raw_job, write_sources
+
+GPU = "GPU-0000000{}-aaaa-bbbb-cccc-dddddddddddd"
+NOT_THERE = 4_194_000
+"""No process has such a number: of a display of another user as little is seen."""
+
+
+class Desk:
+    """The command line of a computer with four GPUs."""
+
+    def __init__(self, folder: Path, driver: FakeDriver) -> None:
+        self.root = DataRoot(folder / "data")
+        self.driver = driver
+        self._common = ["--data-root", str(self.root.path), "--catalogue", str(folder / "c.sqlite")]
+
+    def __call__(self, *given: str) -> tuple[int, Any]:
+        """Exit code and the document that was printed."""
+        done = subprocess.run(
+            [sys.executable, "main.py", *self._common, *given, "--json"],
+            cwd=CODE_ROOT,
+            env=dict(self.driver.environment),
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    def has(self, *lines: str) -> None:
+        """What is on its GPUs; `nvml.c` tells the words."""
+        self.driver.describe("gpus 4", *lines)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path, FakeDriver(build(tmp_path / "nvml"), tmp_path / "gpus"))
+    desk.has()
+    for kind, path in zip(
+        ("model", "loader", "dataset"), write_sources(tmp_path / "sources"), strict=True
+    ):
+        assert desk(kind, "import", str(path), "--name", "tiny")[0] == 0
+    yield desk
+    for folder in desk.root.jobs.iterdir():
+        sweep.end_tagged(run_tag(folder.name, 1), 0.0)
+
+
+@pytest.fixture
+def make(desk: Desk, tmp_path: Path) -> Callable[..., str]:
+    """Makes a job on GPUs by their numbers; its id."""
+
+    def made(*numbers: int, beside: Mapping[str, str] | None = None, **changes: Any) -> str:
+        gpus = [GPU.format(number) for number in numbers]
+        placement = [{"node": "this-computer", "gpus": gpus, "beside": beside or {}}]
+        file = tmp_path / "job.toml"
+        file.write_text(tomli_w.dumps(raw_job(placement=placement, **changes)))
+        code, view = desk("job", "create", str(file))
+        assert code == 0, view
+        return str(view["id"])
+
+    return made
+
+
+@pytest.fixture
+def somebody() -> Iterator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-c", "import signal; signal.pause()", "night.py"]
+    process = subprocess.Popen(argv)
+    wait_for(lambda: b"night.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+    yield process
+    process.kill()
+    process.wait()
+
+
+def gpus_of_ranks(job_id: str) -> dict[str, str]:
+    """What each rank of run 1 was started with, by its number."""
+    found = {}
+    for one in sweep.tagged(run_tag(job_id, 1)):
+        folder = Path(f"/proc/{one.pid}")
+        try:
+            if b"rank_start.py" in (folder / "cmdline").read_bytes():
+                entries = (folder / "environ").read_bytes().decode().split("\0")
+                has = dict(entry.split("=", 1) for entry in entries if entry)
+                found[has["OMPI_COMM_WORLD_RANK"]] = has["CUDA_VISIBLE_DEVICES"]
+        except OSError:
+            continue
+    return found
+
+
+def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
+    desk: Desk, make: Callable[..., str]
+) -> None:
+    job_id = make(2, 1)
+    assert desk("job", "start", job_id)[0] == 0
+    chosen = {"0": GPU.format(2), "1": GPU.format(1)}
+    wait_for(lambda: gpus_of_ranks(job_id) == chosen, why="two ranks with a GPU each")
+    # PyTorch has no CUDA here; what the rank itself sees stands in what it says about that.
+    code, view = desk("job", "wait", job_id)
+    assert (code, view["state"]) == (1, JobState.ERROR.value)
+    rank = view["error"]["rank"]
+    told = f"The GPU {chosen[str(rank)]} cannot be used: CUDA finds no device."
+    assert view["error"]["sentence"].startswith(told)
+
+
+def test_a_gpu_that_somebody_took_between_form_and_start_stops_it_with_his_name(
+    desk: Desk, make: Callable[..., str], somebody: subprocess.Popen[bytes]
+) -> None:
+    job_id = make(0, 1)
+    desk.has(f"process 1 {somebody.pid} 18432")
+    code, refused = desk("job", "start", job_id)
+    assert code == 1
+    who = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {somebody.pid})"
+    assert refused["error"]["sentence"] == f"GPU 1 of this computer is in use by {who}."
+    assert desk("job", "show", job_id)[1]["run"] == 0
+    assert list(desk.root.job(job_id).attempts.iterdir()) == []
+
+
+def test_beside_whom_a_person_chose_it_a_job_starts_and_beside_nobody_else(
+    desk: Desk,
+    make: Callable[..., str],
+    somebody: subprocess.Popen[bytes],
+) -> None:
+    desk.has(f"process 1 {somebody.pid} 18432")
+    me, alone = getpass.getuser(), {"name": "alone"}
+    meant_alice = make(1, beside={GPU.format(1): "alice"}, strategy=alone)
+    assert not desk("job", "preflight", meant_alice)[1]["passed"]
+    code, refused = desk("job", "start", meant_alice)
+    assert code == 1
+    assert f"in use by {me}: " in refused["error"]["sentence"]
+
+    meant_me = make(1, beside={GPU.format(1): me}, strategy=alone)
+    assert desk("job", "preflight", meant_me)[1]["passed"]
+    assert desk("job", "start", meant_me)[0] == 0
+    # Another job of it is another matter.
+    (copy,) = desk("job", "clone", meant_me)[1]["placement"]
+    assert copy == {"node": "this-computer", "gpus": [GPU.format(1)]}
+
+
+def test_a_gpu_with_a_display_can_be_trained_on(desk: Desk, make: Callable[..., str]) -> None:
+    job_id = make(1, strategy={"name": "alone"})
+    desk.has(f"graphics 1 {NOT_THERE} 300")
+    assert desk("job", "preflight", job_id)[1]["passed"]
+    assert desk("job", "start", job_id)[0] == 0
+    assert read_json(desk.root.job(job_id).launch)["ranks"][0]["gpu"] == GPU.format(1)

@@ -1,0 +1,37 @@
+"""What is said atop an open job: its finding, or that an earlier run is looked at."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button
+from widgets.jobs.job_finding import JobFinding
+
+
+class JobBanner(Banner):
+    """Hidden while there is nothing to say.
+
+    Signals:
+        newest_wished: The way back from an earlier run was pressed.
+    """
+
+    newest_wished = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.hide()
+
+    def show_finding(self, found: JobFinding | None, *, is_earlier: bool) -> None:
+        """``is_earlier``: the page shows an earlier run, from which there is a way back."""
+        if is_earlier != self.has_actions:
+            self.set_actions((self._way_back(),) if is_earlier else ())
+        if found is not None:
+            self.set_finding(found.family, found.sentence, found.more, icon=found.icon)
+        self.setVisible(found is not None)
+
+    def _way_back(self) -> Button:
+        button = Button("Show the newest")
+        button.clicked.connect(self.newest_wished)
+        return button
