@@ -1,8 +1,8 @@
 """The composition root: builds every object and wires every signal, on one page.
 
-The window is painted first. The catalogue, SQLAlchemy and all that hangs on them are opened on a
-worker thread meanwhile, because a window that appears in a second is worth more than one that
-appears whole in two.
+The window is painted first, with nothing behind it. Its controllers and pages, the catalogue,
+SQLAlchemy and all that hangs on them are imported on a worker thread meanwhile, because a window
+that appears in a second is worth more than one that appears whole in two.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from app.background import Background
-from app.frame_controller import FrameController, units_of
 from app.garbage import Garbage
+from app.keeping import Keeping
 from app.left_off import first_place, take_up
 from app.memory import FreedMemory
-from app.offers import Things, offer_acts, offer_pages, offer_things
 from app.opening import Opening
 from app.paths import settings_file
 from app.settings import Settings
-from app.status_poller import StatusPoller
 from app.window_place import WindowPlace
 from backend.records.far_root import FarRoot
 from backend.records.job_view import JobView, RunUpdate
@@ -40,6 +38,7 @@ from widgets.frame.places import PLACES_OF_KINDS
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
+    from app.frame_controller import FrameController
     from app.pages import Pages
     from backend.services.workplace import Services
     from widgets.cluster.nodes_page import NodesPage
@@ -71,10 +70,12 @@ class Program(QObject):
         self._data_root = data_root
         self._demo_workers = demo_workers
         self._services: Services | None = None
-        self._settings = Settings(settings_file())
-        preferences = self._settings.preferences
-        formats.use(units_of(preferences))
+        self._frame: FrameController | None = None
+        settings = Settings(settings_file())
+        preferences = settings.preferences
+        formats.use(preferences.units)
         self._background = Background(parent=self)
+        self._keeping = Keeping(settings, self._background, self)
         self._garbage = Garbage(self)
         FreedMemory(self._background, self)
         self._turns = Turns(self)
@@ -94,25 +95,31 @@ class Program(QObject):
         self.window.side_bar.set_root(_short(data_root))
         self._first_place = first_place(preferences)
         self.window.side_bar.choose(self._first_place)
-        self.frame = FrameController(
-            self._settings, self._look, self.window, self._background, _mark(), self
-        )
+        self.window.side_bar.set_dark(self._look.is_dark)
         self.opening = Opening(data_root, catalogue, self._background, self.window, self)
         self.opening.opened.connect(self._furnish)
         self.opening.refused.connect(partial(self.window.go, "refusal"))
-        self.place = WindowPlace(app, self.window, self._settings, self.frame.remember, self)
-        self.frame.brought_up.connect(self.place.bring_in)
-        self._wire_frame()
+        self.place = WindowPlace(app, self.window, settings, self._keeping.remember, self)
+        self.window.side_bar.folder_wished.connect(self._open_root)
+        self.window.side_bar.job_opened.connect(self._open_job)
 
     def show(self) -> None:
         """The window now, all else right after its first frame."""
         self.window.show()
         self._background.run("pages", _import_pages, self._begin_pages, self.opening.refuse)
 
+    def end(self) -> None:
+        """As a person ends it; jobs go on."""
+        if self._frame is None:
+            self.window.close()
+        else:
+            self._frame.end()
+
     # The pages.
 
     def _begin_pages(self, pages: Pages) -> None:
         self._pages = pages
+        self._make_frame()
         self._building = pages.build()
         self._build_next()
 
@@ -128,8 +135,8 @@ class Program(QObject):
             return
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
-        preferences = self._settings.preferences
-        take_up(preferences, self.window, self._pages, self.frame.remember)
+        preferences = self._keeping.preferences
+        take_up(preferences, self.window, self._pages, self._keeping.remember)
         self.is_built = True
         self.opening.begin(self._pages.refusal)
 
@@ -164,8 +171,9 @@ class Program(QObject):
         has_ended = self._background.close()
         if self._services is not None:
             self._carry_out.close()
-        self._settings.save()
-        self.frame.tray.close()
+        self._keeping.save()
+        if self._frame is not None:
+            self._frame.tray.close()
         self._look.deleteLater()
         self._garbage.close()
         if self._services is not None and has_ended:
@@ -175,12 +183,21 @@ class Program(QObject):
 
     # The frame.
 
-    def _wire_frame(self) -> None:
-        side_bar = self.window.side_bar
-        side_bar.folder_wished.connect(self._open_root)
-        side_bar.job_opened.connect(self._open_job)
-        self.frame.job_opened.connect(self._open_job)
-        self.frame.node_opened.connect(self._open_node)
+    @property
+    def frame(self) -> FrameController:
+        """There a moment after the first frame of the window, before the first page."""
+        assert self._frame is not None, "asked for before the pages begin"
+        return self._frame
+
+    def _make_frame(self) -> None:
+        from app.frame_controller import FrameController
+
+        self._frame = frame = FrameController(
+            self._keeping, self._look, self.window, self._background, _mark(), self
+        )
+        frame.brought_up.connect(self.place.bring_in)
+        frame.job_opened.connect(self._open_job)
+        frame.node_opened.connect(self._open_node)
 
     @Slot()
     def _open_root(self) -> None:
@@ -247,6 +264,7 @@ class Program(QObject):
         from app.many_jobs import ManyJobs
         from app.node_controller import NodeController
         from app.queue_controller import QueueController
+        from app.status_poller import StatusPoller
         from app.take_away import TakeAway
         from backend.services.job_list import JobList
 
@@ -357,6 +375,8 @@ class Program(QObject):
 
     def _offer_everything(self, services: Services) -> None:
         """What the command palette reaches."""
+        from app.offers import Things, offer_acts, offer_pages, offer_things
+
         self.frame.furnish(services)
         offer_acts(self.frame, self._job_controller, self._node_controller)
         offer_pages(self.frame, self.window, self._pages, self._open_job, self._open_sweep)
@@ -460,6 +480,8 @@ class Program(QObject):
 
 def _import_pages() -> Pages:
     """On a worker: the plots alone take longer to import than the frame to appear."""
+    import app.frame_controller
+    import app.offers  # noqa: F401
     from app.pages import Pages
 
     return Pages()

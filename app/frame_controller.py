@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QProcess, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QProcess, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog
 
@@ -17,11 +17,11 @@ from app.background import Background
 from app.bell import Bell
 from app.go_to import Act, GoTo
 from app.help import DOCS, TOPICS, read_topics
+from app.keeping import Keeping
 from app.notice_controller import NoticeController
 from app.notices import Notice
 from app.page_acts import PRESS, PageActs
 from app.paths import log_file, settings_file
-from app.settings import Preferences, Settings
 from app.ssh_controller import SshController
 from app.tray import Tray
 from backend.errors import BackendError
@@ -29,34 +29,17 @@ from backend.records.job_view import JobView
 from backend.records.node import Finding
 from widgets.common.formats import Units
 from widgets.common.look import Look, ThemeChoice
+from widgets.common.scale import SCALE_VARIABLE, SCALES
 from widgets.frame.help_page import HelpPage
 from widgets.frame.keys import KEYS
 from widgets.frame.keys_sheet import KeysSheet
 from widgets.frame.palette import Palette, Target
 from widgets.frame.places import PLACES
-from widgets.frame.settings_page import SCALES, Choices, Places, SettingsPage
+from widgets.frame.settings_page import Choices, Places, SettingsPage
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services
-
-_SAVE_AFTER_MS = 1000
-SCALE_VARIABLE = "QT_SCALE_FACTOR"
-
-
-def scale_for(percent: int) -> str:
-    """Qt's factor, over what the system says; it is read once, when the application is made."""
-    return f"{(percent if percent in SCALES else 100) / 100:g}"
-
-
-def units_of(preferences: Preferences) -> Units:
-    """What is unknown is as usual."""
-    usual = Units()
-    return Units(
-        preferences.sizes or usual.sizes,
-        preferences.temperature or usual.temperature,
-        preferences.clock or usual.clock,
-    )
 
 
 class FrameController(QObject):
@@ -74,7 +57,7 @@ class FrameController(QObject):
 
     def __init__(
         self,
-        settings: Settings,
+        keeping: Keeping,
         look: Look,
         window: MainWindow,
         background: Background,
@@ -82,22 +65,19 @@ class FrameController(QObject):
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._settings = settings
+        self._keeping = keeping
         self._look = look
         self._window = window
         self._background = background
         self._services: Services | None = None
-        self._save_soon = QTimer(self)
-        self._save_soon.setSingleShot(True)
-        self._save_soon.setInterval(_SAVE_AFTER_MS)
-        self._save_soon.timeout.connect(self._save)
+        keeping.changed.connect(self._show_choices)
         self.tray = Tray(icon, parent=self)
         self.tray.job_opened.connect(self._open_job)
         self.tray.notice_opened.connect(self._open_notice)
         self.tray.window_wished.connect(self.bring_up)
         self.tray.end_wished.connect(self.end)
         self.bell = Bell(
-            window, background, self.tray, lambda: settings.preferences.tell_finished, self
+            window, background, self.tray, lambda: keeping.preferences.tell_finished, self
         )
         self.bell.opened.connect(self._open_notice)
         self.bell.settings_wished.connect(self.open_settings)
@@ -116,7 +96,6 @@ class FrameController(QObject):
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)
         self._ends = False
-        side_bar.set_dark(look.is_dark)
         self._make_keys()
         self._make_acts()
 
@@ -219,7 +198,7 @@ class FrameController(QObject):
         """The pages were built: fill and wire them."""
         self._take_help(help_page)
         self._page = page
-        page.set_scale_now(self._settings.preferences.scale_percent)
+        page.set_scale_now(self._keeping.preferences.scale_percent)
         page.theme_chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
         page.scale_chosen.connect(self._choose_scale)
         page.restart_requested.connect(self._restart)
@@ -227,7 +206,7 @@ class FrameController(QObject):
         page.motion_chosen.connect(self._choose_motion)
         page.units_chosen.connect(self._choose_units)
         page.notices.finished_chosen.connect(self._choose_finished)
-        page.notices.stays_chosen.connect(lambda stays: self._remember(stays_in_tray=stays))
+        page.notices.stays_chosen.connect(lambda stays: self._keeping.remember(stays_in_tray=stays))
         page.notices.show_tray(self.tray.is_available)
         page.place_opened.connect(_open)
         page.checks_requested.connect(self.check)
@@ -270,8 +249,9 @@ class FrameController(QObject):
     def open_settings(self) -> None:
         self._window.go("settings")
 
+    @Slot()
     def _show_choices(self) -> None:
-        preferences = self._settings.preferences
+        preferences = self._keeping.preferences
         if self._page is not None:
             self._page.show_choices(
                 Choices(
@@ -279,47 +259,34 @@ class FrameController(QObject):
                     scale_percent=preferences.scale_percent,
                     high_contrast=preferences.high_contrast,
                     reduced_motion=preferences.reduced_motion,
-                    units=units_of(preferences),
+                    units=preferences.units,
                     tells_finished=preferences.tell_finished,
                     stays_in_tray=preferences.stays_in_tray,
                 )
             )
 
-    def remember(self, **changes: Any) -> None:
-        """Keep these preferences; they are written a little later."""
-        self._remember(**changes)
-
-    def _remember(self, **changes: Any) -> None:
-        if self._settings.change(**changes):
-            self._save_soon.start()
-            self._show_choices()
-
-    @Slot()
-    def _save(self) -> None:
-        self._background.run("settings", self._settings.save, lambda _: None, lambda _: None)
-
     @Slot()
     def _look_changed(self) -> None:
         self._window.side_bar.set_dark(self._look.is_dark)
-        self._remember(theme=self._look.choice.value)
+        self._keeping.remember(theme=self._look.choice.value)
 
     @Slot(bool)
     def _choose_motion(self, reduced: bool) -> None:
         self._look.reduce_motion(reduced)
-        self._remember(reduced_motion=reduced)
+        self._keeping.remember(reduced_motion=reduced)
 
     @Slot(bool)
     def _choose_contrast(self, high: bool) -> None:
         self._look.heighten_contrast(high)
-        self._remember(high_contrast=high)
+        self._keeping.remember(high_contrast=high)
 
     @Slot(Units)
     def _choose_units(self, units: Units) -> None:
         self._look.write_in(units)
-        self._remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
+        self._keeping.remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
 
     def _stays(self) -> bool:
-        wants = self._settings.preferences.stays_in_tray and self.tray.is_available
+        wants = self._keeping.preferences.stays_in_tray and self.tray.is_available
         return wants and not self._ends
 
     @Slot()
@@ -340,20 +307,20 @@ class FrameController(QObject):
             QGuiApplication.quit()
 
     def _step_scale(self, by: int) -> None:
-        now = self._settings.preferences.scale_percent
+        now = self._keeping.preferences.scale_percent
         at = SCALES.index(now) if now in SCALES else 0
         self._choose_scale(SCALES[max(0, min(at + by, len(SCALES) - 1))])
 
     @Slot(int)
     def _choose_scale(self, percent: int) -> None:
-        if percent != self._settings.preferences.scale_percent:
-            self._remember(scale_percent=percent)
+        if percent != self._keeping.preferences.scale_percent:
+            self._keeping.remember(scale_percent=percent)
             self._window.toast.tell(f"{percent} % from the next start of the window on")
 
     @Slot()
     def _restart(self) -> None:
         """Open the window anew in another process; no job hangs on this one."""
-        self._settings.save()
+        self._keeping.save()
         os.environ.pop(SCALE_VARIABLE, None)
         QProcess.startDetached(sys.executable, sys.orig_argv[1:])
         self.end()
@@ -396,7 +363,7 @@ class FrameController(QObject):
 
     @Slot(bool)
     def _choose_finished(self, tells_finished: bool) -> None:
-        self._remember(tell_finished=tells_finished)
+        self._keeping.remember(tell_finished=tells_finished)
         if self._controller is not None:
             self._controller.choose_finished(tells_finished)
 

@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.bootstrap import Program
 from app.excepthook import ExceptHook, log_to
-from app.frame_controller import SCALE_VARIABLE, scale_for
 from app.paths import log_file, settings_file
 from app.settings import Settings
 from backend.errors import BackendError
 from backend.records.far_root import FarRoot
 from backend.records.program import COMMAND
+from widgets.common.scale import SCALE_VARIABLE, scale_for
 
 _HEARTBEAT_MS = 200
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -47,7 +47,7 @@ def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | 
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(partial(_tell_bug, program.window), log_file()).install()
     # Python sees Ctrl+C only between two of its own instructions: give it some.
-    signal.signal(signal.SIGINT, lambda *_: program.frame.end())
+    signal.signal(signal.SIGINT, lambda *_: program.end())
     heartbeat = QTimer()
     heartbeat.timeout.connect(_nothing)
     heartbeat.start(_HEARTBEAT_MS)

@@ -15,6 +15,7 @@ from typing import Any
 import tomli_w
 
 from backend.records.files import replace_bytes
+from widgets.common.formats import Units
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ class Preferences:
     """By tag, whether it is folded."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the place."""
+
+    @property
+    def units(self) -> Units:
+        """What is unknown is as usual."""
+        usual = Units()
+        return Units(
+            self.sizes or usual.sizes,
+            self.temperature or usual.temperature,
+            self.clock or usual.clock,
+        )
 
 
 class Settings:

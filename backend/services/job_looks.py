@@ -65,7 +65,6 @@ class JobLooks:
         self._cache = cache
         self._history_reader: HistoryReader | None = None
         self._told: dict[str, tuple[int, JobState]] = {}
-        self._had_jobs = False
 
     def look(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
@@ -239,14 +238,14 @@ class JobLooks:
                 self._share.look_at_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
-                if not self._had_jobs:
+                if not self._index.count_jobs():
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
                     f"The jobs of {self._share.shown(self._root.path)} are not there any more.",
-                    "Check that the data root is mounted.",
+                    "Check that the data root is mounted. If you took them away, "
+                    f"{COMMAND} rescan forgets them.",
                 ) from None
-        self._had_jobs = self._had_jobs or bool(names)
         return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
 
     def _folder_exists(self, job_id: str) -> bool:

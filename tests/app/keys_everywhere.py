@@ -76,7 +76,7 @@ def _scale(steps, before, after):
     def check(desk, press):
         desk.program.frame._choose_scale(before)
         press()
-        assert desk.program._settings.preferences.scale_percent == after
+        assert desk.program._keeping.preferences.scale_percent == after
         desk.program.frame._choose_scale(100)
 
     presses(steps)(check)

@@ -12,11 +12,10 @@ from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from app.frame_controller import scale_for, units_of
 from app.help import DOCS, TOPICS, read_topics
 from app.notice_book import NoticeBook
 from app.notices import Notice
-from app.paths import notices_file
+from app.paths import notices_file, settings_file
 from app.settings import Settings
 from backend.cluster.known_hosts import host_key
 from backend.records.bundle import SUFFIX
@@ -25,6 +24,7 @@ from tests.programs import end
 from tests.widgets import drags
 from widgets.common import formats, theme
 from widgets.common.look import ThemeChoice
+from widgets.common.scale import scale_for
 from widgets.common.text import Label
 from widgets.frame.keys import KEYS
 from widgets.frame.notice_list import ITEM_ROLE
@@ -96,8 +96,8 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     page.notices.finished.click()
     page._scale.chosen.emit("125")
     assert page._restart_line.isVisible()
-    program._settings.save()
-    kept = Settings(program._settings._path).preferences
+    program._keeping.save()
+    kept = Settings(settings_file()).preferences
     assert (kept.theme, kept.reduced_motion, kept.tell_finished) == ("dark", True, False)
     assert kept.scale_percent == 125
     assert scale_for(kept.scale_percent) == "1.25"
@@ -271,9 +271,9 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
         control.chosen.emit(key)
     assert formats.units() == formats.Units("binary", "fahrenheit", "12")
     assert formats.disk(3 * 2**30).endswith("GiB")
-    program._settings.save()
-    kept = Settings(program._settings._path).preferences
-    assert units_of(kept) == formats.units()
+    program._keeping.save()
+    kept = Settings(settings_file()).preferences
+    assert kept.units == formats.units()
     node = program.nodes.detail
     program.window.go("nodes")
     qtbot.waitUntil(lambda: any("free" in fact.value for fact in node._facts._facts))
@@ -296,7 +296,7 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
     page._contrast.click()
     assert theme.current().high_contrast
     assert theme.current().line == theme.current().line_strong
-    assert program._settings.preferences.high_contrast
+    assert program._keeping.preferences.high_contrast
     page._contrast.click()
     assert not theme.current().high_contrast
 

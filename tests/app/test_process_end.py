@@ -20,7 +20,7 @@ class OnAShareThatHangs(process.Program):
     def show(self):
         super().show()
         self._background.run("share", threading.Event().wait, print, print)
-        QTimer.singleShot(0, self.frame.end)
+        QTimer.singleShot(0, self.end)
 
 process.Program = OnAShareThatHangs
 sys.exit(process.main(Path(sys.argv[1]), Path(sys.argv[2]), None))

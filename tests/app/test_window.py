@@ -182,11 +182,18 @@ def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open
 
 
 def test_f58_nothing_that_trains_is_imported_by_the_window():
-    script = (
-        "import sys, app.bootstrap, app.job_controller, app.library_controller;"
-        "print([m for m in ('torch', 'horovod', 'onnx', 'safetensors') if m in sys.modules])"
-    )
+    ours = ("app.bootstrap", "app.frame_controller", "app.job_controller", "app.library_controller")
+    assert not imported_by(ours) & {"torch", "horovod", "onnx", "safetensors"}
+
+
+def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
+    after = {"app.frame_controller", "app.bell", "app.tray", "app.pages", "app.status_poller"}
+    assert not imported_by(["app.process"]) & (after | {"pyqtgraph", "sqlalchemy", "fabric"})
+
+
+def imported_by(modules):
+    script = f"import sys; import {', '.join(modules)}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())

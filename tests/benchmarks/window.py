@@ -53,9 +53,9 @@ app.exec()
 OURS = """
 import sys, time
 from pathlib import Path
+from app.bootstrap import Program
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
-from app.bootstrap import Program
 
 class Watch(QObject):
     def eventFilter(self, watched, event):

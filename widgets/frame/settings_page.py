@@ -14,13 +14,13 @@ from widgets.common.buttons import Button, SegmentedControl, Switch
 from widgets.common.cards import PageHeader, Scroll
 from widgets.common.formats import Units
 from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.scale import SCALES
 from widgets.common.text import IconLabel, Label, plain_tip
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.frame.notice_settings import NoticeSettings
 from widgets.frame.settings_parts import Line, place_line, section
 from widgets.frame.ssh_settings import SshSettings
 
-SCALES = (100, 110, 125, 150, 175, 200)
 """Percent of what the system says."""
 _THEMES = (("system", "As the system"), ("light", "Light"), ("dark", "Dark"))
 _SIZES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,22 @@ def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
     jobs = JobList(desktops[0].jobs)
     for _ in range(2):
         assert [view.id for view in jobs.look().views] == [job_id]
+
+
+def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_path):
+    (tmp_path / "root").mkdir()
+    places = (tmp_path / "root", tmp_path / "catalogue.sqlite")
+    with closing(open_services(*places)) as before:
+        before.jobs.show(create(before))
+        before.data_root.jobs.rename(tmp_path / "elsewhere")
+    with closing(open_services(*places)) as after:
+        for look in (JobList(after.jobs).look, after.jobs.list):
+            with pytest.raises(BackendError, match="not there any more") as refused:
+                look()
+        assert "is mounted" in refused.value.remedy
+        assert "rescan" in refused.value.remedy
+        after.library.rescan()
+        assert JobList(after.jobs).look().total == 0
 
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
