@@ -234,14 +234,16 @@ class LibraryController(QObject):
         self._pages[kind].detail.show_trial_error(str(error), error.remedy)
 
     def _files(self, kind: Kind, reference: str) -> None:
+        detail = self._pages[kind].detail
+
         def paths() -> tuple[str, ...]:
             return tuple(e.path for e in self._library.files(kind, reference)[:_FILES_SHOWN])
 
         self._runner.run(
             "library",
             paths,
-            partial(self._pages[kind].detail.show_files, reference),
-            partial(self._failed, kind),
+            partial(detail.show_files, reference),
+            lambda error: detail.show_files_fault(reference, f"{error} {error.remedy}".strip()),
         )
 
     def _text(self, kind: Kind, reference: str, path: str) -> None:

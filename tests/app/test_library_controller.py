@@ -86,6 +86,41 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     assert page.detail._source._text.toPlainText() == "class UserModel: ...\n"
 
 
+def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
+    library, controller, pages, tmp_path
+):
+    for number in (1, 2):
+        source = tmp_path / f"net-{number}"
+        source.mkdir()
+        (source / "bks_model.py").write_text(f"# the {number}.\n")
+        library.import_item(Kind.MODEL, source, "net")
+    controller.refresh()
+    detail = pages[Kind.MODEL].detail
+    pages[Kind.MODEL].show()
+    assert detail._source._text.toPlainText() == "# the 2.\n"
+    detail.open_version("1")
+    assert detail._source._text.toPlainText() == "# the 1.\n"
+
+
+def test_files_that_cannot_be_read_are_told_where_they_would_stand(
+    library, controller, pages, tmp_path, monkeypatch
+):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/bks_model.py").write_text("class UserModel: ...\n")
+    library.import_item(Kind.MODEL, tmp_path / "net", "net")
+
+    def away(kind, reference):
+        raise BackendError("/lab/ring does not answer.", "Mount the share again.")
+
+    monkeypatch.setattr(library, "files", away)
+    controller.refresh()
+    pages[Kind.MODEL].show()
+    source = pages[Kind.MODEL].detail._source
+    assert source._words.isVisible()
+    told = "/lab/ring does not answer. Mount the share again."
+    assert told in source._words.accessibleName()
+
+
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
     controller._dialog.now._wish()

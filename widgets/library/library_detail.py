@@ -147,6 +147,10 @@ class LibraryDetail(QWidget):
             self._source.show_files(paths)
             self._tabs.set_count("source", formats.count(len(paths)))
 
+    def show_files_fault(self, reference: str, sentence: str) -> None:
+        if self._is_shown(reference):
+            self._source.show_fault(sentence)
+
     def show_text(self, reference: str, path: str, text: str) -> None:
         if self._is_shown(reference):
             self._source.show_text(path, text)
@@ -281,6 +285,7 @@ class LibraryDetail(QWidget):
         self._banner.hide()
         self._progress.hide()
         self._trial.clear()
+        self._source.clear()
         self._show_facts([])
         self._show_versions()
         self._tab_chosen(self._tabs.key())

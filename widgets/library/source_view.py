@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QStringListModel, Qt, Signal, Slot
-from PySide6.QtWidgets import QListView, QWidget
+from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
 
 from widgets.common import formats
-from widgets.common.cards import Card
+from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import TextBox
 from widgets.common.layout import col, row
 from widgets.common.text import Label
@@ -40,12 +40,39 @@ class SourceView(QWidget):
         self._count = Label("", "small", "text3")
         files = col(self._count, (self._files, 1), gap=S2)
         code = col(self._name, (self._text, 1), gap=S2)
-        self.setLayout(row((Card(row(files, (code, 1), gap=S3)), 1)))
+        self._words = EmptyState("file-text", "")
+        self._pages = QStackedWidget()
+        self._pages.addWidget(Card(row(files, (code, 1), gap=S3)))
+        self._pages.addWidget(self._words)
+        self.setLayout(row((self._pages, 1)))
+        self.clear()
+
+    def clear(self) -> None:
+        """Another version, of which nothing is known yet."""
+        self._show_paths(())
+        self._say("Reading the files…")
+
+    def show_fault(self, sentence: str) -> None:
+        """Why there is nothing to show."""
+        self._say("The files cannot be read", sentence)
 
     def show_files(self, paths: tuple[str, ...]) -> None:
         """Show these files; the first is opened, the entry file when it is among them."""
-        if list(paths) == self._model.stringList():
+        self._show_paths(paths)
+        if not paths:
+            self._say("No files", "Some loaders fetch their data themselves.")
             return
+        self._pages.setCurrentIndex(0)
+        first = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
+        self._files.selectionModel().setCurrentIndex(
+            self._model.index(first), QItemSelectionModel.SelectionFlag.ClearAndSelect
+        )
+
+    def show_text(self, path: str, text: str) -> None:
+        self._name.setText(path)
+        self._text.setPlainText(text)
+
+    def _show_paths(self, paths: tuple[str, ...]) -> None:
         self._model.setStringList(list(paths))
         # The ring is that of a row: where there is none nobody would see the focus.
         policy = Qt.FocusPolicy.StrongFocus if paths else Qt.FocusPolicy.NoFocus
@@ -53,15 +80,10 @@ class SourceView(QWidget):
         self._count.setText(formats.plural(len(paths), "file"))
         self._text.setPlainText("")
         self._name.setText("")
-        first = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
-        if paths:
-            self._files.selectionModel().setCurrentIndex(
-                self._model.index(first), QItemSelectionModel.SelectionFlag.ClearAndSelect
-            )
 
-    def show_text(self, path: str, text: str) -> None:
-        self._name.setText(path)
-        self._text.setPlainText(text)
+    def _say(self, title: str, sentence: str = "") -> None:
+        self._words.say("file-text", title, sentence)
+        self._pages.setCurrentWidget(self._words)
 
     @Slot()
     def _chosen(self) -> None:
