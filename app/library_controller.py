@@ -65,6 +65,7 @@ class LibraryController(QObject):
             page.detail.check_requested.connect(partial(self._check, kind))
             page.detail.cancel_requested.connect(partial(self._cancel, kind))
             page.detail.files_requested.connect(partial(self._files, kind))
+            page.detail.changes_requested.connect(partial(self._changes, kind))
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.folder_requested.connect(partial(self._open_folder, kind))
 
@@ -244,6 +245,17 @@ class LibraryController(QObject):
             paths,
             partial(detail.show_files, reference),
             lambda error: detail.show_files_fault(reference, f"{error} {error.remedy}".strip()),
+        )
+
+    def _changes(self, kind: Kind, newer: str, older: str) -> None:
+        versions = self._pages[kind].detail.versions
+        self._runner.run(
+            "library",
+            partial(self._library.changes, kind, newer, older),
+            versions.show_changes,
+            lambda error: versions.show_changes_fault(
+                newer, older, f"{error} {error.remedy}".strip()
+            ),
         )
 
     def _text(self, kind: Kind, reference: str, path: str) -> None:

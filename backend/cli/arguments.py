@@ -113,6 +113,9 @@ def _library(words: Words, kind: str) -> None:
     leaf.add_argument("--name", required=True)
     words.leaf("list", f"every version of every {kind}")
     _reference(words.leaf("show", f"one {kind}"), kind)
+    leaf = words.leaf("changes", f"what is different in one version of a {kind}")
+    _reference(leaf, kind)
+    leaf.add_argument("--since", default="", metavar="NAME@N", help="else the one before it")
     _reference(words.leaf("remove", f"move one {kind} to the trash of the data root"), kind)
     if kind == "dataset":
         leaf = words.leaf("preview", "some samples of a dataset as a loader gives them")

@@ -98,6 +98,22 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
+def show_changes(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    found = services.library.changes(_kind(arguments), arguments.reference, arguments.since)
+    if as_json:
+        print_json(found)
+        return OK
+    for how, paths in (
+        ("changed", found.changed),
+        ("new", found.added),
+        ("gone", found.removed),
+    ):
+        for path in paths:
+            print_line(f"{how}: {path}")
+    print_line(found.text or f"{found.older} and {found.newer} have the same lines.")
+    return OK
+
+
 def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     item = services.library.remove(_kind(arguments), arguments.reference)
     if as_json:

@@ -123,6 +123,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
             ("import", library.import_item),
             ("list", library.list_items),
             ("show", library.show),
+            ("changes", library.show_changes),
             ("remove", library.remove),
         )
     },

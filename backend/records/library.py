@@ -123,6 +123,21 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
+class VersionChanges:
+    """What is different between two versions, by their references; files by their paths.
+
+    ``text`` has the lines of those that are text, as ``diff -u`` prints them.
+    """
+
+    older: str
+    newer: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class RescanReport:
     """What a rescan found in the data root, and what it could not read, a sentence each."""
 

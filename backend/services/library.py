@@ -34,6 +34,7 @@ from backend.records.library import (
     LibraryItem,
     Pin,
     RescanReport,
+    VersionChanges,
     split_reference,
 )
 from backend.records.preview import ModelCheck, Preview
@@ -42,6 +43,7 @@ from backend.records.values import nearest, printable
 from backend.services import tool_process
 from backend.services.kept_results import KeptResults
 from backend.services.rescan import Rescan
+from backend.services.version_changes import changes
 
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
@@ -134,6 +136,27 @@ class LibraryService:
     def text(self, kind: Kind, reference: str, path: str) -> str:
         """One of the user's files, to be shown; at most a megabyte of it."""
         return library_files.read_text(self._folder(kind, reference), path, self._share)
+
+    def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
+        """What is different in a version; left out, ``older`` is the one before it.
+
+        Raises:
+            BackendError: There is no such version, or none before it.
+        """
+        after = self._folder(kind, newer)
+        if older:
+            before = self._folder(kind, older)
+        else:
+            versions = library_files.versions(self._root, kind, after.name)
+            earlier = [version for version in versions if version < after.version]
+            if not earlier:
+                raise BackendError(
+                    f"There is no version before {after.name}@{after.version}.",
+                    "Name another one: --since NAME@VERSION.",
+                )
+            before = VersionFolder(self._root, kind, after.name, max(earlier))
+        sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
+        return changes(sides[0], sides[1], partial(self.text, kind))
 
     def pin(self, kind: Kind, reference: str) -> Pin:
         """The exact version that is meant now."""

@@ -102,6 +102,28 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     assert detail._source._text.toPlainText() == "# the 1.\n"
 
 
+def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
+    for number in (1, 2, 3):
+        source = tmp_path / f"net-{number}"
+        source.mkdir()
+        (source / "bks_model.py").write_text(f"# the {number}.\n")
+        library.import_item(Kind.MODEL, source, "net")
+    controller.refresh()
+    detail = pages[Kind.MODEL].detail
+    pages[Kind.MODEL].show()
+    card = detail.versions._changes
+    assert card._title.text() == "", "nobody looks at it yet"
+    detail._tabs.choose("versions")
+    detail._tab_chosen("versions")
+    assert card._title.text() == "What changed from @ 2 to @ 3"
+    assert card._files.text() == "1 file changed: bks_model.py"
+    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
+    detail.versions._table.selectRow(1)
+    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
+    detail.versions._table.selectRow(2)
+    assert not card.isVisible(), "there was none before the first"
+
+
 def test_files_that_cannot_be_read_are_told_where_they_would_stand(
     library, controller, pages, tmp_path, monkeypatch
 ):

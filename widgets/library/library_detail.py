@@ -69,6 +69,7 @@ class LibraryDetail(QWidget):
         cancel_requested: The preview or check under way is not wanted any more.
         files_requested: The reference whose files are wished for; answer with `show_files`.
         text_requested: Reference and path of a source file; answer with `show_text`.
+        changes_requested: References of two versions, the newer first; `VersionsView` is answered.
         folder_requested: The reference whose folder a person wants to see.
     """
 
@@ -81,6 +82,7 @@ class LibraryDetail(QWidget):
     cancel_requested = Signal()
     files_requested = Signal(str)
     text_requested = Signal(str, str)
+    changes_requested = Signal(str, str)
     folder_requested = Signal(str)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
@@ -231,12 +233,13 @@ class LibraryDetail(QWidget):
         )
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
-        self._versions = VersionsView()
+        self.versions = VersionsView()
+        self.versions.changes_requested.connect(self.changes_requested)
         self._pages = Stack()
         self._by_key: dict[str, QWidget] = {
             **self._trial.pages,
             "source": self._source,
-            "versions": self._versions,
+            "versions": self.versions,
         }
         for page in self._by_key.values():
             self._pages.addWidget(page)
@@ -303,7 +306,7 @@ class LibraryDetail(QWidget):
 
     def _show_versions(self) -> None:
         if self._entry is not None:
-            self._versions.show_versions(self._entry.versions, self._jobs)
+            self.versions.show_versions(self._entry.versions, self._jobs)
 
     @Slot(str)
     def _tab_chosen(self, key: str) -> None:

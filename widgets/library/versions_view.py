@@ -1,31 +1,41 @@
-"""The versions of a thing: newest on top, with hash, date and the jobs that use each."""
+"""The versions of a thing, newest on top: hash, date, jobs, and what changed in the chosen one."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
-from backend.records.library import LibraryItem
+from backend.records.library import LibraryItem, VersionChanges
 from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import REST, col
 from widgets.common.row_table import Column, RowTableModel
-from widgets.common.theme import CARD_PADDING
+from widgets.common.theme import CARD_PADDING, S3
 from widgets.common.views import AsHighAsRows, dress
+from widgets.library.changes_card import ChangesCard
 
 _FROM, _HASH = 5, 6
 _NARROW_BELOW_W = 680
 
 
 class VersionsView(QWidget):
-    """The tab Versions."""
+    """The tab Versions.
+
+    Signals:
+        changes_requested: References of a version and of the one before it; answer with
+            `show_changes`.
+    """
+
+    changes_requested = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._jobs: dict[str, int] = {}
+        self._asked: tuple[str, ...] = ()
         self._model = RowTableModel(
             (
                 Column[LibraryItem](
@@ -57,7 +67,9 @@ class VersionsView(QWidget):
         table.horizontalHeader().setStretchLastSection(False)
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
-        self.setLayout(col((card, 1), REST))
+        self._changes = ChangesCard()
+        self.setLayout(col((card, 1), (self._changes, 1), REST, gap=S3))
+        table.selectionModel().currentRowChanged.connect(self._compare)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where all columns would not fit, the hash is in the tool tip alone."""
@@ -69,6 +81,35 @@ class VersionsView(QWidget):
     ) -> None:
         self._jobs = dict(jobs_by_reference)
         self._model.put(items)
+        if not self._table.currentIndex().isValid():
+            self._table.setCurrentIndex(self._model.index(0, 0))
+        self._compare()
+
+    def show_changes(self, found: VersionChanges) -> None:
+        if self._asked == (found.newer, found.older):
+            self._changes.show_changes(found)
+
+    def show_changes_fault(self, newer: str, older: str, sentence: str) -> None:
+        if self._asked == (newer, older):
+            self._changes.show_fault(older, newer, sentence)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._compare()
+
+    @Slot()
+    def _compare(self) -> None:
+        """Ask for what changed in the chosen version, once, and only while somebody sees it."""
+        at = self._table.currentIndex().row()
+        pair = self._model.rows[at : at + 2]
+        self._changes.setVisible(len(pair) == 2)
+        asked = tuple(item.reference for item in pair)
+        if not self.isVisible() or len(asked) != 2 or asked == self._asked:
+            return
+        self._asked = asked
+        newer, older = asked
+        self._changes.show_waiting(older, newer)
+        self.changes_requested.emit(newer, older)
 
     def _used_by(self, item: LibraryItem) -> str:
         jobs = self._jobs.get(item.reference, 0)

@@ -26,6 +26,7 @@ WORDS = {
             ("import", ["PATH", "--name", "N"]),
             ("list", []),
             ("show", ["N"]),
+            ("changes", ["N", "--since", "N@1"]),
             ("remove", ["N"]),
         )
     },

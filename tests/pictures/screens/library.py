@@ -14,7 +14,7 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, VersionChanges
 from backend.records.preview import (
     ChannelStatistics,
     ClassCount,
@@ -321,7 +321,22 @@ def model_source(stage: Stage) -> None:
 
 @screen("model-versions")
 def model_versions(stage: Stage) -> None:
-    _models(stage, "versions")
+    versions = _models(stage, "versions").detail.versions
+    texts = ("Dropout(0.2)", "Dropout(0.3)")
+    lines = f"""\
+--- retinanet-r50@2/bks_model.py
++++ retinanet-r50@3/bks_model.py
+@@ -16,4 +16,5 @@
+             nn.ReLU(),
+             nn.MaxPool2d(2),
+-            nn.{texts[0]},
++            nn.{texts[1]},
++            nn.Flatten(),
+         )"""
+    names = ("bks_model.py", "blocks.py", "heads/box.py", "heads/mask.py")
+    versions.show_changes(
+        VersionChanges("retinanet-r50@2", "retinanet-r50@3", ("heads/mask.py",), (), names, lines)
+    )
 
 
 @screen("model-refused")

@@ -1,0 +1,62 @@
+"""What is different between two versions: which files, and the lines of those that are text.
+
+Which files differ is told by the hashes that were taken at their import: of a million pictures none
+is read. Lines are compared within bounds, since comparing takes longer than in proportion.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+
+from backend.errors import BackendError
+from backend.records.library import VersionChanges
+
+_MOST_FILES = 50
+_MOST_LINES = 5_000
+
+
+def changes(
+    older: tuple[str, Mapping[str, str]],
+    newer: tuple[str, Mapping[str, str]],
+    text: Callable[[str, str], str],
+) -> VersionChanges:
+    """Hold the files of two versions against each other.
+
+    Args:
+        older: Its reference, and the SHA-256 of each of its files by path; ``newer`` as well.
+        text: Reads a file, by reference and path; a BackendError when it is no text.
+    """
+    (before, old), (after, new) = older, newer
+    added = sorted(new.keys() - old.keys())
+    removed = sorted(old.keys() - new.keys())
+    changed = sorted(path for path in old.keys() & new.keys() if old[path] != new[path])
+
+    def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
+        return text(reference, path).splitlines() if path in hashes else []
+
+    def told() -> Iterator[str]:
+        for path in sorted((*changed, *added, *removed))[:_MOST_FILES]:
+            try:
+                sides = lines(before, path, old), lines(after, path, new)
+            except BackendError:
+                # Which file it is, the lists say.
+                continue
+            if max(map(len, sides)) > _MOST_LINES:
+                yield f"… {path} is longer than {_MOST_LINES} lines"
+                continue
+            yield from difflib.unified_diff(
+                *sides, f"{before}/{path}", f"{after}/{path}", lineterm=""
+            )
+
+    found: list[str] = []
+    for line in told():
+        if len(found) == _MOST_LINES:
+            found.append("… (cut off)")
+            break
+        found.append(line)
+    if len(added) + len(removed) + len(changed) > _MOST_FILES:
+        found.append(f"… (the first {_MOST_FILES} files)")
+    return VersionChanges(
+        before, after, tuple(added), tuple(removed), tuple(changed), "\n".join(found)
+    )
