@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widgets.curves import ticks
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
-from widgets.curves.pyramid import Floats
 from widgets.curves.y_range import robust_range
 
 NAN = math.nan
@@ -161,6 +161,16 @@ def test_an_axis_stands_still_where_it_is_not_told_or_runs_backwards() -> None:
     assert data.x_range(XAxis.TIME) == (0.0, 10.0)
     assert data.x_range(XAxis.CLOCK) == (100.0, 110.0)
     assert data.x_range(XAxis.EPOCH) is None
+
+
+def test_on_an_axis_that_was_told_late_there_is_what_was_told() -> None:
+    data = CurveData()
+    data.extend(np.arange(1000.0), np.ones(1000), times_s=[NAN] * 700 + list(range(300)))
+    x, _ = data.columns(XAxis.TIME, 100, 200, 500)
+    assert x.tolist() == list(range(99, 202))
+    sample = data.at(XAxis.TIME, 150)
+    assert sample is not None
+    assert sample.step == 850
 
 
 def test_what_is_not_a_point_is_refused() -> None:
