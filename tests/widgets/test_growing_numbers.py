@@ -67,6 +67,14 @@ def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
     assert axis.find(5.0, "left") == 1_000_005
 
 
+def test_places_as_far_apart_as_numbers_go_are_places() -> None:
+    axis = Rising()
+    for place in (-1.5e308, 1.5e308):
+        axis.extend(np.array([place]))
+    assert axis.values.tolist() == [-1.5e308, 1.5e308]
+    assert (axis.first, axis.find(0.0, "left")) == (-1.5e308, 1)
+
+
 @pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
 def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
     wanted = np.sort(np.random.default_rng(0).normal(size=200_000))
