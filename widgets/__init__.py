@@ -7,3 +7,7 @@ import os
 # ten with this (tests/app/test_window.py). Here pages, and Qt's modules with them, are imported on
 # a worker while events bring types to the GUI thread. It costs nothing: qtawesome asks for all.
 os.environ.setdefault("PYSIDE6_OPTION_LAZY", "0")
+
+from widgets import plain_import
+
+plain_import.restore()

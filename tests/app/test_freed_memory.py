@@ -96,7 +96,7 @@ import sys
 import numpy as np
 from app.memory import keep_heaps_small
 from tests.app.test_freed_memory import resident_bytes
-from widgets.curves.pyramid import Column
+from widgets.curves.column import Column
 
 assert keep_heaps_small()
 count, numbers = map(int, sys.argv[1:])

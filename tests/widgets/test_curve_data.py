@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widgets.curves import ticks
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
-from widgets.curves.pyramid import Floats
 from widgets.curves.y_range import robust_range
 
 NAN = math.nan
@@ -146,6 +146,22 @@ def test_after_going_back_the_average_goes_on_from_there(
     np.testing.assert_allclose(data.smoothed, expected, rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.parametrize("back", [9_999, 8_000, 4_096, 4_095, 1])
+def test_a_long_curve_that_goes_back_is_smoothed_as_if_it_had_not(back: int) -> None:
+    random = np.random.default_rng(0)
+    first, then = random.normal(size=10_000), random.normal(5.0, size=3_000)
+    first[::7] = NAN
+    data = curve(first, 0.99)
+    data.extend(np.arange(back, back + len(then), dtype=float), then)
+    values = [*first[:back], *then]
+    np.testing.assert_allclose(data.smoothed, smoothed_one_by_one(values, 0.99), rtol=1e-9)
+    fresh = curve(values, 0.99)
+    for smoothed in (False, True):
+        shown = data.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
+        wanted = fresh.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
+        np.testing.assert_allclose(shown, wanted, rtol=1e-9)
+
+
 def test_a_few_points_survive_the_coming_of_many() -> None:
     data = CurveData()
     for begin, end in ((0, 200), (200, 5000), (5000, 5001), (5001, 90_000)):
@@ -161,6 +177,16 @@ def test_an_axis_stands_still_where_it_is_not_told_or_runs_backwards() -> None:
     assert data.x_range(XAxis.TIME) == (0.0, 10.0)
     assert data.x_range(XAxis.CLOCK) == (100.0, 110.0)
     assert data.x_range(XAxis.EPOCH) is None
+
+
+def test_on_an_axis_that_was_told_late_there_is_what_was_told() -> None:
+    data = CurveData()
+    data.extend(np.arange(1000.0), np.ones(1000), times_s=[NAN] * 700 + list(range(300)))
+    x, _ = data.columns(XAxis.TIME, 100, 200, 500)
+    assert x.tolist() == list(range(99, 202))
+    sample = data.at(XAxis.TIME, 150)
+    assert sample is not None
+    assert sample.step == 850
 
 
 def test_what_is_not_a_point_is_refused() -> None:

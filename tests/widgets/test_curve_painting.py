@@ -18,9 +18,9 @@ from tests.gui_stalls import elsewhere
 from tests.widgets.bare_painting import bare_lines_s
 from tests.widgets.test_curve_panel import BLUE, curve, pixels, settle
 from widgets.curves import drawn_curve
+from widgets.curves.column import Floats
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.marks import SOLID_CURVES, Span
-from widgets.curves.pyramid import Floats
 from widgets.curves.quiet_plot import KeptView
 
 pytestmark = pytest.mark.usefixtures("look")

@@ -18,13 +18,13 @@ from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.end_names import Ending, name_rects, name_span
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Boundary, Overlay, Post, Span, Threshold, curve_pen
 from widgets.curves.plot_marks import EndsOf
-from widgets.curves.pyramid import Floats
 from widgets.curves.sparkline import Sparkline
 
 ROOT = Path(__file__).resolve().parents[2]

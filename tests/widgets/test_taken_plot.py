@@ -21,12 +21,12 @@ from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
 from widgets.curves import axis_marks
 from widgets.curves.axis_marks import AxisMark, MarkKind
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.drawn_lines import pieces
 from widgets.curves.marks import Frame
 from widgets.curves.picture_menu import PictureButton
-from widgets.curves.pyramid import Floats
 
 pytestmark = pytest.mark.usefixtures("look")
 TITLE_H = 28

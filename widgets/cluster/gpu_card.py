@@ -17,7 +17,7 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.paint import paint_text, round_pen
 from widgets.common.text import IconLabel, Label
 from widgets.common.theme import ICON_SMALL, S1, S2
-from widgets.curves.pyramid import Floats
+from widgets.curves.column import Floats
 from widgets.curves.sparkline import Sparkline
 
 HISTORY_READINGS = 300

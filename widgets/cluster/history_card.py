@@ -23,11 +23,11 @@ from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, SEGMENTED_SMALL_H
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.marks import Span, Threshold
 from widgets.curves.picture_menu import PictureButton
-from widgets.curves.pyramid import Floats
 
 _HOUR_S = 3600.0
 _STRETCHES = {"1": ("1 h", "Last hour"), "3": ("3 h", "Last 3 hours"), "24": ("24 h", "Last day")}

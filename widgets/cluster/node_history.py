@@ -16,8 +16,8 @@ from backend.records.health import Limits
 from backend.records.node import Gpu, NodeReading
 from backend.records.node_past import PastGpu, PastReading
 from widgets.common import formats
+from widgets.curves.column import Floats
 from widgets.curves.plot_range import Scale
-from widgets.curves.pyramid import Floats
 
 CAPACITY = 600
 """Twenty minutes of readings at one each two seconds."""

@@ -6,6 +6,7 @@ Names are Phosphor's, without a prefix: ``icon("play")``, ``icon("warning-fill",
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import qtawesome
 from PySide6.QtCore import QRectF, QSize
@@ -23,6 +24,7 @@ HEALTH: dict[str, str] = {
 }
 """The icon that stands beside a sentence of a family."""
 
+_PREFIX = "ph"
 GAP_RIGHT = 4
 """Pixels that an icon beside a button's text has free on its right."""
 
@@ -38,9 +40,18 @@ def icon(name: str, tone: str = "text", *, beside_text: bool = False) -> QIcon:
     if beside_text:
         width = theme.ICON + GAP_RIGHT
         options["offset"] = (-GAP_RIGHT / 2 / width, 0.0)
-    made = qtawesome.icon(f"ph.{name}", **options)
+    made = _phosphor().icon(f"{_PREFIX}.{name}", **options)
     assert isinstance(made, QIcon)
     return made
+
+
+@lru_cache(maxsize=1)
+def _phosphor() -> qtawesome.IconicFont:
+    """One font: ``qtawesome.icon`` would load all twelve that it has: 10 MB."""
+    folder, names = qtawesome.get_fonts_info()
+    font = next(name for name in names if name.startswith("phosphor"))
+    letters = next(Path(folder).glob("phosphor-charmap*.json"))
+    return qtawesome.IconicFont((_PREFIX, font, letters.name))
 
 
 def beside_text_size() -> QSize:

@@ -11,9 +11,9 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
+from widgets.curves.column import Floats
 from widgets.curves.marks import NEAR_PX, Frame
 from widgets.curves.places import Places
-from widgets.curves.pyramid import Floats
 
 _H = 7
 _HALF = 4.0

@@ -6,6 +6,10 @@ so points from its first step on are *replaced*, never drawn twice.  And what a 
 the points but one pair, least and largest, per column of pixels, from a pyramid of such pairs: a
 plot of a million points costs what a plot of a thousand does, and a spike one point wide is
 still seen.
+
+A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes cost nothing
+where they were not told or lie evenly (`Rising`), and the smoothed line is computed where it is
+looked at (`Smoothed`).
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widgets.curves.pyramid import Column, Floats, Pyramid
-from widgets.curves.smoothing import Average
+from widgets.curves.column import Column, Floats
+from widgets.curves.pyramid import Pyramid
+from widgets.curves.rising import Rising
+from widgets.curves.smoothing import Smoothed
 
 _STRETCH_POINTS = 1024  # so many points need no octave of their own
 
@@ -67,19 +74,17 @@ class CurveData:
 
     def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NOBODY_LOOKED) -> None:
         self._gaps = gaps
-        self._smoothing = _valid_weight(smoothing)
-        self._step = Column()
-        self._epoch = Column()
-        self._time = Column()
+        self._step = Rising()
+        self._epoch = Rising()
+        self._time = Rising()
         self._raw = Column()
-        self._smooth = Column()
         self._raw_levels = Pyramid()
-        self._smooth_levels = Pyramid()
-        self._average = Average(self._smoothing)
+        self._smooth: Smoothed | None = None
         self._time_origin = math.nan
         self._lost = Column()
         self.revision = 0
         """Grows with each change, so that a plot knows whether it is up to date."""
+        self.set_smoothing(smoothing)
 
     def __len__(self) -> int:
         return self._raw.size
@@ -104,11 +109,11 @@ class CurveData:
     @property
     def smoothed(self) -> Floats:
         """The values after smoothing; the raw ones when there is none."""
-        return self._smooth.values if self._smoothing > 0 else self._raw.values
+        return self._cut(0, len(self), smoothed=True)
 
     @property
     def smoothing(self) -> float:
-        return self._smoothing
+        return self._smooth.weight if self._smooth is not None else 0.0
 
     def append(
         self, step: float, value: float, epoch: float = math.nan, time_s: float = math.nan
@@ -137,7 +142,7 @@ class CurveData:
         kept = _not_replaced_later(step)
         if kept is not None:
             step, value, epoch, time_s = step[kept], value[kept], epoch[kept], time_s[kept]
-        if self._step.size and step[0] <= self._step.values[-1]:
+        if self._step.size and step[0] <= self._step.last:
             self.truncate(float(step[0]))
         self._note_lost(value)
         value[~np.isfinite(value)] = math.nan
@@ -147,34 +152,32 @@ class CurveData:
         self._epoch.extend(_rising(epoch, self._epoch.last))
         self._time.extend(_rising(time_s, self._time.last))
         self._raw.extend(value)
-        self._raw_levels.extend(self._raw.values)
-        if self._smoothing > 0:
-            self._smooth.extend(self._average.extend(value))
-            self._smooth_levels.extend(self._smooth.values)
+        self._raw_levels.extend(self._raw.cut(self._raw_levels.size, self._raw.size))
+        if self._smooth is not None:
+            self._smooth.follow()
         self.revision += 1
 
     def truncate(self, step: float) -> None:
         """Forget every point at `step` or beyond it."""
-        size = int(np.searchsorted(self._step.values, step, "left"))
+        size = self._step.find(step, "left")
         if size == self._raw.size:
             return
-        for column in (self._step, self._epoch, self._time, self._raw):
-            column.shorten(size)
-        self._lost.shorten(int(np.searchsorted(self._lost.values, size, "left")))
+        for axis in (self._step, self._epoch, self._time):
+            axis.shorten(size)
+        self._raw.shorten(size)
+        self._lost.shorten(self._lost.find(size, "left"))
         self._raw_levels.shorten(size)
-        self._smooth.shorten(size)
-        self._smooth_levels.shorten(size)
-        self._average = Average(self._smoothing)
-        if self._smoothing > 0:
-            self._average.skip(self._raw.values)
+        if self._smooth is not None:
+            self._smooth.shorten(size)
         self.revision += 1
 
     def set_smoothing(self, weight: float) -> None:
         """Smooth with another weight: 0 is none, 0.6 much, 0.99 very much."""
         weight = _valid_weight(weight)
-        if weight != self._smoothing:
-            self._smoothing = weight
-            self._smooth_anew()
+        if weight != self.smoothing:
+            self._smooth = Smoothed(weight, self._raw) if weight > 0 else None
+            if self._smooth is not None:
+                self._smooth.follow()
             self.revision += 1
 
     def set_time_origin(self, time_s: float) -> None:
@@ -186,11 +189,16 @@ class CurveData:
 
     def x(self, axis: XAxis) -> Floats:
         """Where the points are on an axis; rises, but for NaN where an axis was never told."""
-        if axis is XAxis.STEP:
-            return self._step.values
-        if axis is XAxis.EPOCH:
-            return self._epoch.values
-        return self._time.values - self._origin(axis)
+        return self._axis(axis).values - self._origin(axis)
+
+    def place(self, index: int, axis: XAxis) -> float:
+        """Where one point is on an axis."""
+        return self._axis(axis).at(index) - self._origin(axis)
+
+    def places(self, steps: Floats, axis: XAxis) -> Floats:
+        """Where steps are on an axis: that of the last point up to each, NaN before the first."""
+        index = [self._step.find(step, "right") - 1 for step in steps.tolist()]
+        return np.array([self.place(at, axis) if at >= 0 else math.nan for at in index])
 
     def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
         """From the first point to the last, or None without points on this axis.
@@ -199,14 +207,14 @@ class CurveData:
         """
         values, origin = self._axis(axis), self._origin(axis)
         first = self._first(axis, log=log)
-        if first == len(values):
+        if first == values.size:
             return None
-        low, high = float(values[first]) - origin, float(values[-1]) - origin
+        low, high = values.at(first) - origin, values.last - origin
         return (math.log10(low), math.log10(high)) if log else (low, high)
 
     def without_place(self, axis: XAxis) -> int:
         """How many points a logarithmic axis cannot show: those at 0 and before."""
-        return self._first(axis, log=True) - self._first(axis, log=False)
+        return self._first(axis, log=True) - self._axis(axis).untold
 
     def lost(self, axis: XAxis) -> Floats:
         """Where values begin to be no numbers, rising.
@@ -218,7 +226,7 @@ class CurveData:
         is_told = self._gaps is not Gaps.NOBODY_LOOKED
         if is_told and not len(index) and len(self) and self.last() is None:
             index = np.zeros(1, np.int64)
-        return self.x(axis)[index]
+        return self._axis(axis).take(index) - self._origin(axis)
 
     def columns(
         self,
@@ -240,22 +248,23 @@ class CurveData:
         Args:
             log: x0, x1 and what is returned are logarithms of x.
         """
+        if width_px < 1 or not x1 > x0:
+            return _EMPTY, _EMPTY
         x, origin = self._axis(axis), self._origin(axis)
-        is_smooth = smoothed and self._smoothing > 0
-        values = self.smoothed if smoothed else self.raw
         low_x, high_x = (_power(x0), _power(x1)) if log else (x0, x1)
-        first = self._first(axis, log=log)
-        begin = max(int(np.searchsorted(x, low_x + origin, "left")) - 1, first)
-        end = min(int(np.searchsorted(x, high_x + origin, "right")) + 1, len(x))
-        if end <= begin or width_px < 1 or not x1 > x0:
+        begin = max(x.find(low_x + origin, "left") - 1, self._first(axis, log=log))
+        end = min(x.find(high_x + origin, "right") + 1, x.size)
+        if end <= begin:
             return _EMPTY, _EMPTY
 
         def placed(told: Floats) -> Floats:
             return np.log10(told - origin) if log else told - origin
 
+        read = partial(self._cut, smoothed=smoothed)
         if end - begin <= 2 * width_px:
-            return placed(x[begin:end]), values[begin:end]
-        levels = self._smooth_levels if is_smooth else self._raw_levels
+            return placed(x.cut(begin, end)), read(begin, end)
+        smooth = self._smooth if smoothed else None
+        levels = self._raw_levels if smooth is None else smooth.levels
         edges = [begin, end]
         if log:
             edges = _octaves(x, origin, begin, end)
@@ -263,19 +272,19 @@ class CurveData:
         for one, next_one in pairwise(edges):
             px = width_px
             if log:
-                ends = placed(x[[one, next_one - 1]])
+                ends = placed(x.take(np.array([one, next_one - 1])))
                 px = max(int((ends[1] - ends[0]) / (x1 - x0) * width_px), 1)
-            parts.append(levels.blocks(values, one, next_one, (next_one - one) / px))
+            parts.append(levels.blocks(read, one, next_one, (next_one - one) / px))
         starts, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
-        at = placed(x[starts])
+        at = placed(x.take(starts))
         column = np.floor((at - x0) * (width_px / (x1 - x0)))
         cuts = np.flatnonzero(np.diff(column, prepend=-np.inf))
         low = np.fmin.reduceat(low, cuts)
         high = np.fmax.reduceat(high, cuts)
         # The last point is drawn where it is: the name of the curve stands beside it.
-        last_x, last_y = placed(x[end - 1 : end]), values[end - 1]
+        last_x, last_y = placed(x.cut(end - 1, end)), read(end - 1, end)
         middle = low / 2 + high / 2
-        if is_smooth:
+        if smooth is not None:
             return np.append(at[cuts], last_x), np.append(middle, last_y)
         in_pairs, py = np.repeat(at[cuts], 2), np.empty(2 * len(cuts))
         # A line that goes down meets the upper end of a column first.
@@ -290,18 +299,17 @@ class CurveData:
         if told is None or not told[0] <= x <= told[1]:
             return None
         values, wanted = self._axis(axis), x + self._origin(axis)
-        index = min(int(np.searchsorted(values, wanted, "left")), len(values) - 1)
-        if index > _first_told(values) and wanted - values[index - 1] < values[index] - wanted:
+        index = min(values.find(wanted, "left"), values.size - 1)
+        if index > values.untold and wanted - values.at(index - 1) < values.at(index) - wanted:
             index -= 1
         return self._sample(index)
 
     def last(self) -> Sample | None:
         """The last point that is a value."""
-        values = self.raw
         # From the end, in blocks: a curve that ends in a million NaN is rare, one is not.
-        for end in range(len(values), 0, -1024):
+        for end in range(len(self), 0, -1024):
             start = max(end - 1024, 0)
-            told = np.flatnonzero(~np.isnan(values[start:end]))
+            told = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
             if len(told):
                 return self._sample(start + int(told[-1]))
         return None
@@ -309,19 +317,24 @@ class CurveData:
     def _sample(self, index: int) -> Sample:
         return Sample(
             index,
-            float(self.steps[index]),
-            float(self.epochs[index]),
-            float(self.times_s[index]),
-            float(self.raw[index]),
-            float(self.smoothed[index]),
+            self._step.at(index),
+            self._epoch.at(index),
+            self._time.at(index),
+            self._raw.at(index),
+            float(self._cut(index, index + 1, smoothed=True)[0]),
         )
+
+    def _cut(self, begin: int, end: int, *, smoothed: bool) -> Floats:
+        if smoothed and self._smooth is not None:
+            return self._smooth.cut(begin, end)
+        return self._raw.cut(begin, end)
 
     def _note_lost(self, new: Floats) -> None:
         """Before `new` is added: where in it values begin to be no numbers."""
         gap = ~np.isfinite(new)
         if self._gaps is Gaps.NOBODY_LOOKED or not gap.any():
             return
-        told = np.isnan(self._raw.values[-2:])
+        told = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
         before = np.concatenate((np.array([True, False])[: 2 - len(told)], told))
         both = np.concatenate((before, gap))
         begins = gap & ~both[1:-1]
@@ -332,45 +345,32 @@ class CurveData:
     def _first(self, axis: XAxis, *, log: bool) -> int:
         """The index of the first point that has a place."""
         values = self._axis(axis)
-        told = _first_told(values)
-        if not log:
-            return told
-        return told + int(np.searchsorted(values[told:], self._origin(axis), "right"))
+        return values.find(self._origin(axis), "right") if log else values.untold
 
-    def _axis(self, axis: XAxis) -> Floats:
+    def _axis(self, axis: XAxis) -> Rising:
         if axis is XAxis.STEP:
-            return self._step.values
-        return self._epoch.values if axis is XAxis.EPOCH else self._time.values
+            return self._step
+        return self._epoch if axis is XAxis.EPOCH else self._time
 
     def _origin(self, axis: XAxis) -> float:
         if axis is not XAxis.TIME:
             return 0.0
         if math.isfinite(self._time_origin):
             return self._time_origin
-        values = self._time.values
-        first = _first_told(values)
-        return float(values[first]) if first < len(values) else 0.0
-
-    def _smooth_anew(self) -> None:
-        self._average = Average(self._smoothing)
-        self._smooth = Column()
-        self._smooth_levels = Pyramid()
-        if self._smoothing > 0 and self._raw.size:
-            self._smooth.extend(self._average.extend(self._raw.values))
-            self._smooth_levels.extend(self._smooth.values)
+        return self._time.first if self._time.size > self._time.untold else 0.0
 
 
 _EMPTY: Floats = np.empty(0)
 
 
-def _octaves(x: Floats, origin: float, begin: int, end: int) -> list[int]:
+def _octaves(x: Rising, origin: float, begin: int, end: int) -> list[int]:
     """Where to part points so that, on a logarithmic axis, in no part they lie much denser at its
     end than at its beginning."""
     edges = [end]
-    upper = float(x[end - 1]) - origin
+    upper = x.at(end - 1) - origin
     while edges[-1] - begin > _STRETCH_POINTS:
         upper /= 2
-        edge = max(int(np.searchsorted(x, upper + origin, "left")), begin)
+        edge = max(x.find(upper + origin, "left"), begin)
         if edge < edges[-1]:
             edges.append(edge)
     if edges[-1] > begin:
@@ -412,11 +412,3 @@ def _rising(values: Floats, last: float) -> Floats:
     values[np.isinf(values)] = math.nan
     joined = np.concatenate(([last], values))
     return np.fmax.accumulate(joined)[1:]
-
-
-def _first_told(axis: Floats) -> int:
-    """The index of the first point that has a place on an axis; its NaN are all in front."""
-    if not len(axis) or not math.isnan(axis[0]):
-        return 0
-    told = np.flatnonzero(~np.isnan(axis))
-    return int(told[0]) if len(told) else len(axis)

@@ -12,9 +12,9 @@ import pyqtgraph as pg
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPen
 
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, Sample, XAxis
 from widgets.curves.marks import curve_colour, curve_pen, is_dashed
-from widgets.curves.pyramid import Floats
 
 RAW_ALPHA = 0.28
 FAINT_ALPHA = 0.25
@@ -89,7 +89,7 @@ class DrawnCurve:
             return sample.step
         if axis is XAxis.EPOCH:
             return sample.epoch
-        return float(self.data.x(axis)[sample.index])
+        return self.data.place(sample.index, axis)
 
     def pen(self, *, faint: bool, lifted: bool, ratio: float) -> None:
         """Colours of the theme now.

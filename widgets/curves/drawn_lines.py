@@ -11,10 +11,10 @@ import numpy as np
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
+from widgets.curves.column import Floats
 from widgets.curves.drawn_curve import FAINT_ALPHA, RAW_ALPHA, RAW_FAINT_ALPHA, DrawnCurve
 from widgets.curves.marks import Frame, curve_colour, curve_pen
 from widgets.curves.places import Places
-from widgets.curves.pyramid import Floats
 
 
 def paint_lines(

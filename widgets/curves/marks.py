@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import theme
 from widgets.common.paint import paint_text, text_width
 from widgets.common.theme import CURVE_DASH, SOLID_CURVES, Role
-from widgets.curves.pyramid import Floats
+from widgets.curves.column import Floats
 
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import XAxis
-from widgets.curves.pyramid import Floats
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from widgets.common import formats
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.drawn_curve import DrawnCurve, View
 from widgets.curves.plot_range import Range
-from widgets.curves.pyramid import Floats
 from widgets.curves.quiet_plot import curve_item
 
 _EARLY_POINTS = 10

@@ -11,6 +11,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from widgets.curves.axis_marks import AxisMarks, MarkKind, paint_row
+from widgets.curves.column import Floats
 from widgets.curves.drawn_curve import FAINT_ALPHA, DrawnCurve
 from widgets.curves.end_names import Ending, name_rects, name_span, name_width, paint_endings
 from widgets.curves.marks import (
@@ -29,7 +30,6 @@ from widgets.curves.marks import (
     paint_thresholds,
 )
 from widgets.curves.places import Places
-from widgets.curves.pyramid import Floats
 
 _ASIDE = 15.0
 _ON_NAME = 1000

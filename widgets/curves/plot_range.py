@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from widgets.curves import ticks
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import XAxis
-from widgets.curves.pyramid import Floats
 from widgets.curves.y_range import robust_range
 
 _Y_ROOM = 8

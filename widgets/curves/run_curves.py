@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from backend.records.series import HistoryUpdate, RunStart
+from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, Gaps, XAxis
-from widgets.curves.pyramid import Floats
 
 OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
 VALIDATION = "validation/"
@@ -140,9 +140,7 @@ class RunCurves:
         data = max(self._data.values(), key=len, default=None)
         if data is None or not len(data):
             return np.full(len(steps), math.nan)
-        index = np.searchsorted(data.steps, steps, "right") - 1
-        found: Floats = np.where(index >= 0, data.x(axis)[np.maximum(index, 0)], math.nan)
-        return found
+        return data.places(steps, axis)
 
     def place(self, step: float, axis: XAxis) -> float | None:
         """Where one step is on an axis; None where it has no place."""

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import theme
 from widgets.common.paint import draw_thin_line
-from widgets.curves.pyramid import Floats
+from widgets.curves.column import Floats
 
 
 def paint_sparkline(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from widgets.curves.pyramid import Floats
+from widgets.curves.column import Floats
 
 _LARGEST = 1e300  # beyond it the distance of two values may be no number
 _LEAST_SHARE = 5e-5
