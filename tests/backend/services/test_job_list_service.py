@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
     jobs = JobList(desktops[0].jobs)
     for _ in range(2):
         assert [view.id for view in jobs.look().views] == [job_id]
+
+
+def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
+    looks = desktops[0].jobs
+    for number in range(20):
+        view = job(number, state=JobState.TRAINING)
+        looks._tell(view)
+        assert looks._told == {view.id: (view.run, JobState.TRAINING)}
+        looks._tell(replace(view, state=JobState.FINISHED))
+    assert looks._told == {}
 
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
