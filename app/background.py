@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
@@ -78,7 +79,8 @@ class Background(QObject):
         self._pool = ThreadPoolExecutor(workers, "background", pace.let_others_go_first)
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
-        self._under_way: set[Progress] = set()
+        # Whoever needs one keeps it: of work that has ended nothing may stay.
+        self._under_way: WeakSet[Progress] = WeakSet()
         self._running: set[Future[Any]] = set()
         # The looks at twenty jobs end together, and Qt delivers all that was posted before it
         # looks at keys: 70 ms at a time (tests/benchmarks/soak.py).

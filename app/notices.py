@@ -98,7 +98,7 @@ class Notices(QObject):
         self._tells_finished = tells_finished
         self._live: dict[tuple[str, int], JobView] = {}
         self._in_doubt: set[tuple[str, int]] = set()
-        self._alarmed: set[tuple[str, int, str, int]] = set()
+        self._alarmed: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self._offline: set[str] = set()
         self._waiting: list[_Event] = []
         self._merge = QTimer(self)
@@ -119,6 +119,8 @@ class Notices(QObject):
         if view.state.is_live:
             return
         del self._live[run]
+        self._in_doubt.discard(run)
+        self._alarmed.pop(run, None)
         if view.state.has_failed:
             place = view.error.node if view.error else ""
             self._tell(view, view.state.word, _why(view), place=place)
@@ -164,11 +166,11 @@ class Notices(QObject):
             self._tell(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
-        for alarm in view.alarms:
-            known = (view.id, view.run, alarm.kind, alarm.step)
-            # The end that it caused is told by itself, with its sentence.
-            if known not in self._alarmed and view.state.is_live:
-                self._alarmed.add(known)
+        # The end that one caused is told by itself, with its sentence.
+        for alarm in view.alarms if view.state.is_live else ():
+            known = self._alarmed.setdefault((view.id, view.run), set())
+            if (alarm.kind, alarm.step) not in known:
+                known.add((alarm.kind, alarm.step))
                 self._tell(view, alarm.word, alarm.sentence, "warn")
 
     def _tell(

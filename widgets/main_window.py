@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from PySide6.QtCore import QCoreApplication, QRect, Qt, QUrl, Signal, Slot
@@ -30,6 +31,8 @@ from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
 
 _SMALLEST = (900, 600)
+_STEPS_BACK = 100
+"""Nobody goes back farther, and a window is open for weeks."""
 
 
 class MainWindow(QMainWindow):
@@ -76,7 +79,7 @@ class MainWindow(QMainWindow):
         content.setFocus()
         self.toast = Toast(self._stack)
         self.drop_sheet = DropSheet(self)
-        self._past: list[str] = []
+        self._past: deque[str] = deque(maxlen=_STEPS_BACK)
         self._future: list[str] = []
         self._here = ""
         QShortcut(QKeySequence("Alt+Left"), self, self.back)

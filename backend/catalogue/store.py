@@ -61,6 +61,9 @@ from backend.records.state import JobState
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
+CACHE_KIB = 256
+"""Of pages, for each connection. SQLite would take 2 MB each as the jobs grow in number; the lists
+are in memory, and what is read of the file the system has in its own cache."""
 _MAGIC = b"SQLite format 3\0"
 _BATCH = 500
 _ITEM_KEY = ("kind", "name", "version")
@@ -396,6 +399,7 @@ def _engine(path: Path, *, is_shared: bool = True) -> Engine:
         connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE_S * 1000)}")
         if is_shared:
             connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         # With NORMAL the last commits would be lost in a power cut.
         connection.execute("PRAGMA synchronous = FULL")
 

@@ -307,7 +307,10 @@ class JobLooks:
         except BackendError as error:
             # The folder is right without an index of it; what was done stays done, and is told.
             return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
-        self._told[view.id] = (view.run, view.state)
+        if view.state.is_live:
+            self._told[view.id] = (view.run, view.state)
+        else:
+            self._told.pop(view.id, None)
         return view
 
     def has_changed(self, known: JobView | JobLine) -> bool:

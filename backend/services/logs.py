@@ -8,6 +8,7 @@ later as it comes.
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -46,20 +47,16 @@ class OneLog:
         return self._index.first_error(progress)
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Lines of one log that stand together; ``at`` is where they begin among all."""
-
-    at: int
-    source: str
-    first: int
-
-
 class AllLogs:
-    """All logs of a job in the order in which their lines were seen."""
+    """All logs of a job in the order in which their lines were seen.
+
+    Lines of one log that stand together are a stretch, three numbers each: of 32 ranks that are
+    followed for a day there are a million.
+    """
 
     def __init__(self, indexes: dict[str, LogIndex]) -> None:
         self._indexes = indexes
+        self._names = list(indexes)
         self._generation = 0
         self._start_anew()
 
@@ -75,11 +72,11 @@ class AllLogs:
             new = index.whole_lines - self._taken[name]
             if new <= 0:
                 continue
-            last = self._stretches[-1] if self._stretches else None
-            goes_on = last is not None and last.source == name
-            if not goes_on:
-                self._stretches.append(_Stretch(self._total, name, self._taken[name]))
+            source = self._names.index(name)
+            if not self._sources or self._sources[-1] != source:
                 self._starts.append(self._total)
+                self._sources.append(source)
+                self._firsts.append(self._taken[name])
             self._taken[name] += new
             self._total += new
         size = sum(index.size_bytes for index in self._indexes.values())
@@ -94,15 +91,15 @@ class AllLogs:
         at = first
         while at < end:
             number = bisect_right(self._starts, at) - 1
-            stretch = self._stretches[number]
-            following = self._starts[number + 1 :][:1]
-            upto = min(end, following[0] if following else self._total)
-            own = stretch.first + at - stretch.at
-            texts = self._indexes[stretch.source].read(own, upto - at)
+            source = self._names[self._sources[number]]
+            is_last = number + 1 == len(self._starts)
+            upto = min(end, self._total if is_last else self._starts[number + 1])
+            own = self._firsts[number] + at - self._starts[number]
+            texts = self._indexes[source].read(own, upto - at)
             if not texts:
                 break
             found += texts
-            sources += [stretch.source] * len(texts)
+            sources += [source] * len(texts)
             at += len(texts)
         return LogLines(first, tuple(found), self._generation, tuple(sources))
 
@@ -133,20 +130,22 @@ class AllLogs:
 
     def _places(self, source: str, lines: tuple[int, ...]) -> list[int]:
         """Where lines of one log stand among all; both in order."""
-        own = [one for one in self._stretches if one.source == source]
-        firsts = [one.first for one in own]
+        wanted = self._names.index(source)
+        own = [number for number, one in enumerate(self._sources) if one == wanted]
+        firsts = [self._firsts[number] for number in own]
         found = []
         for line in lines:
             if own and line < self._taken[source]:
-                stretch = own[bisect_right(firsts, line) - 1]
-                found.append(stretch.at + line - stretch.first)
+                number = own[bisect_right(firsts, line) - 1]
+                found.append(self._starts[number] + line - self._firsts[number])
         return found
 
     def _start_anew(self) -> None:
         self._total = 0
         self._taken = dict.fromkeys(self._indexes, 0)
-        self._stretches: list[_Stretch] = []
-        self._starts: list[int] = []
+        self._starts = array("q")
+        self._sources = array("i")
+        self._firsts = array("q")
 
 
 @dataclass

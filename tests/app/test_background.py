@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 
 import pytest
 from PySide6.QtCore import QTimer
@@ -127,6 +128,19 @@ def test_closing_cancels_what_reports_progress(qapp):
     assert started.wait(5)
     background.close()
     assert len(ended) == 1
+
+
+def test_of_work_that_reported_and_has_ended_nothing_is_kept(qtbot, background):
+    ended = []
+
+    def search():
+        progress = background.progress(lambda _share, _what: None)
+        background.run("log", lambda: progress.report(1, 1, "Searching"), ended.append, pytest.fail)
+        return weakref.ref(progress)
+
+    kept = [search() for _ in range(20)]
+    qtbot.waitUntil(lambda: len(ended) == len(kept))
+    qtbot.waitUntil(lambda: not any(one() for one in kept))
 
 
 def test_closing_waits_no_longer_than_its_limit_for_what_never_returns(qapp):

@@ -128,6 +128,21 @@ def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices,
     assert titles(told)[2:] == ["Failed: digits"]
 
 
+def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
+    seen = Notices(lambda: False, merge_ms=NEVER)
+    alarm = Alarm(DIVERGED, 40, "The loss is at 9.31, 4.2 times its best (2.2 at step 30).")
+
+    def remembered():
+        return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))
+
+    for number in range(100):
+        run = replace(LIVE, id=f"20261121-{number:06}", doubt="no news", alarms=(alarm,))
+        seen.see(run)
+        assert remembered() == 3
+        seen.see(replace(run, state=JobState.FINISHED))
+        assert remembered() == 0
+
+
 def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(notices, told):
     here = LIVE.nodes[0]
     away = (NodeState(here, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text as sql
 
-from backend.catalogue.store import Catalogue, open_catalogue
+from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.errors import BackendError
 from backend.records.library import Kind
 from backend.records.state import JobState
@@ -244,3 +245,11 @@ def test_f28_a_full_disk_is_a_sentence_and_loses_nothing(catalogue: Catalogue) -
     with pytest.raises(BackendError, match="is full"):
         catalogue.put_jobs(job(number, notes="x" * 10_000) for number in range(2, 100))
     assert catalogue.jobs() == (job(),)
+
+
+def test_connections_keep_no_more_of_the_file_as_jobs_grow_in_number(catalogue: Catalogue) -> None:
+    """Negative, as SQLite has it: in KiB, and not in pages."""
+    with ExitStack() as stack:
+        several = [stack.enter_context(catalogue._engine.connect()) for _ in range(6)]
+        kept = {one.exec_driver_sql("PRAGMA cache_size").scalar_one() for one in several}
+    assert kept == {-CACHE_KIB}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,16 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
         assert "rescan" in refused.value.remedy
         after.library.rescan()
         assert JobList(after.jobs).look().total == 0
+
+
+def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
+    looks = desktops[0].jobs
+    for number in range(20):
+        view = job(number, state=JobState.TRAINING)
+        looks._tell(view)
+        assert looks._told == {view.id: (view.run, JobState.TRAINING)}
+        looks._tell(replace(view, state=JobState.FINISHED))
+    assert looks._told == {}
 
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ def test_all_together_stand_in_the_order_in_which_they_were_seen(
     assert logs.lines("a", "all", 6, 1).lines == ("half a line",)
     assert logs.find("a", "all", "B").lines == (1, 2, 3)
     assert logs.find("a", "all", "a", from_line=1).lines == (5, 6)
+
+
+def test_many_logs_that_are_followed_for_long_cost_a_few_numbers_for_each_change(
+    folder: JobFolder, logs: LogService
+) -> None:
+    logs.look("a", "all")
+    looks = 200
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(looks):
+        for rank in (0, 1):
+            write(folder.rank_log(rank), f"rank {rank} line {number}\n")
+        logs.look("a", "all")
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    last = logs.lines("a", "all", 2 * looks - 2, 2)
+    assert last.sources == ("0", "1")
+    assert last.lines == (f"rank 0 line {looks - 1}", f"rank 1 line {looks - 1}")
+    assert logs.find("a", "all", f"line {looks - 1}").lines == (2 * looks - 2, 2 * looks - 1)
+    assert grown < 2 * looks * 60
 
 
 def test_the_first_fault_of_all_is_the_one_that_stands_first(

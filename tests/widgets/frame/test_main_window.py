@@ -52,6 +52,15 @@ def test_back_and_forward_work_as_in_a_browser(window):
     assert window.place == "nodes", "a new way forgets the old one"
 
 
+def test_a_window_that_is_gone_through_for_weeks_remembers_the_last_hundred_steps(window):
+    for _ in range(500):
+        window.go("datasets")
+        window.go("nodes")
+    assert len(window._past) == 100
+    window.back()
+    assert window.place == "datasets"
+
+
 def test_below_1180_px_the_side_bar_is_a_rail(window):
     assert window.side_bar.width() == SIDEBAR_W
     window.resize(1100, 700)
