@@ -2,11 +2,11 @@
 
 Needs root, 8 GB of disk and a calm machine. Nodes are machines, and each has a processor of its
 own; here they are namespaces that would take it from each other, eight of them eight times as much
-as one. So each node is held to a sixth of a core, and this desktop as well: together they leave a
-quarter of two cores to the kernel, which writes their disks. That is nine machines in slow motion,
-the desktop as slow as the nodes, so that what it does for eight of them weighs what it would weigh
-at full speed. The context tells how far the quotas held: seconds of a core over seconds by the
-clock. `provisioning` measures what is ours at full speed.
+as one. So each node is given an eighth of a core, and this desktop as well: together they leave
+almost one of two cores to the kernel, which writes their disks. That is nine machines in slow
+motion, the desktop as slow as the nodes, so that what it does for eight of them weighs what it
+would weigh at full speed. The context tells how far that held: seconds of a core, and the largest
+share of one. `provisioning` measures what is ours at full speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.processor import Processor
 
 MANY = 8
-CORES = 1 / 6
+CORES = 1 / 8
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ class Node:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time")
         become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
         home = "/root" if user == "root" else f"/home/{user}"
-        enter = ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
+        enter = self.processor.entered() if self.processor is not None else []
+        enter += ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
         return subprocess.run(
             [*enter, "timeout", "--kill-after=1", str(limit_s), *argv],
             input=input,

@@ -2,7 +2,8 @@
 
 Eight nodes that want a core each share the cores of this machine, and take eight times as long as
 one. With a quota that all of them together do not use up, a node has the same processor beside
-seven others as it has alone, which is what machines have.
+seven others as it has alone, which is what machines have. Before whoever else works on this machine
+they come first, by the group's weight: what is theirs is theirs.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class Processor:
             if _is_one_tree():
                 (_ROOT / "cgroup.subtree_control").write_text("+cpu")
                 (_ROOT / self._name / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+                (_ROOT / self._name / "cpu.weight").write_text("10000")
             else:
                 limits = _ROOT / "cpu" / self._name
                 (limits / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
                 (limits / "cpu.cfs_quota_us").write_text(str(quota_us))
+                (limits / "cpu.shares").write_text("262144")
         except OSError as error:
             raise ClusterError(f"A node cannot be given a processor of its own: {error}") from error
 
