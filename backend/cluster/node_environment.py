@@ -30,6 +30,18 @@ _GROWTH = 4
 """An environment of 206 MB of wheels has 753 MB; the wheels stay beside it."""
 _INSTALL_LIMIT_S = 900.0
 _VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+_DIGESTS = """import hashlib, sys
+for path in sys.argv[1:]:
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.sha256()
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        print(digest.hexdigest(), path, sep="  ")
+    except OSError as error:
+        print(error, file=sys.stderr)"""
+"""What sha256sum prints, which on Debian 12 takes four times as long: it does without the
+processor's own instructions."""
 _AGAIN = "Set the node up again; it goes on from here."
 
 Tell = Callable[[int, int], None]
@@ -89,12 +101,15 @@ class NodeEnvironments:
         )
         return folder
 
-    def push(self, house: Wheelhouse, wheels: Sequence[Wheel]) -> int:
-        """Send the wheels that are not there byte for byte already; gives the bytes sent."""
+    def push(self, python: str, house: Wheelhouse, wheels: Sequence[Wheel]) -> int:
+        """Send the wheels that are not there byte for byte already; gives the bytes sent.
+
+        ``python`` is any that starts there.
+        """
         folder = self._home.wheels
         present = {PurePosixPath(one.path).name: one.bytes for one in self._listing(folder)}
         candidates = [wheel for wheel in wheels if present.get(wheel.name) == wheel.bytes]
-        intact = self._intact(candidates)
+        intact = self._intact(python, candidates)
         lacking = [wheel for wheel in wheels if wheel not in intact]
         total, sent = sum(wheel.bytes for wheel in lacking), 0
         for wheel in lacking:
@@ -112,11 +127,11 @@ class NodeEnvironments:
                 self._shell.send(source, target, tell)
                 brought = wheel.bytes
             sent += brought
-        intact = self._intact(lacking)
+        intact = self._intact(python, lacking)
         damaged = [wheel for wheel in lacking if wheel not in intact]
         if damaged and self.bring is not None:
             self.bring = None
-            return sent + self.push(house, damaged)
+            return sent + self.push(python, house, damaged)
         if damaged:
             raise BackendError(
                 f"{damaged[0].name} is not on the node what it is here: it was damaged on the way, "
@@ -200,12 +215,13 @@ class NodeEnvironments:
         except FileNotFoundError:
             return ()
 
-    def _intact(self, wheels: Sequence[Wheel]) -> set[Wheel]:
+    def _intact(self, python: str, wheels: Sequence[Wheel]) -> set[Wheel]:
         """Those whose bytes on the node are the ones that they should be."""
         if not wheels:
             return set()
         paths = [str(self._home.wheels / wheel.name) for wheel in wheels]
-        answer = self._steps.run(self._shell, ["sha256sum", "--", *paths], limit_s=300)
+        argv = [python, "-I", "-c", _DIGESTS, *paths]
+        answer = self._steps.run(self._shell, argv, limit_s=300)
         lines = (line.split("  ", 1) for line in answer.out.splitlines() if "  " in line)
         found = {path: digest for digest, path in lines}
         return {

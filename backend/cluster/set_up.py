@@ -225,7 +225,7 @@ class _Work:
             self._mpirun = str(self._folder / "bin/mpirun")
             if not self._is_whole:
                 wheels = [wheel for wheel in self._chosen if wheel.package == OPEN_MPI]
-                self._sent_bytes += self.environments.push(self.house, [self.house.pip, *wheels])
+                self._push(wheels)
                 self.environments.install(self._folder, self.house, wheels)
         said = self._steps.must(
             self.shell, [self._mpirun, "--version"], f"{self._mpirun} does not start"
@@ -263,7 +263,7 @@ class _Work:
         if self._is_whole:
             return f"{versions} {THERE_ALREADY}."
         needed = [wheel for wheel in self._chosen if wheel.package != OPEN_MPI]
-        self._sent_bytes += self.environments.push(self.house, [self.house.pip, *needed])
+        self._push(needed)
         self._steps.say("Installing")
         self.environments.install(self._folder, self.house, needed)
         self._steps.say("Importing")
@@ -285,6 +285,12 @@ class _Work:
         if not self._plan.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
         return f"{versions}; {self._sent_bytes / 1e6:.0f} MB sent."
+
+    def _push(self, wheels: Sequence[Wheel]) -> None:
+        """Send wheels there, and what installs them."""
+        python = str(self._folder / "bin/python")
+        wanted = [self.house.pip, *wheels]
+        self._sent_bytes += self.environments.push(python, self.house, wanted)
 
     def agent(self) -> str:
         name = self._plan.bundle.name

@@ -1,7 +1,8 @@
 """P2, P3, P4 and P11 across nodes, on the test cluster: needs root.
 
 The nodes are namespaces of one machine, so their ranks share its cores and its memory's speed is
-their network's: what is compared is ours with the bare script under the very same mpirun.
+their network's: what is compared is ours with the bare script under the very same mpirun. From one
+rank to two the model computes on no core, as on a device: then two ranks on two cores share none.
 """
 
 from __future__ import annotations
@@ -44,12 +45,38 @@ class Steps:
     name: str
     steps: int
     batch: int
+    width: int = 256
+    depth: int = 6
+    then: str = "nn.ReLU()"
+    """What follows each layer."""
+    elsewhere_s: float = 0.0
+    """What a step computes on no core, a third of it forward."""
 
 
 # The longer a step, the less of it is waiting for the other node.
 EFFICIENCIES = (Steps("short", 1000, 32), Steps("long", 200, 512))
-HEAVY = Steps("heavy", 100, 2048)
-"""At least 50 ms each."""
+ELSEWHERE = """
+class Elsewhere(nn.Module):
+    def forward(self, x):
+        return Wait.apply(x)
+
+class Wait(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        time.sleep({forward_s})
+        return x.view_as(x)
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep({backward_s})
+        return gradient
+"""
+"""A layer that takes its time and no core for it, forward and backward, as one on a GPU does: the
+gradients of a model are ready one after the other while the processor is free to send them."""
+DEVICES = (
+    Steps("device-60", 60, 2, 640, 12, "Elsewhere()", 0.060),
+    Steps("device-120", 60, 2, 640, 12, "Elsewhere()", 0.120),
+)
+"""4.9 million parameters (20 MB, an EfficientNet-B0), each reduced in every step."""
 SCALINGS = 5
 
 
@@ -64,7 +91,7 @@ def measure() -> list[Figure]:
             _start(ready),
             _stop(ready),
             *(_efficiency(ready, steps) for steps in EFFICIENCIES),
-            _scaling(ready),
+            *(figure for device in DEVICES for figure in _scaling(ready, device)),
         ]
 
 
@@ -73,7 +100,7 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
     model, loader, dataset = write_sources(folder / "tiny")
     (model / "bks_model.py").write_text(stopwatch_model())
     sources = {"tiny": (model, loader)}
-    for one in (*EFFICIENCIES, HEAVY):
+    for one in (*EFFICIENCIES, *DEVICES):
         sources[one.name] = _write_steps(folder / one.name, one)
     library = ready.services.library
     library.import_item(Kind.DATASET, dataset, "tiny")
@@ -87,7 +114,11 @@ def _write_steps(folder: Path, one: Steps) -> tuple[Path, Path]:
     model, loader = folder / "model", folder / "loader"
     for made in (model, loader):
         made.mkdir(parents=True)
-    text = MODEL.format(width=256, depth=6, steps=one.steps, warm=_WARM)
+    text = MODEL.format(
+        width=one.width, depth=one.depth, then=one.then, steps=one.steps, warm=_WARM
+    )
+    a_layer_s = one.elsewhere_s / one.depth
+    text += ELSEWHERE.format(forward_s=a_layer_s / 3, backward_s=a_layer_s * 2 / 3)
     (model / "bks_model.py").write_text(text)
     count = len(NODES) * one.steps * one.batch
     (loader / "bks_dataset.py").write_text(LOADER.format(count=count))
@@ -164,32 +195,49 @@ def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
     return Figure("P2", name, ratios, 0.99, "", True, f"{at_best}; {usual}")
 
 
-def _scaling(ready: ReadyCluster) -> Figure:
+def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
     """From one rank to two that share no core: all that two cost is the network and the waiting."""
-    spent: dict[int, list[float]] = {1: [], 2: []}
-    bare = []
+    spent: dict[tuple[str, int], list[float]] = {}
+    kinds = [(side, ranks) for side in ("bare", "ours") for ranks in (1, 2)]
     for number in range(SCALINGS):
-        stopwatch = _fresh(ready)
-        _run_bare(ready, HEAVY.name, epochs=1, batch=HEAVY.batch)
-        bare.append(float(stopwatch.read_text()))
-        for ranks in (1, 2) if number % 2 else (2, 1):
+        for side, ranks in kinds if number % 2 else reversed(kinds):
             stopwatch = _fresh(ready)
             placement = [{"node": node, "processes": 1} for node in NODES[:ranks]]
-            _finish(
-                ready,
-                model=HEAVY.name,
-                loader=HEAVY.name,
-                epochs=1,
-                batch_size=HEAVY.batch,
-                placement=placement,
-            )
-            spent[ranks].append(float(stopwatch.read_text()))
-    ratios = tuple(one / two for one, two in zip(spent[1], spent[2], strict=True))
-    alone, together, without_us = (
-        statistics.median(times) * 1e3 for times in (spent[1], spent[2], bare)
+            # Alone it has twice the samples, and the same steps: they take the same time.
+            batch = device.batch * len(NODES) // ranks
+            what = {"batch_size": batch, "placement": placement}
+            if side == "bare":
+                _run_bare(ready, device.name, epochs=1, batch=batch, placement=placement)
+            else:
+                _finish(ready, model=device.name, loader=device.name, epochs=1, **what)
+            spent.setdefault((side, ranks), []).append(float(stopwatch.read_text()))
+    usual = {kind: statistics.median(times) * 1e3 for kind, times in spent.items()}
+    least = {kind: min(times) * 1e3 for kind, times in spent.items()}
+    context = "20 MB of gradients, computed on no core; " + "; ".join(
+        f"{side} {usual[side, 1]:.1f} ms a step alone, {usual[side, 2]:.1f} on 2 nodes "
+        f"({least[side, 1]:.1f} and {least[side, 2]:.1f} at best)"
+        for side in ("ours", "bare")
     )
-    context = f"{alone:.1f} ms a step alone, {together:.1f} on 2 nodes, bare {without_us:.1f} there"
-    return Figure("P2", "1 → 2 nodes, steps of 50 ms and more", ratios, 0.95, "", True, context)
+    ratios = {
+        f"1 → 2 nodes, {device.elsewhere_s * 1e3:.0f} ms of computing": (
+            ("ours", 1),
+            ("ours", 2),
+            0.95,
+        ),
+        "… ours / bare on 2 nodes": (("bare", 2), ("ours", 2), 0.99),
+    }
+    return [
+        Figure(
+            "P2",
+            what,
+            tuple(a / b for a, b in zip(spent[over], spent[under], strict=True)),
+            limit,
+            "",
+            True,
+            context,
+        )
+        for what, (over, under, limit) in ratios.items()
+    ]
 
 
 def _fresh(ready: ReadyCluster) -> Path:
@@ -214,9 +262,9 @@ def _finish(ready: ReadyCluster, **changes: object) -> None:
         raise RuntimeError(view.message)
 
 
-def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int) -> None:
+def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int, **changes: object) -> None:
     """The bare script under the same command, up to where ours begins."""
-    command = ready.services.jobs.check(_raw(ready, model=name, loader=name)).command
+    command = ready.services.jobs.check(_raw(ready, model=name, loader=name, **changes)).command
     root = PurePosixPath(ready.cluster.data_root)
     mpirun = command[: command.index("-H") + 2]
     python = command[len(mpirun)]

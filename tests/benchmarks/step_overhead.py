@@ -37,7 +37,7 @@ class UserModel(nn.Module):
         width, depth = {width}, {depth}
         layers = [nn.Linear(64, width), nn.ReLU()]
         for _ in range(depth):
-            layers += [nn.Linear(width, width), nn.ReLU()]
+            layers += [nn.Linear(width, width), {then}]
         self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
         self.times = []
     def forward(self, x):
@@ -90,7 +90,7 @@ def measure() -> list[Figure]:
 
 def _pairs(width: int, depth: int, epochs: int) -> tuple[list[float], list[float]]:
     steps = epochs * _STEPS_PER_EPOCH
-    model = MODEL.format(width=width, depth=depth, steps=steps, warm=_WARM)
+    model = MODEL.format(width=width, depth=depth, then="nn.ReLU()", steps=steps, warm=_WARM)
     loader = LOADER.format(count=_STEPS_PER_EPOCH * _BATCH * 2)
     bare: list[float] = []
     ours: list[float] = []

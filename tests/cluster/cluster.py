@@ -53,8 +53,11 @@ class Cluster:
         nodes: Sequence[str] = ("node1", "node2", "node3"),
         bare: Collection[str] = ("node3",),
         progress: Progress | None = None,
+        cores: float | None = None,
     ) -> None:
+        """``cores`` is each node's own processor; see `tests.cluster.node.Plan`."""
         self._folder = folder = folder.resolve()
+        self._cores = cores
         self._names = tuple(nodes)
         self._bare = frozenset(bare)
         self._progress = progress or Progress(sys.stderr)
@@ -80,7 +83,13 @@ class Cluster:
             call("gcc", "-shared", "-fPIC", "-O2", "-o", self._folder / "clock.so", _CLOCK)
             for index, name in enumerate(self._names, start=1):
                 plan = Plan(
-                    name, index, self._folder / name, root, self.share, bare=name in self._bare
+                    name,
+                    index,
+                    self._folder / name,
+                    root,
+                    self.share,
+                    bare=name in self._bare,
+                    cores=self._cores,
                 )
                 self._prepare(plan)
             self._write_identities()

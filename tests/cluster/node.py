@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from tests.cluster import image
 from tests.cluster.cable import Cable
 from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
+from tests.cluster.processor import Processor
 from tests.cluster.slot import Slot, end_processes, loops_below, processes_in
 
 DATA_ROOT = "/srv/data"
@@ -42,6 +43,8 @@ class Plan:
 
     ``folder`` holds its disk, the log of its starts, and under ``identity`` the files that are its
     own; ``index`` counts from 1 and gives its address.  A bare node has python3 and nothing beside.
+    ``cores`` is the processor that is its own, such as 0.2; None: it takes all that this machine
+    has.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Plan:
     image: Path
     share: Path
     bare: bool
+    cores: float | None = None
 
 
 class Node:
@@ -65,6 +69,7 @@ class Node:
         self.address = self._cable.address
         self._namespace = self._cable.namespace
         self._log = plan.folder / "start.log"
+        self.processor = None if plan.cores is None else Processor(self._namespace, plan.cores)
         self._process: subprocess.Popen[bytes] | None = None
         self._init = 0
 
@@ -84,7 +89,11 @@ class Node:
         up, monotonic = (int(time.clock_gettime(clock)) for clock in now)
         names = ("--pid", "--mount", "--uts", "--ipc", "--cgroup", "--time")
         lacks = image.VENV_PACKAGES if self._plan.bare else ()
-        argv: list[str | Path] = ["nsenter", f"--net=/run/netns/{self._namespace}"]
+        argv: list[str | Path] = []
+        if self.processor is not None:
+            self.processor.make()
+            argv += self.processor.entered()
+        argv += ["nsenter", f"--net=/run/netns/{self._namespace}"]
         argv += ["unshare", "--fork", "--kill-child=KILL", *names, "--propagation", "slave"]
         argv += [f"--boottime=-{up}", f"--monotonic=-{monotonic}", "/bin/sh", _START, self.name]
         argv += [str(uuid.uuid4()), self._plan.folder, self._plan.image, *lacks]
@@ -137,7 +146,8 @@ class Node:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time")
         become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
         home = "/root" if user == "root" else f"/home/{user}"
-        enter = ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
+        enter = self.processor.entered() if self.processor is not None else []
+        enter += ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
         return subprocess.run(
             [*enter, "timeout", "--kill-after=1", str(limit_s), *argv],
             input=input,

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import processor
 from tests.cluster.commands import ClusterError, call, ip, wait_for
 
 _LOCKS = Path("/run/lock")
@@ -144,6 +145,7 @@ def take_down(slot: Slot) -> None:
     for namespace in slot.namespaces():
         end_processes(namespace)
         call("ip", "netns", "delete", namespace)
+    processor.remove(slot.namespace(""))
     if folder := slot.lock.read_text():
         for mount in mounts_below(Path(folder)):
             call("umount", "--lazy", mount)

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cluster import processor
 from tests.cluster.cluster import Cluster, check_rights
 from tests.cluster.commands import ClusterError, wait_for
 from tests.cluster.slot import Slot, loops_below, mounts_below
@@ -28,7 +29,7 @@ PROGRAM = """
 
     # A shell that starts the tests in the background has told all below it to ignore this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with Cluster(Path(sys.argv[1]), nodes=("solo",)) as cluster:
+    with Cluster(Path(sys.argv[1]), nodes=("solo",), cores=0.5) as cluster:
         cluster["solo"].run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
         print(cluster.slot.number, flush=True)
         sys.stdin.read()
@@ -36,8 +37,9 @@ PROGRAM = """
 
 
 def traces(slot: Slot, folder: Path) -> list[str]:
-    """All that is there of a cluster: links, namespaces, mounts, loop devices, processes, disks."""
+    """Of a cluster: links, namespaces, mounts, loop devices, control groups, processes, disks."""
     found = [*slot.links(), *slot.namespaces(), *mounts_below(folder), *loops_below(folder)]
+    found += map(str, processor.groups(slot.namespace("")))
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()

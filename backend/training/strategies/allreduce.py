@@ -13,6 +13,7 @@ so a run repeats bit for bit on any number of ranks (tried on 2 and 4 by
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,8 +22,11 @@ from backend.errors import BackendError
 from backend.training.strategies.base import Strategy
 
 BUCKET_BYTES = 32 * 2**20
+WHOLE_BYTES = 8 * 2**20
 """Models below this go out in one piece; of larger ones the last layers travel while the first
 are still computed."""
+LAST_BYTES = 2**20
+"""The bucket that leaves last, with the first layers, is the one that is waited for."""
 
 
 class AllReduce(Strategy):
@@ -89,16 +93,7 @@ class AllReduce(Strategy):
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
         parameters = [p for p in model.parameters() if p.requires_grad]
-        # Backwards, because the last layer's gradients are there first.
-        groups: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
-        buckets: list[list[torch.nn.Parameter]] = []
-        for parameter in reversed(parameters):
-            key = (parameter.dtype, parameter.device)
-            group = groups.setdefault(key, [])
-            group.append(parameter)
-            if sum(p.numel() * p.element_size() for p in group) >= BUCKET_BYTES:
-                buckets.append(groups.pop(key))
-        buckets += groups.values()
+        buckets = grouped(parameters)
         carrier = next((n for n, b in enumerate(buckets) if b[0].dtype == torch.float32), None)
         self._buckets = [
             Bucket(self._hvd, f"bucket-{n}", b, ballot_size if n == carrier else 0)
@@ -143,6 +138,37 @@ class AllReduce(Strategy):
 
     def leave(self) -> None:
         self._hvd.shutdown()
+
+
+def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
+    """Which parameters share a bucket, in the order in which their gradients are there.
+
+    That is from the last layer to the first. Towards the first the buckets halve: what leaves after
+    the backward pass is small, and what leaves early is few messages.
+    """
+    kinds: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
+    for parameter in parameters:
+        kinds.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+    buckets: list[list[torch.nn.Parameter]] = []
+    for kind in kinds.values():
+        limit = LAST_BYTES if _bytes(kind) > WHOLE_BYTES else BUCKET_BYTES
+        bucket: list[torch.nn.Parameter] = []
+        for parameter in kind:
+            bucket.append(parameter)
+            if _bytes(bucket) >= limit:
+                buckets.append(bucket)
+                bucket = []
+                limit = min(2 * limit, BUCKET_BYTES)
+        if bucket:
+            buckets.append(bucket)
+    place = {parameter: number for number, parameter in enumerate(parameters)}
+    return sorted(
+        (bucket[::-1] for bucket in buckets), key=lambda bucket: place[bucket[-1]], reverse=True
+    )
+
+
+def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
 class Bucket:

@@ -1,0 +1,69 @@
+"""Gradients are on their way while the first layers still compute theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllReduce, grouped
+
+
+class Wire:
+    """Horovod as far as a strategy sends with it: notes the bytes of each message."""
+
+    Average = Sum = None
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def allreduce_async_(self, tensor: torch.Tensor, **_: Any) -> int:
+        self.sent.append(tensor.numel() * tensor.element_size())
+        return len(self.sent)
+
+    def synchronize(self, handle: int) -> None: ...
+
+
+def layers(count: int, width: int) -> nn.Sequential:
+    return nn.Sequential(*(nn.Linear(width, width) for _ in range(count)))
+
+
+def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
+    """Bytes that had left when the first layer's gradient was there; every message of the step."""
+    strategy, wire, early = AllReduce(), Wire(), []
+    register: Any = model[0].weight.register_post_accumulate_grad_hook
+    register(lambda _: early.append(sum(wire.sent)))
+    strategy._hvd = wire
+    strategy.adopt(model, ballot_size=4)
+    strategy.zero()
+    model(torch.ones(1, width)).sum().backward()
+    strategy.reduce()
+    return early[0], wire.sent
+
+
+def test_of_a_model_of_20_mb_all_but_the_first_layers_leave_before_those_are_computed() -> None:
+    early, sent = sent_by_a_step(layers(12, 640), 640)
+    assert sum(sent) > 19_000_000
+    assert early > 0.9 * sum(sent)
+
+
+def test_a_small_model_is_one_message() -> None:
+    assert len(sent_by_a_step(layers(6, 256), 256)[1]) == 1
+
+
+def test_buckets_halve_towards_the_first_layer_and_hold_each_parameter_once() -> None:
+    model = layers(60, 1024)
+    buckets = grouped(list(model.parameters()))
+    assert [p for bucket in buckets for p in bucket] == list(model.parameters())[::-1]
+    sizes = [sum(p.numel() * p.element_size() for p in bucket) for bucket in buckets]
+    layer = 4 * (1024 * 1024 + 1024)
+    assert max(sizes) < BUCKET_BYTES + layer
+    assert sizes[-1] < LAST_BYTES + layer
+    assert sizes[1:] == sorted(sizes[1:], reverse=True)
+
+
+def test_each_kind_of_number_has_buckets_of_its_own_in_the_order_of_the_layers() -> None:
+    first, last = nn.Linear(8, 8), nn.Linear(8, 8).to(torch.float64)
+    buckets = grouped([*first.parameters(), *last.parameters()])
+    assert buckets == [list(last.parameters())[::-1], list(first.parameters())[::-1]]

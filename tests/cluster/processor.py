@@ -1,0 +1,115 @@
+"""Processor time of a node's own: a control group with a quota, as far as one machine can be many.
+
+Eight nodes that want a core each share the cores of this machine, and take eight times as long as
+one. With a quota that all of them together do not use up, a node has the same processor beside
+seven others as it has alone, which is what machines have. Before whoever else works on this machine
+they come first, by the group's weight: what is theirs is theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.cluster.commands import ClusterError, wait_for
+
+_ROOT = Path("/sys/fs/cgroup")
+_PERIOD_US = 20_000
+"""A fifth of what the kernel takes by itself: a node waits 20 ms at most for its next slice."""
+
+_ENTER = 'while [ "$1" != -- ]; do echo $$ >"$1"; shift; done; shift; exec "$@"'
+
+
+class Processor:
+    """The group of one node. What was started in it stays in it, with all its descendants."""
+
+    def __init__(self, name: str, cores: float) -> None:
+        self._name = name
+        self._cores = cores
+
+    def make(self) -> None:
+        """Make it, or find it from before a reboot.
+
+        Raises:
+            ClusterError: This machine has no control group for processors, or not for us.
+        """
+        quota_us = round(self._cores * _PERIOD_US)
+        try:
+            for folder in _folders(self._name):
+                folder.mkdir(exist_ok=True)
+            if _is_one_tree():
+                (_ROOT / "cgroup.subtree_control").write_text("+cpu")
+                (_ROOT / self._name / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+                (_ROOT / self._name / "cpu.weight").write_text("10000")
+            else:
+                limits = _ROOT / "cpu" / self._name
+                (limits / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+                (limits / "cpu.cfs_quota_us").write_text(str(quota_us))
+                (limits / "cpu.shares").write_text("262144")
+        except OSError as error:
+            raise ClusterError(f"A node cannot be given a processor of its own: {error}") from error
+
+    def entered(self) -> list[str]:
+        """What stands before a command to execute it in the group."""
+        files = [str(folder / "cgroup.procs") for folder in _folders(self._name)]
+        return ["sh", "-c", _ENTER, "sh", *files, "--"]
+
+    @contextlib.contextmanager
+    def holding(self, pid: int) -> Iterator[None]:
+        """Hold a process of this machine in it, for the length of a block, with all its threads."""
+        self.make()
+        before = _groups_of(pid)
+        for folder in _folders(self._name):
+            (folder / "cgroup.procs").write_text(str(pid))
+        try:
+            yield
+        finally:
+            for folder in before:
+                (folder / "cgroup.procs").write_text(str(pid))
+
+    def used_s(self) -> float:
+        """Seconds of a core that its processes took since it was made, ended ones included."""
+        if _is_one_tree():
+            lines = (_ROOT / self._name / "cpu.stat").read_text().splitlines()
+            return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
+        return int((_ROOT / "cpuacct" / self._name / "cpuacct.usage").read_text()) / 1e9
+
+
+def remove(prefix: str) -> None:
+    """Take the groups away whose names begin like that; nothing may run in them any more."""
+
+    def are_gone() -> bool:
+        for folder in groups(prefix):
+            with contextlib.suppress(OSError):  # its last process is on its way out
+                folder.rmdir()
+        return not groups(prefix)
+
+    wait_for(are_gone, f"Control groups {prefix}* do not go")
+
+
+def groups(prefix: str) -> list[Path]:
+    """Folders of the groups that are there."""
+    return [folder for parent in _parents() for folder in parent.glob(f"{prefix}*/")]
+
+
+def _is_one_tree() -> bool:
+    """Version 2 of control groups: one tree for all that can be limited."""
+    return (_ROOT / "cgroup.controllers").exists()
+
+
+def _parents() -> list[Path]:
+    return [_ROOT] if _is_one_tree() else [_ROOT / "cpu", _ROOT / "cpuacct"]
+
+
+def _groups_of(pid: int) -> list[Path]:
+    """Where a process is at home, in the order of `_parents`."""
+    lines = Path("/proc", str(pid), "cgroup").read_text().splitlines()
+    places = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+    names = [""] if _is_one_tree() else [parent.name for parent in _parents()]
+    found = zip(_parents(), names, strict=True)
+    return [parent / places[name].lstrip("/") for parent, name in found]
+
+
+def _folders(name: str) -> list[Path]:
+    return [parent / name for parent in _parents()]

@@ -1,0 +1,57 @@
+"""Nodes that have a processor of their own take no more of this machine's than they were given."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from installers.console import Progress
+from tests.cluster.cluster import Cluster
+from tests.cluster.processor import Processor
+
+CORES = 0.2
+BURN = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "small", ("node1",), (), Progress(sys.stderr), CORES) as standing:
+        yield standing
+
+
+def test_what_is_started_there_stays_below_the_node_s_share(small: Cluster) -> None:
+    node = small["node1"]
+    assert node.processor is not None
+    burn = ("python3", "-c", BURN)
+    for start in (lambda: small.ssh("node1", *burn), lambda: node.run(burn)):
+        used, began = node.processor.used_s(), time.monotonic()
+        assert start().returncode == 0
+        share = (node.processor.used_s() - used) / (time.monotonic() - began)
+        assert 0.05 < share < 1.1 * CORES, "it is not in the group, or the quota is not held"
+
+
+def test_a_node_has_its_processor_after_a_reboot_as_well(small: Cluster) -> None:
+    node = small["node1"]
+    node.power_off()
+    node.boot()
+    test_what_is_started_there_stays_below_the_node_s_share(small)
+
+
+def test_a_process_of_this_machine_is_held_for_a_block_and_free_afterwards(small: Cluster) -> None:
+    def place() -> str:
+        return Path("/proc/self/cgroup").read_text()
+
+    before = place()
+    processor = Processor(small.slot.namespace("desktop"), CORES)
+    with processor.holding(os.getpid()):
+        assert place() != before
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+        assert processor.used_s() > 0.05
+    assert place() == before
