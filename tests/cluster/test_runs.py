@@ -169,7 +169,8 @@ def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_
         node.power_off()
         node.boot()
     node.must("sh", "-c", _TAKE_PID.format(pid=supervisor.pid))
-    assert is_foreign(node, supervisor.pid)
+    # It is setpriv until that has executed it.
+    wait_for(lambda: is_foreign(node, supervisor.pid), "Nobody else has its pid")
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     stocked.services.set_up.wake("node1")
     view = stocked.services.jobs.wait(view.id)
@@ -223,8 +224,8 @@ def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
             lambda name=name: "No SSH since" in row_of(program, name).line, timeout=LONG_MS
         )
         assert row_of(program, name).condition is Condition.UNWELL
-        assert program.nodes.beats()[name] == "now"
-    assert row_of(program, "node3").condition is Condition.WELL
+        qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now", timeout=LONG_MS)
+    qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL, timeout=LONG_MS)
     stocked.services.jobs.stop(view.id)
     assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED
 
@@ -237,8 +238,7 @@ def test_f44_a_node_whose_clock_is_ten_minutes_wrong_is_well_and_trains(
     view = run("node2", "node1", epochs=2)
     view = stocked.services.jobs.wait(view.id)
     assert (view.state, view.doubt) == (JobState.FINISHED, "")
-    states = {node.name: node.presence.value for node in stocked.services.nodes.list()}
-    assert states["node2"] == "ONLINE"
+    wait_for(lambda: "node2" in _online(stocked), "The agent of node2 is taken for gone")
 
 
 def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
@@ -250,7 +250,7 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
         stocked["node2"].set_clock(offset_s)
         view = grows(stocked, view.id, jobs.show(view.id).step + 20)
         assert (makes_steps(view), view.doubt) == (True, "")
-        assert "node2" in _online(stocked)
+        wait_for(lambda: "node2" in _online(stocked), "The agent of node2 is taken for gone")
     jobs.stop(view.id)
     view = jobs.wait(view.id)
     assert (view.state, view.doubt) == (JobState.INTERRUPTED, "")

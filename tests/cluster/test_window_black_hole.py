@@ -159,7 +159,7 @@ def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_othe
     program.nodes.check_requested.emit("node2")
     program.nodes.look_requested.emit("node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE, timeout=LONG_MS)
-    assert "wake node2" in program._background._lanes
+    qtbot.waitUntil(lambda: "wake node2" in program._background._lanes, timeout=LONG_MS)
     qtbot.waitUntil(lambda: time.monotonic() > began + WATCHED_S, timeout=LONG_MS)
     blocked_s = ticks.end()
     ready_cluster["node2"].find_the_desktop()
