@@ -51,6 +51,7 @@ class CarriedRun(FarRun):
 def stocked(place: CarriedPlace) -> Services:
     services = place.desktop()
     place.stock(services)
+    comes_online(services)
     return services
 
 

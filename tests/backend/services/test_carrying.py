@@ -13,6 +13,7 @@ from backend.cluster.shell import Unreachable
 from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
+from backend.records import health
 from backend.records.carried import Carried, carried_of
 from backend.records.far_root import FarRoot
 from backend.records.files import read_json, replace_json
@@ -92,6 +93,15 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     monkeypatch.setattr(time, "monotonic", lambda: now() + 600)
     services.nodes._watch._monotonic = time.monotonic
     assert state_of(services).presence is Presence.ONLINE
+
+
+def test_who_looks_for_the_first_time_takes_a_slow_line_for_no_silence(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No connection is there so soon.
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.001)
+    monkeypatch.setattr(carrying, "_AFTER_PAUSE_S", 60.0)
+    assert state_of(blind.desktop()).presence is Presence.ONLINE
 
 
 def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace) -> None:
