@@ -110,15 +110,24 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     return view
 
 
+def is_over_within(stocked: ReadyCluster, job_id: str, limit_s: float) -> JobView:
+    """The job once it is over, which takes no longer than that."""
+    deadline = time.monotonic() + limit_s
+    view = stocked.services.jobs.wait(
+        job_id, until=lambda v: not v.state.is_live or time.monotonic() > deadline
+    )
+    said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
+    assert not view.state.is_live, f"It goes on after {limit_s:.0f} s: {said}"
+    return view
+
+
 def ends_by_name_when_killed(
     stocked: ReadyCluster, view: JobView, name: str, victim: str
 ) -> RankError:
     """What a run says after one of its processes was killed on a node; nothing of it is left."""
     process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
-    began = time.monotonic()
     stocked[name].run(["kill", "-9", str(process.pid)])
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 30
+    view = is_over_within(stocked, view.id, 30)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.sentence
@@ -130,8 +139,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     """Of a run on node1 and node2; both sides are free within 90 s."""
     began = time.monotonic()
     stocked["node2"].cut()
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 90
+    view = is_over_within(stocked, view.id, 90)
     assert view.state is JobState.ERROR
     assert view.message.startswith("node2 no longer answers")
     assert view.error is not None

@@ -301,6 +301,9 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(blind: CarriedP
     silent = services.jobs.look(view.id, update.cursor).view
     assert (silent.state, silent.step) == (JobState.TRAINING, 6)
     assert silent.doubt.startswith("no news since ")
+    # It is not refused any more, but not answered either, which takes a while to be believed.
+    blind.sshd.freeze()
+    blind.wire.mend()
     other = blind.desktop()
     known = other.jobs.show(view.id)
     assert (known.state, known.step) == (JobState.TRAINING, 6)
