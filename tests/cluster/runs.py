@@ -74,6 +74,15 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
     ]
 
 
+def leaves_nothing(stocked: ReadyCluster, limit_s: float) -> None:
+    """What is left of runs then is named."""
+
+    def left() -> str:
+        return "; ".join(f"on {name}: {' '.join(one.argv)}" for name, one in of_runs(stocked))
+
+    wait_for(lambda: not of_runs(stocked), "Not all of the run has ended", limit_s, left)
+
+
 def is_one(process: Process, what: str) -> bool:
     """Whether it is mpirun, one of its daemons, or a Python module or file of that name."""
     # Open MPI 5's mpirun becomes prterun.
@@ -97,7 +106,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     jobs.stop(view.id)
     view = jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
+    leaves_nothing(stocked, 10)
     verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
 
     jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
@@ -131,7 +140,7 @@ def ends_by_name_when_killed(
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.sentence
-    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+    leaves_nothing(stocked, 30)
     return view.error
 
 
@@ -144,7 +153,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     assert view.message.startswith("node2 no longer answers")
     assert view.error is not None
     assert view.error.node == "node2"
-    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+    leaves_nothing(stocked, 90 - time.monotonic() + began)
 
 
 def tells(stocked: ReadyCluster, job_id: str, words: str, limit_s: float = 60.0) -> JobView:
