@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster.line import SILENCE_S
 from backend.cluster.shell import Unreachable
 from backend.datastore.checkpoint_files import verify
 from backend.errors import BackendError, Cancelled
@@ -126,6 +127,11 @@ def test_a_silent_node_is_missed_and_delays_nobody(blind: CarriedPlace) -> None:
 
     wait_for(is_missed, why="silence of the node")
     assert slowest_s < 2
+    # Who comes now asks for the first time, and does not wait as long as the line does.
+    other = blind.desktop()
+    began = time.monotonic()
+    assert state_of(other).presence is Presence.OFFLINE
+    assert time.monotonic() - began < SILENCE_S
 
 
 # A run.
