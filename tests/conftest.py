@@ -22,11 +22,6 @@ if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get(
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
-# What helpers claim is told in words, too, when it is not so.
-pytest.register_assert_rewrite(
-    *(f"tests.{room}" for room in ("app", "backend", "cluster", "fakes", "integration", "widgets"))
-)
-
 # A thread of one test must not destroy the widgets of another, as no thread of the window may.
 gc.disable()
 

@@ -192,7 +192,9 @@ def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_othe
     ready_cluster["node2"].find_the_desktop()
     ready_cluster["node2"].mount_share()
     qtbot.waitUntil(lambda: seen["node2"] is Presence.ONLINE, timeout=LONG_MS)
-    assert blocked_s < BLOCKED_S
+    # These words have it tried again: three times in a row, or it was a mood of the machine. A
+    # thread that has the interpreter and waits for a processor took 0.27 s at a load of 30.
+    assert blocked_s < BLOCKED_S, f"Something held the GUI thread up for {blocked_s:.3f} s"
     assert {name: seen[name] for name in OTHERS} == dict.fromkeys(OTHERS, Presence.ONLINE)
     assert max(news.longest_s.values()) < NEWS_LIMIT_S, news.longest_s
     assert max(later - sooner for sooner, later in pairwise(here.values())) < NEWS_LIMIT_S
