@@ -10,6 +10,7 @@ rank 0 itself took away over there.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import posixpath
 import secrets
@@ -60,7 +61,7 @@ class CarriedRoot(MirrorLooks):
         self.node = far.host
         self._silent: Unreachable | None = None
         self._silent_until = 0.0
-        self._asked_s = 0.0
+        self._asked_s = -math.inf
         self._asking: threading.Thread | None = None
         self._is_closed = False
 
@@ -75,13 +76,14 @@ class CarriedRoot(MirrorLooks):
     def ask_for_status(self) -> threading.Thread | None:
         """Have what the agent wrote last fetched by and by; who asks does not wait.
 
-        Who asks again after a pause may, for the thread: what is here is older than it looks.
+        Who asks for the first time or after a pause may, for the thread: what is here is older
+        than it looks, and a line that is slow no silence of the node.
         """
         now = time.monotonic()
         busy = self._asking is not None and self._asking.is_alive()
         if busy or self._is_closed or now < self._asked_s + _STATUS_EVERY_S:
             return None
-        after_pause = 0 < self._asked_s < now - _PAUSE_S and self._silent is None
+        after_pause = self._asked_s < now - _PAUSE_S and self._silent is None
         self._asked_s = now
         self._asking = threading.Thread(target=self._fetch_status, daemon=True)
         self._asking.start()

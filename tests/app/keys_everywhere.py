@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtWidgets import QApplication
 
 from tests.app.key_desk import presses
+from tests.app.lived_in import FALLING
+from tests.fakes import trained
 from widgets.frame.keys import KEYS
 
 
@@ -54,9 +56,19 @@ def _(desk, press):
 
 @presses("Look again")
 def _(desk, press):
-    desk.window.toast.hide()
-    press()
-    assert desk.window.toast._text.text() == "Looking again"
+    """What another desktop made is there, though no look was due."""
+    poller = desk.program._poller
+    poller.stop()
+    try:
+        desk.wait(lambda: poller._listing_since is None)
+        root = desk.program._services.data_root.path
+        made = trained.job(root, f"made elsewhere {desk.jobs.total}", FALLING[:10])
+        desk.window.toast.hide()
+        press()
+        assert desk.window.toast._text.text() == "Looking again"
+        desk.wait(lambda: desk.jobs.model.line(made) is not None)
+    finally:
+        poller.start()
 
 
 @presses("Menu of the row or field")

@@ -55,15 +55,17 @@ def _(desk, press):
 @presses("Read the first point in view", PLOT)
 def _(desk, press):
     plot = desk.plot()
+    desk.press("End")
     press()
-    assert plot.accessibleDescription().startswith("step 1")
+    assert plot.accessibleDescription().startswith("step 1 ")
 
 
 @presses("Read the last point in view", PLOT)
 def _(desk, press):
     plot = desk.plot()
+    desk.press("Home")
     press()
-    assert plot.accessibleDescription().startswith("step 30")
+    assert plot.accessibleDescription().startswith("step 30 ")
 
 
 def _width(plot):
@@ -114,33 +116,40 @@ def _(desk, press):
 BRUSHES = "Parallel coordinates"
 
 
-def _described(desk, press, first, word):
-    plot = desk.sweep()
-    desk.press(*first)
-    before = plot.accessibleDescription()
-    press()
-    assert plot.accessibleDescription() != before
-    assert word in plot.accessibleDescription()
+def _walked(first, rank):
+    def check(desk, press):
+        plot = desk.sweep()
+        plot.point("")
+        desk.press(*first)
+        press()
+        assert plot.current == plot._shown.ranked()[rank].job_id
+
+    return check
 
 
-@presses("A better job", BRUSHES)
-def _(desk, press):
-    _described(desk, press, ("Down", "Down"), "lr=")
+presses("A better job", BRUSHES)(_walked(("Down", "Down", "Down"), 1))
+presses("The next worse job", BRUSHES)(_walked(("Down", "Down"), 2))
 
 
-@presses("The next worse job", BRUSHES)
-def _(desk, press):
-    _described(desk, press, ("Down",), "lr=")
+def _beside(by):
+    def check(desk, press):
+        plot = desk.sweep()
+        axes = [axis.label for axis in plot._shown.axes]
+        assert len(axes) > 2, "else the one on the left is the one on the right"
+        at = axes.index(_brushed_by_keys(plot))
+        press()
+        assert _brushed_by_keys(plot) == axes[(at + by) % len(axes)]
+
+    return check
 
 
-@presses("The axis on the left", BRUSHES)
-def _(desk, press):
-    _described(desk, press, ("Right",), "Keys brush")
+def _brushed_by_keys(plot):
+    """The axis whose brush the keys move, as it is heard."""
+    return plot.accessibleDescription().rpartition("Keys brush ")[2].removesuffix(".")
 
 
-@presses("The axis on the right", BRUSHES)
-def _(desk, press):
-    _described(desk, press, (), "Keys brush")
+presses("The axis on the left", BRUSHES)(_beside(-1))
+presses("The axis on the right", BRUSHES)(_beside(1))
 
 
 def _brushed(first, is_narrower):

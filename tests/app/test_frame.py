@@ -18,6 +18,7 @@ from app.notices import Notice
 from app.paths import notices_file, settings_file
 from app.settings import Settings
 from backend.cluster.known_hosts import host_key
+from backend.errors import BackendError
 from backend.records.bundle import SUFFIX
 from tests.integration.tiny import raw_job
 from tests.programs import end
@@ -314,5 +315,21 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     ssh._hosts.choose("gpu07.lab:2222")
     qtbot.mouseClick(ssh._forget, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: ssh._hosts.count() == 1)
+    assert program.window.toast._text.text() == (
+        "The next look at gpu07.lab asks whether its key is right"
+    )
     assert [key.port for key in cluster.ssh_facts().accepted] == [22]
     cluster.forget("gpu07.lab")
+
+
+def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
+    def refuse():
+        raise BackendError("The accepted host keys cannot be read.", "Look at their file.")
+
+    monkeypatch.setattr(program._services.cluster, "ssh_facts", refuse)
+    program.window.go("jobs")
+    program.frame.open_settings()
+    said = program._pages.settings.ssh._ways
+    qtbot.waitUntil(
+        lambda: said.text() == "The accepted host keys cannot be read. Look at their file."
+    )

@@ -156,10 +156,10 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     plot = hands.tab_to("Loss")
     whole = plot.x_range()
     hands.press("Home")
-    assert plot.accessibleDescription().startswith("step 1")
+    assert plot.accessibleDescription().startswith("step 1 ")
     assert "train 2.00" in plot.accessibleDescription().replace("\u2009", "")
     hands.press("End")
-    assert plot.accessibleDescription().startswith("step 30")
+    assert plot.accessibleDescription().startswith("step 30 ")
     hands.press("Left", times=3)
     at = plot.pointed
     assert whole[0] < at < 30
@@ -183,7 +183,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     assert plot.log_x
     assert plot.x_range()[0] == 0, "the first step"
     hands.press("Home")
-    assert plot.accessibleDescription().startswith("step 1")
+    assert plot.accessibleDescription().startswith("step 1 ")
     hands.press("Right", times=3)
     assert plot.pointed > 0
     hands.press("Shift+L")

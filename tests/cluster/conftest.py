@@ -18,6 +18,9 @@ from tests.cluster.far_desktop import known_keys
 from tests.cluster.ready import ReadyCluster, made_ready
 from tests.cluster.windows import window_on
 
+# What helpers claim is told in words, too, when it is not so.
+pytest.register_assert_rewrite("tests.cluster.runs", "tests.cluster.thief")
+
 _IMAGE_LIMIT_S = 1200.0
 
 

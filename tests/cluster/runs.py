@@ -74,6 +74,15 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
     ]
 
 
+def leaves_nothing(stocked: ReadyCluster, limit_s: float) -> None:
+    """What is left of runs then is named."""
+
+    def left() -> str:
+        return "; ".join(f"on {name}: {' '.join(one.argv)}" for name, one in of_runs(stocked))
+
+    wait_for(lambda: not of_runs(stocked), "Not all of the run has ended", limit_s, left)
+
+
 def is_one(process: Process, what: str) -> bool:
     """Whether it is mpirun, one of its daemons, or a Python module or file of that name."""
     # Open MPI 5's mpirun becomes prterun.
@@ -97,7 +106,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     jobs.stop(view.id)
     view = jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    wait_for(lambda: not of_runs(stocked), "nothing of the run to be left on any node", 10)
+    leaves_nothing(stocked, 10)
     verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
 
     jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
@@ -110,19 +119,28 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     return view
 
 
+def is_over_within(stocked: ReadyCluster, job_id: str, limit_s: float) -> JobView:
+    """The job once it is over, which takes no longer than that."""
+    deadline = time.monotonic() + limit_s
+    view = stocked.services.jobs.wait(
+        job_id, until=lambda v: not v.state.is_live or time.monotonic() > deadline
+    )
+    said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
+    assert not view.state.is_live, f"It goes on after {limit_s:.0f} s: {said}"
+    return view
+
+
 def ends_by_name_when_killed(
     stocked: ReadyCluster, view: JobView, name: str, victim: str
 ) -> RankError:
     """What a run says after one of its processes was killed on a node; nothing of it is left."""
     process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
-    began = time.monotonic()
     stocked[name].run(["kill", "-9", str(process.pid)])
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 30
+    view = is_over_within(stocked, view.id, 30)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.sentence
-    wait_for(lambda: not of_runs(stocked), "nothing to be left on any node", 30)
+    leaves_nothing(stocked, 30)
     return view.error
 
 
@@ -130,13 +148,12 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     """Of a run on node1 and node2; both sides are free within 90 s."""
     began = time.monotonic()
     stocked["node2"].cut()
-    view = stocked.services.jobs.wait(view.id)
-    assert time.monotonic() - began < 90
+    view = is_over_within(stocked, view.id, 90)
     assert view.state is JobState.ERROR
     assert view.message.startswith("node2 no longer answers")
     assert view.error is not None
     assert view.error.node == "node2"
-    wait_for(lambda: not of_runs(stocked), "both sides to be free", 90 - time.monotonic() + began)
+    leaves_nothing(stocked, 90 - time.monotonic() + began)
 
 
 def tells(stocked: ReadyCluster, job_id: str, words: str, limit_s: float = 60.0) -> JobView:

@@ -70,8 +70,10 @@ def read_only_over(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     aside = "/mnt/read-only"
     make = f"mkdir -p {aside}; mount --bind {path} {aside}; mount -o remount,bind,ro {aside}"
     as_root(ready, node, f"{make}; mount --bind {aside} {path}; umount {aside}")
-    yield
-    as_root(ready, node, f"umount -l {path}")
+    try:
+        yield
+    finally:
+        as_root(ready, node, f"umount -l {path}")
 
 
 def environment(ready: ReadyCluster, node: str) -> str:

@@ -63,7 +63,10 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     before_end = desktop.jobs.look(ends.id)
     assert before.view.state in WORKING
     assert (before.view.doubt, before_end.view.doubt) == ("", "")
-    assert {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE}
+    wait_for(
+        lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
+        "The desktop does not see the nodes",
+    )
     steps = list(before.history.steps)
 
     for node in stocked.cluster.nodes.values():
@@ -103,4 +106,5 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     assert len(steps) >= seen.view.step
     seen_end = desktop.jobs.look(ends.id, seen_end.cursor)
     assert (seen_end.view.state, seen_end.view.doubt) == (JobState.INTERRUPTED, "")
-    assert desktop.jobs.stop(goes_on.id).state is JobState.STOPPING
+    desktop.jobs.stop(goes_on.id)
+    assert desktop.jobs.wait(goes_on.id).state is JobState.INTERRUPTED

@@ -66,7 +66,7 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
         view = grows(stocked, view.id, said.step + 20)
         assert (view.state.is_live, view.doubt) == (True, "")
         assert newest(stocked, view.id) == kept
-        assert everyone_is_online(stocked)
+        wait_for(lambda: everyone_is_online(stocked), "An agent is missed", 20)
     tells(stocked, view.id, "")
     wait_for(lambda: newest(stocked, view.id).step > kept.step, "No checkpoint came", 60)
 

@@ -74,7 +74,7 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
     assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
     assert read_json(folder.attempt(1).claimed)["host"] == "node1"
     assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)
-    assert list(services.data_root.queue.iterdir()) == []
+    wait_for(lambda: not list(services.data_root.queue.iterdir()), "It still waits in the queue")
 
 
 def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(

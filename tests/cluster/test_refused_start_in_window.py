@@ -68,6 +68,8 @@ def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
         program._job_controller.start(job.id)
         qtbot.waitUntil(lambda: starts.talk is not None, timeout=LONG_MS)
         dialog = dialog_of(program)
+        # Its rows come some a turn.
+        qtbot.waitUntil(lambda: not (dialog._is_busy or dialog._to_come), timeout=LONG_MS)
         assert {finding.check for finding in dialog._rows if finding.blocks} == {
             "agent",
             "SSH between nodes",

@@ -18,8 +18,9 @@ from backend.datastore.checkpoint_files import verify
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 from tests.cluster.commands import wait_for
+from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
+from tests.cluster.runs import everyone_is_online, grows, is_one, of_runs, tells
 from tests.cluster.seeding import read_only_over
 from tests.integration.conftest import WORKING
 
@@ -46,19 +47,44 @@ def unmounted(ready: ReadyCluster) -> Iterator[None]:
 
 @contextmanager
 def read_only(ready: ReadyCluster) -> Iterator[None]:
-    """For whatever is opened from now on: the kernel leaves files that are being written alone."""
     with ExitStack() as stack:
         for node in NODES:
             stack.enter_context(read_only_over(ready, node, ready.cluster.data_root))
         yield
 
 
-def written(ready: ReadyCluster, node: str) -> set[str]:
-    """Names of the files of the data root that processes of runs there hold open for writing."""
+@contextmanager
+def without(ready: ReadyCluster, taken: Taken) -> Iterator[None]:
+    """Without the data root, for what the ranks have open there, too.
+
+    The kernel leaves files that are being written alone, whatever becomes of their mount.
+    """
+    ranks = ranks_of(ready)
+    assert ranks
+    with taken(ready):
+        try:
+            for name, process in ranks:
+                may_write(ready[name], process, "0")
+            yield
+        finally:
+            for name, process in ranks:
+                may_write(ready[name], process, "unlimited")
+
+
+def may_write(node: Node, process: Process, limit_bytes: str) -> None:
+    """How long a file may become by what a process writes into it; one that has ended is left."""
+    done = node.run(["prlimit", f"--pid={process.pid}", f"--fsize={limit_bytes}:"])
+    assert not done.returncode or process not in node.processes(), done.stderr
+
+
+def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:
+    return [one for one in of_runs(ready) if is_one(one[1], "rank_start.py")]
+
+
+def written(ready: ReadyCluster) -> set[str]:
+    """Names of the files of the data root that runs hold open for writing, but for their ranks."""
     found = set()
-    for name, process in of_runs(ready):
-        if name != node:
-            continue
+    for _, process in set(of_runs(ready)) - set(ranks_of(ready)):
         for one in Path(f"/proc/{process.host_pid}/fd").iterdir():
             with suppress(OSError):
                 path, opened = os.readlink(one), one.lstat().st_mode
@@ -74,7 +100,7 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
-    with unmounted(stocked):
+    with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
         update = jobs.look(view.id)
         while time.monotonic() < end:
@@ -96,19 +122,17 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
 
 
-def test_f33_all_that_a_run_keeps_open_for_writing_are_its_logs(
+def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    """So a bind mount that is read-only keeps from it all else that a read-only disk would."""
+    """So nothing but logs is left to a run `without` its data root."""
     view = run(*NODES, checkpoint={"every_steps": 10})
-    kept = {node: written(stocked, node) for node in NODES}
+    kept = written(stocked)
     for _ in range(20):
         view = grows(stocked, view.id, view.step)
-        for node in NODES:
-            kept[node] &= written(stocked, node)
-    assert "mpirun.log" in kept["node1"]
-    for names in kept.values():
-        assert all(name.endswith(".log") for name in names), names
+        kept &= written(stocked)
+    assert "mpirun.log" in kept
+    assert all(name.endswith(".log") for name in kept), kept
 
 
 @pytest.mark.timeout(400)
@@ -125,7 +149,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     # The desktop says sooner that it has no news; the run knows nothing of that time.
     monkeypatch.setattr(run_state, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.look(view.id)
-    with taken(stocked):
+    with without(stocked, taken):
         while not update.view.doubt:
             update = jobs.look(view.id, update.cursor)
             assert update.view.state in LIVE
@@ -136,7 +160,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     # What it had to say about a checkpoint is over with the next one.
     tells(stocked, view.id, "")
 
-    with taken(stocked):
+    with without(stocked, taken):
         # The wish is heeded when the data root is back, or its checkpoint is written then.
         jobs.stop(view.id)
         update = jobs.look(view.id)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QObject, QTimer
@@ -18,14 +19,17 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import NODE_INTERVAL_MS, Program
+from backend.records.files import read_json
+from backend.records.layout import DataRoot
 from backend.records.node import NodeState, Presence
 from tests.cluster.ready import ReadyCluster
 
 TICK_MS = 10
 BLOCKED_S = 0.1
 WATCHED_S = 14.0
-NEWS_LIMIT_S = 2.0 + 2 * NODE_INTERVAL_MS / 1000
-"""The agent's interval, and two looks: one may fall just before the news."""
+NEWS_LIMIT_S = 1.0 + 2 * NODE_INTERVAL_MS / 1000
+"""Two looks, one of which may fall just before the news, and what they take."""
+OTHERS = ("node1", "node3")
 LONG_MS = 60_000
 
 
@@ -112,33 +116,54 @@ def test_m19_a_gap_is_counted_unless_the_machine_held_everybody_up(
 
 
 class News:
-    """When the heartbeat of each node was seen to advance."""
+    """How long what the agents wrote waited until the window had it.
 
-    def __init__(self) -> None:
-        self.longest_s: dict[str, float] = {}
-        self._last: dict[str, tuple[int, float]] = {}
+    When they write is not the window's doing: on a busy machine that is late, too.
+    """
+
+    def __init__(self, root: DataRoot, names: Iterable[str]) -> None:
+        self.longest_s = dict.fromkeys(names, 0.0)
+        self._files = {name: root.node(name).status for name in self.longest_s}
+        self._unseen: dict[str, list[tuple[int, float]]] = {name: [] for name in self._files}
+        self._over = threading.Event()
+        self._watching = threading.Thread(target=self._watch)
+        self._watching.start()
+
+    def _watch(self) -> None:
+        newest: dict[str, int] = {}
+        while not self._over.wait(TICK_MS / 1000):
+            for name, file in self._files.items():
+                beat = int(read_json(file)["heartbeat"])
+                if beat != newest.setdefault(name, beat):
+                    newest[name] = beat
+                    self._unseen[name].append((beat, time.monotonic()))
 
     def take(self, states: tuple[NodeState, ...]) -> None:
         now = time.monotonic()
         for state in states:
-            if state.reading is None:
-                continue
-            beat, since = self._last.get(state.name, (state.reading.heartbeat, now))
-            if beat != state.reading.heartbeat:
-                since = now
-            self._last[state.name] = state.reading.heartbeat, since
-            self.longest_s[state.name] = max(self.longest_s.get(state.name, 0.0), now - since)
+            waiting = self._unseen.get(state.name, [])
+            shown = state.reading.heartbeat if state.reading is not None else 0
+            if waiting:
+                longest_s = max(self.longest_s[state.name], now - waiting[0][1])
+                self.longest_s[state.name] = longest_s
+            while waiting and waiting[0][0] <= shown:
+                waiting.pop(0)
+
+    def end(self) -> None:
+        self._over.set()
+        self._watching.join()
 
 
 def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_other_nodes(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
     seen: dict[str, Presence] = {}
-    news = News()
+    here: dict[int, float] = {}
+    """When each reading of this computer was shown last."""
 
     def take(states: tuple[NodeState, ...]) -> None:
         seen.update({state.name: state.presence for state in states})
-        news.take(states)
+        here.update({one.reading.heartbeat: time.monotonic() for one in states[:1] if one.reading})
 
     def swallow() -> None:
         ready_cluster["node2"].leave_the_desktop()
@@ -148,7 +173,8 @@ def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_othe
     program._node_controller.listed.connect(take)
     qtbot.waitUntil(lambda: list(seen.values()) == [Presence.ONLINE] * 4, timeout=LONG_MS)
     qtbot.waitUntil(lambda: not program._background._lanes, timeout=LONG_MS)
-    news.longest_s.clear()
+    news = News(ready_cluster.services.data_root, OTHERS)
+    program._node_controller.listed.connect(news.take)
     ticks = Ticks()
     began = time.monotonic()
     with ThreadPoolExecutor(1) as elsewhere:
@@ -159,13 +185,16 @@ def test_m19_a_node_that_swallows_packets_blocks_neither_the_window_nor_the_othe
     program.nodes.check_requested.emit("node2")
     program.nodes.look_requested.emit("node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE, timeout=LONG_MS)
-    assert "wake node2" in program._background._lanes
+    qtbot.waitUntil(lambda: "wake node2" in program._background._lanes, timeout=LONG_MS)
     qtbot.waitUntil(lambda: time.monotonic() > began + WATCHED_S, timeout=LONG_MS)
     blocked_s = ticks.end()
+    news.end()
     ready_cluster["node2"].find_the_desktop()
     ready_cluster["node2"].mount_share()
     qtbot.waitUntil(lambda: seen["node2"] is Presence.ONLINE, timeout=LONG_MS)
-    assert blocked_s < BLOCKED_S
-    for name in ("this-computer", "node1", "node3"):
-        assert seen[name] is Presence.ONLINE
-        assert news.longest_s[name] < NEWS_LIMIT_S, name
+    # These words have it tried again: three times in a row, or it was a mood of the machine. A
+    # thread that has the interpreter and waits for a processor took 0.27 s at a load of 30.
+    assert blocked_s < BLOCKED_S, f"Something held the GUI thread up for {blocked_s:.3f} s"
+    assert {name: seen[name] for name in OTHERS} == dict.fromkeys(OTHERS, Presence.ONLINE)
+    assert max(news.longest_s.values()) < NEWS_LIMIT_S, news.longest_s
+    assert max(later - sooner for sooner, later in pairwise(here.values())) < NEWS_LIMIT_S

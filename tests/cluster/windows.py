@@ -45,8 +45,10 @@ def window_on(
     qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=_BUILT_MS)
     for key in trusted:
         services(program).cluster.trust(key)
-    yield program
-    end(program)
+    try:
+        yield program
+    finally:
+        end(program)
 
 
 def row_of(program: Program, node: str) -> NodeRow:

@@ -356,7 +356,7 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
         if state == "STOPPING":
             jobs.wait(job_id, until=is_training)
             jobs.stop(job_id)
-        else:
+        elif state != "STARTING":
             jobs.wait(job_id, until=until(JobState(state)))
     finally:
         process.kill()

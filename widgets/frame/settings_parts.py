@@ -46,7 +46,9 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
 
 def place_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
     """Where something is, and a button that opens its folder."""
-    button = IconButton("folder-open", f"Open {caption[:1].lower()}{caption[1:]}")
+    # SSH is no word that begins with a capital.
+    words = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
+    button = IconButton("folder-open", f"Open {words}")
     button.setEnabled(bool(path))
     button.clicked.connect(lambda: open_it(path))
     return row(

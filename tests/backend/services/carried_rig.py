@@ -10,7 +10,7 @@ from backend.datastore.node_files import entry, write_entry
 from backend.records.carried import carried_of
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
-from backend.records.node import NodeState
+from backend.records.node import NodeState, Presence
 from backend.services.workplace import Services
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.backend.services.both_ways import NODE, FakeHead, FarRun, Place, on_node
@@ -51,6 +51,7 @@ class CarriedRun(FarRun):
 def stocked(place: CarriedPlace) -> Services:
     services = place.desktop()
     place.stock(services)
+    comes_online(services)
     return services
 
 
@@ -72,6 +73,12 @@ def comes_home(folder: JobFolder, run: int = 1) -> None:
 def state_of(services: Services) -> NodeState:
     (state,) = services.nodes.far()
     return state
+
+
+def comes_online(services: Services) -> NodeState:
+    """The node, once its beats are fetched: on a busy machine the first come late."""
+    wait_for(lambda: state_of(services).presence is Presence.ONLINE, why="beats of the node")
+    return state_of(services)
 
 
 def files_below(folder: Path) -> dict[str, tuple[int, int]]:

@@ -3,6 +3,9 @@ SFTP: the same behaviour."""
 
 from __future__ import annotations
 
+import contextlib
+
+import psutil
 import pytest
 
 from backend.errors import Cancelled
@@ -58,9 +61,29 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     assert left_of(place, services) == []
 
 
-def test_a_trial_can_be_cancelled(place: Place, beat: Beat) -> None:
+@pytest.mark.parametrize("during", [None, JobState.TRAINING], ids=["at-once", "as-it-trains"])
+def test_when_a_trial_is_cancelled_its_ranks_are_gone(
+    place: Place, beat: Beat, during: JobState | None
+) -> None:
     services = ready(place, beat)
-    view = services.jobs.create(on_node(**ALONE))
+    slowly = {"PAUSE_S": "0.2"} if during else {}
+    view = services.jobs.create(on_node(environment=slowly, **ALONE))
+    states: list[JobState] = []
     with pytest.raises(Cancelled):
-        services.canary.run(view.id, cancelled=lambda: True)
+        services.canary.run(
+            view.id, states.append, cancelled=lambda: during is None or during in states
+        )
+    assert at_work(place) == []
     assert left_of(place, services) == []
+
+
+def at_work(place: Place) -> list[list[str]]:
+    """Words of mpirun, guards and ranks of a trial; its supervisor ends after it has said so."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            is_trials = any(word.startswith(f"{place.data.jobs}/.canary") for word in words)
+            if is_trials and "backend.node.supervise" not in words:
+                found.append(words)
+    return found

@@ -18,7 +18,7 @@ import pytest
 from backend.cli.run import run
 from backend.errors import BackendError
 from backend.records.comparison import ComparedRow, RowKind
-from backend.records.job import Optimizer, Placement
+from backend.records.job import CheckpointPolicy, Optimizer, Placement
 from backend.records.job_view import RunUpdate
 from backend.records.layout import DataRoot
 from backend.records.series import HistoryUpdate
@@ -46,8 +46,7 @@ def falling(count: int, end: float = 0.3) -> list[float]:
 
 
 def row(rows: tuple[ComparedRow, ...], key: str) -> ComparedRow:
-    (found,) = (each for each in rows if each.key == key)
-    return found
+    return {each.key: each for each in rows}[key]
 
 
 def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
@@ -84,6 +83,18 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
         *("Last validation accuracy", "Last loss")
     ]
     assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
+
+
+def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_no_best(
+    services: Services, root: Path
+) -> None:
+    lower = CheckpointPolicy(best_metric="validation/accuracy", best_mode="min")
+    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling(20), [0.8, 0.9], checkpoint=lower)
+    rows = services.comparison.compare([a, b]).results
+    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    assert "Best validation accuracy" not in told
 
 
 def test_a_setting_that_nobody_gave_is_what_it_is_anyway(services: Services, root: Path) -> None:

@@ -130,8 +130,11 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd) -> Non
     assert [path.name for path in place.root.iterdir()] == ["nodes"]
     heart = beat(place)
     assert [entry.name for entry in other.cluster.list()] == [NODE, "gpu2"]
-    states = {state.name: state.presence for state in other.nodes.far()}
-    assert states == {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
+    expected = {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
+    wait_for(
+        lambda: {state.name: state.presence for state in other.nodes.far()} == expected,
+        why="beats of one, and none of the other",
+    )
     one.cluster.set_in_service("gpu2", False)
     assert not other.cluster.entry("gpu2").in_service
     one.cluster.remove("gpu2")

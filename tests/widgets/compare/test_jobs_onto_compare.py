@@ -216,6 +216,18 @@ def test_any_row_of_the_list_can_be_dragged_and_one_that_waits_into_the_queue_as
     assert not held[0][2] & Qt.DropAction.MoveAction, "nobody else may take it away"
 
 
+def test_all_that_is_ticked_is_dragged_together_and_another_row_alone(jobs, held):
+    view, model = jobs.list.view, jobs.model
+    model.ticks.add(("a", "w"))
+    for key in ("w", "b"):
+        view.setCurrentIndex(model.index(model.row_of(key), 0))
+        view.startDrag(Qt.DropAction.CopyAction)
+    (ticked, into_queue, _), (other, _, _) = held
+    assert (sorted(ticked.ids), ticked.words) == (["a", "w"], "2 jobs")
+    assert not into_queue, "the queue takes one at a time"
+    assert (other.ids, other.words) == (("b",), "“job b”")
+
+
 def test_all_chosen_rows_of_the_table_are_dragged_together(jobs, held):
     jobs.show_table()
     jobs.table.show_rows(jobs.model.rows)

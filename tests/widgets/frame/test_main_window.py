@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.job import Placement
 from backend.records.node import Cpu, NodeReading, NodeState, Presence
+from tests.widgets import drags
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.common.theme import RAIL_W, SIDEBAR_W
@@ -140,6 +141,28 @@ def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path)
     with qtbot.waitSignal(window.dropped) as dropped:
         window.dropEvent(event)
     assert dropped.args == [str(tmp_path)]
+
+
+def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
+    data = QMimeData()
+    data.setUrls([QUrl("https://lab.example/plankton.zip")])
+    assert not drags.over(window, data)
+    assert not window.drop_sheet.isVisible()
+    with qtbot.assertNotEmitted(window.dropped):
+        drags.drop(window, data)
+
+
+def test_what_is_carried_out_of_the_window_is_not_carried_into_it(window, tmp_path):
+    class Own(QDragEnterEvent):
+        def source(self):
+            return window
+
+    data = drags.file(tmp_path / "digits.zip")
+    held = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event = Own(QPoint(500, 300), Qt.DropAction.CopyAction, data, *held)
+    window.dragEnterEvent(event)
+    assert not event.isAccepted()
+    assert not window.drop_sheet.isVisible()
 
 
 def test_every_place_has_its_key_in_its_tool_tip(window):

@@ -14,6 +14,7 @@ from backend.records.job import Placement
 from backend.records.job_view import JobCheck
 from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from backend.records.state import JobState
+from tests.widgets import drags
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
 from widgets.jobs.job_form import JobForm
@@ -145,6 +146,10 @@ def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
     drop()
     assert not takes
     assert told == []
+
+
+def test_a_file_that_is_held_over_the_list_is_the_windows(page, tmp_path):
+    assert not drags.over(page.list.view.viewport(), drags.file(tmp_path))
 
 
 def test_a_row_moves_by_key_too(qtbot, page):

@@ -79,10 +79,11 @@ def test_held_over_a_row_that_model_is_opened_and_named(page, file, qtbot):
 
 def test_the_version_that_is_open_gets_them(page, file, qtbot):
     page.show_items((*models("cats"), item("cats", 2, Kind.MODEL)))
-    page.detail.open_version("1")
-    with qtbot.waitSignal(page.weights_dropped) as told:
-        drags.drop(page, drags.file(file), QPoint(900, 400))
-    assert told.args[0] == "cats@1"
+    for version in ("1", "2"):
+        page.detail.open_version(version)
+        with qtbot.waitSignal(page.weights_dropped) as told:
+            drags.drop(page, drags.file(file), QPoint(900, 400))
+        assert told.args[0] == f"cats@{version}"
 
 
 def test_a_model_that_has_weights_says_so_before(page, file):
@@ -92,6 +93,7 @@ def test_a_model_that_has_weights_says_so_before(page, file):
     assert page.drop_sheet.accessibleName() == (
         "cats @ 1 has weights already: others need a new version"
     )
+    assert not page.drop_sheet._takes
     drags.away(page)
     assert not page.drop_sheet.isVisible()
     shown = [label.text() for label in page.detail._facts.findChildren(type(page.detail._name))]
