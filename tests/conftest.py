@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any
 
+# Before PySide6, as in the program: how its types are made is settled when it is imported.
+import widgets  # noqa: F401 # isort: skip
+
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication

@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+# Before PySide6, as in the program.
+import widgets  # noqa: F401 # isort: skip
+
 import numpy as np
 from PySide6.QtCore import QObject, QPoint, Qt, QTimer
 from PySide6.QtTest import QTest
