@@ -219,7 +219,6 @@ class Reporter:
             self._write_tensorboard()
             self._tensorboard.close()
             if self._history is not None:
-                os.fsync(self._history.fileno())
                 self._history.close()
         except BaseException as error:  # noqa: BLE001 - raised by the next call
             self._bug = error
@@ -273,6 +272,9 @@ class Reporter:
             # Unbuffered, and a disk that is nearly full takes a part without complaint.
             if self._history.write(content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            # On NFS others see what is written once it is flushed or closed, and only then is it
+            # said that there is no room for it (nfs(5), "Data and metadata coherence").
+            os.fsync(self._history.fileno())
         except OSError:
             # Half a block must not stand in front of the next one.
             try:

@@ -152,6 +152,31 @@ def test_f27_a_full_disk_under_the_history_loses_no_step(
     assert [e["first"] for e in entries] == [1, 2]
 
 
+def test_f27_a_share_that_tells_only_when_flushed_that_it_is_full_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    reporter.step(step(1))
+    reporter.wait_for(folder.history.exists)
+    flush, full = os.fsync, True
+
+    def flush_to_server(file: int) -> None:
+        if full and os.path.samestat(os.fstat(file), folder.history.stat()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(file)
+
+    reporter.wait_for(lambda: not reporter._blocks)
+    monkeypatch.setattr(os, "fsync", flush_to_server)
+    reporter.step(step(2))
+    reporter.wait_for(lambda: "No space left" in read_json(folder.status)["message"])
+    assert len(tomllib.loads(folder.history.read_text())["entry"]) == 1
+    full = False
+    reporter.close()
+    entries = tomllib.loads(folder.history.read_text())["entry"]
+    assert [e["first"] for e in entries] == [1, 2]
+
+
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
