@@ -61,7 +61,12 @@ def program(
 ) -> Iterator[Program]:
     with window_on(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
-        # Whoever tries again begins with nodes that nobody has added.
+        # Whoever tries again begins without jobs, and with nodes that nobody has added.
+        jobs = services(program).jobs
+        for view in jobs.list():
+            jobs.stop(view.id)
+            jobs.wait(view.id)
+            jobs.remove(view.id)
         for entry in services(program).cluster.list():
             services(program).cluster.remove(entry.name)
 

@@ -63,6 +63,19 @@ def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
     assert entries((item("digits", 1), item("digits", 2)))[0].newest.version == 2
 
 
+def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
+    """Neither while another tab is open nor when they are looked at: every test here is timed."""
+    versions = tuple(item("digits", number) for number in range(1, 401))
+    page.show_items(versions)
+    qtbot.waitUntil(lambda: page.detail._name.text() == "digits")
+    page.detail._tabs.choose("versions")
+    with qtbot.waitSignal(page.detail.changes_requested) as asked:
+        page.detail._tab_chosen("versions")
+    assert asked.args == ["digits@400", "digits@399"]
+    page.show_items(versions[:-1])
+    assert page.detail.versions._table.model().rowCount() == 399
+
+
 def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
