@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QRectF, Qt, QTimer, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QIcon, QPainter, QPixmap
+from PySide6.QtCore import QObject, QTimer, QUrl, Slot
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 
 from app.background import Background
@@ -30,8 +30,8 @@ from backend.records.job_view import JobView, RunUpdate
 from backend.records.library import Kind
 from backend.records.node import Finding, NodeState
 from widgets.common import formats
-from widgets.common.look import Look, ThemeChoice
-from widgets.common.state_badge import paint_logo
+from widgets.common.look import Look
+from widgets.common.state_badge import logo_icon
 from widgets.common.throttle import Throttle
 from widgets.common.turns import Turns
 from widgets.frame.places import PLACES_OF_KINDS
@@ -87,11 +87,11 @@ class Program(QObject):
         # After the window: each widget that joins a dressed one is dressed by itself.
         self._look = Look(
             app,
-            _choice(preferences.theme),
+            preferences.theme_choice,
             preferences.reduced_motion,
             preferences.high_contrast,
         )
-        self.window.setWindowIcon(_mark())
+        self.window.setWindowIcon(logo_icon())
         self.window.side_bar.set_root(_short(data_root))
         self._first_place = first_place(preferences)
         self.window.side_bar.choose(self._first_place)
@@ -193,7 +193,7 @@ class Program(QObject):
         from app.frame_controller import FrameController
 
         self._frame = frame = FrameController(
-            self._keeping, self._look, self.window, self._background, _mark(), self
+            self._keeping, self._look, self.window, self._background, logo_icon(), self
         )
         frame.brought_up.connect(self.place.bring_in)
         frame.job_opened.connect(self._open_job)
@@ -487,13 +487,6 @@ def _import_pages() -> Pages:
     return Pages()
 
 
-def _choice(name: str) -> ThemeChoice:
-    try:
-        return ThemeChoice(name)
-    except ValueError:
-        return ThemeChoice.SYSTEM
-
-
 def _short(path: Path | FarRoot) -> str:
     """A path as its owner thinks of it: ``~/ringmaster``, ``gpu1:/lab/ring``."""
     if isinstance(path, FarRoot):
@@ -502,12 +495,3 @@ def _short(path: Path | FarRoot) -> str:
         return f"~/{path.expanduser().absolute().relative_to(Path.home())}"
     except ValueError:
         return str(path)
-
-
-def _mark() -> QIcon:
-    pixmap = QPixmap(128, 128)
-    pixmap.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(pixmap)
-    paint_logo(painter, QRectF(8, 8, 112, 112))
-    painter.end()
-    return QIcon(pixmap)

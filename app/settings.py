@@ -16,6 +16,7 @@ import tomli_w
 
 from backend.records.files import replace_bytes
 from widgets.common.formats import Units
+from widgets.common.look import ThemeChoice
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ class Preferences:
     """By tag, whether it is folded."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the place."""
+
+    @property
+    def theme_choice(self) -> ThemeChoice:
+        """As the system has it where the file says something else."""
+        try:
+            return ThemeChoice(self.theme)
+        except ValueError:
+            return ThemeChoice.SYSTEM
 
     @property
     def units(self) -> Units:

@@ -16,11 +16,13 @@ from typing import Literal
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import (
     QHideEvent,
+    QIcon,
     QPainter,
     QPainterPath,
     QPainterPathStroker,
     QPaintEvent,
     QPen,
+    QPixmap,
     QPolygonF,
     QShowEvent,
 )
@@ -454,6 +456,16 @@ def paint_logo(painter: QPainter, square: QRectF) -> None:
         at = QPointF(centre.x() + half * 0.78 * cos(a), centre.y() + half * 0.78 * sin(a))
         painter.drawEllipse(at, size, size)
     painter.restore()
+
+
+def logo_icon() -> QIcon:
+    """The same for the window's frame and the tray."""
+    pixmap = QPixmap(128, 128)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint_logo(painter, QRectF(8, 8, 112, 112))
+    painter.end()
+    return QIcon(pixmap)
 
 
 class Logo(QWidget):
