@@ -13,31 +13,28 @@ the interpreter there, and every step of a fast job would be 2 % of it. ``histor
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 from backend.errors import BackendError
 from backend.records import stamps
 from backend.records.alarm import Alarm
-from backend.records.history import BLOCK_END, Block, encode
+from backend.records.history import Block
 from backend.records.layout import JobFolder
 from backend.records.spare import Spare
 from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.eta import Eta
+from backend.training.history_file import HistoryFile
 from backend.training.tensorboard import EventFile
 from backend.training.watchdog import StandstillWatch
 
-FLUSH_INTERVAL_S = 0.5
+_WRITE_INTERVAL_S = 0.5
 _SOONEST_S = 0.1
 """Between two writings of the status when the state changes quickly."""
 _CLOSE_LIMIT_S = 30.0
@@ -98,9 +95,7 @@ class Reporter:
         self._alarms: dict[str, Alarm] = {}
         self._standstill = StandstillWatch()
         self._steps: list[Step] = []
-        self._blocks: list[Block] = []
-        self._history: IO[bytes] | None = None
-        self._history_end = 0
+        self._history = HistoryFile(folder.history)
         self._tensorboard = EventFile(folder.tensorboard)
         self._tensorboard_from = math.inf
         self._tensorboard_points: list[Step] = []
@@ -206,11 +201,11 @@ class Reporter:
         try:
             flushed = 0.0
             while not self._closing:
-                if time.monotonic() - flushed >= FLUSH_INTERVAL_S:
+                if time.monotonic() - flushed >= _WRITE_INTERVAL_S:
                     self._flush()
                     flushed = time.monotonic()
                 self._write_status()
-                woken = self._wake.wait(FLUSH_INTERVAL_S)
+                woken = self._wake.wait(_WRITE_INTERVAL_S)
                 self._wake.clear()
                 if woken and not self._closing:
                     time.sleep(_SOONEST_S)
@@ -218,8 +213,7 @@ class Reporter:
             self._write_status()
             self._write_tensorboard()
             self._tensorboard.close()
-            if self._history is not None:
-                self._history.close()
+            self._history.close()
         except BaseException as error:  # noqa: BLE001 - raised by the next call
             self._bug = error
 
@@ -228,7 +222,8 @@ class Reporter:
         if steps:
             self._note(steps)
         try:
-            self._write_history(steps)
+            blocks = [_block(part, self._run, JobState.TRAINING) for part in _by_epoch(steps)]
+            self._history.append(blocks, flush=self._closing)
             self.trouble = ""
         except OSError as error:
             self.trouble = (
@@ -260,34 +255,6 @@ class Reporter:
         self._tensorboard_points.append(last)
         if time.monotonic() >= self._tensorboard_from:
             self._write_tensorboard()
-
-    def _write_history(self, steps: Sequence[Step]) -> None:
-        self._blocks += [_block(part, self._run, JobState.TRAINING) for part in _by_epoch(steps)]
-        if not self._blocks:
-            return
-        if self._history is None:
-            self._history, self._history_end = open_history(self._folder.history)
-        content = b"".join(encode(block) for block in self._blocks)
-        try:
-            # Unbuffered, and a disk that is nearly full takes a part without complaint.
-            if self._history.write(content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            # On NFS others see what is written once it is flushed or closed, and only then is it
-            # said that there is no room for it (nfs(5), "Data and metadata coherence").
-            os.fsync(self._history.fileno())
-        except OSError:
-            # Half a block must not stand in front of the next one.
-            try:
-                self._history.truncate(self._history_end)
-                self._history.seek(self._history_end)
-            except OSError:
-                # It is the file that is away, not room; opening it again looks for its end.
-                with suppress(OSError):
-                    self._history.close()
-                self._history = None
-            raise
-        self._history_end += len(content)
-        self._blocks.clear()
 
     def _write_status(self) -> None:
         self._heartbeat += 1
@@ -334,30 +301,6 @@ class Reporter:
         with suppress(OSError):
             self._tensorboard.write((step.step, step.metrics) for step in self._tensorboard_points)
             self._tensorboard_points.clear()
-
-
-def open_history(path: Path) -> tuple[IO[bytes], int]:
-    """Open for appending, behind the last whole block; what a killed run left half is cut off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    file = path.open("r+b", buffering=0)
-    size = file.seek(0, os.SEEK_END)
-    # Windows that overlap by the marker's length, from the end.
-    end, start = size, size
-    found = 0
-    marker = b"\n" + BLOCK_END
-    while start > 0:
-        start = max(0, end - 2**20)
-        file.seek(start)
-        place = file.read(end - start).rfind(marker)
-        if place >= 0:
-            found = start + place + len(marker)
-            break
-        end = start + len(marker) - 1 if start else 0
-    if found < size:
-        file.truncate(found)
-    file.seek(found)
-    return file, found
 
 
 def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:

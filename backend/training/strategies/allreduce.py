@@ -1,18 +1,21 @@
 """Synchronous data parallelism over Horovod: every rank applies the mean of all gradients.
 
-The gradients lie in few flat buckets that live as long as the job, each reduced by one call, and
-the ballot is the tail of the first of them, so agreeing adds no message to a step. Horovod's own
-``DistributedOptimizer`` sends one tensor for each parameter and fuses what happens to be ready in
-the same cycle of a millisecond; then the grouping, and with it the order in which a ring adds up,
-depends on timing. Fusion is switched off here: what is reduced together is fixed by the buckets,
-so a run repeats bit for bit on any number of ranks (tried on 2 and 4 by
+Small gradients lie in few flat buckets that live as long as the job, each reduced by one call, and
+the ballot is the tail of one of them, so agreeing adds no message to a step. Large ones travel
+each by itself in the memory where autograd left them: nothing is zeroed, added or copied.
+
+Horovod's own ``DistributedOptimizer`` sends one tensor for each parameter and fuses what happens
+to be ready in the same cycle of a millisecond; then the grouping, and with it the order in which a
+ring adds up, depends on timing. Fusion is switched off here: what is reduced together is fixed, so
+a run repeats bit for bit on any number of ranks (tried on 2 and 4 by
 ``tests/backend/training/test_resume.py``). What it costs beside Horovod's way is measured by
-``tests/benchmarks/step_overhead.py``.
+``tests/benchmarks/step_overhead.py`` and, across nodes, ``tests/benchmarks/nodes.py``.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,9 +24,11 @@ import torch
 from backend.errors import BackendError
 from backend.training.strategies.base import Strategy
 
+SINGLE_BYTES = 2**20
+"""A parameter from here on is a message of its own."""
 BUCKET_BYTES = 32 * 2**20
 WHOLE_BYTES = 8 * 2**20
-"""Models below this go out in one piece; of larger ones the last layers travel while the first
+"""Up to here small gradients go out in one piece; of more the last layers' travel while the first
 are still computed."""
 LAST_BYTES = 2**20
 """The bucket that leaves last, with the first layers, is the one that is waited for."""
@@ -33,7 +38,7 @@ class AllReduce(Strategy):
     name = "allreduce"
 
     def __init__(self) -> None:
-        self._buckets: list[Bucket] = []
+        self._messages: list[Message] = []
 
     @property
     def rank(self) -> int:
@@ -92,41 +97,46 @@ class AllReduce(Strategy):
             start = end
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        buckets = grouped(parameters)
-        carrier = next((n for n, b in enumerate(buckets) if b[0].dtype == torch.float32), None)
-        self._buckets = [
-            Bucket(self._hvd, f"bucket-{n}", b, ballot_size if n == carrier else 0)
-            for n, b in enumerate(buckets)
-        ]
-        if carrier is None:
-            # No weights of 32 bits: the ballot goes alone, beside the gradients.
-            self._buckets.append(Bucket(self._hvd, "ballot", [], ballot_size))
-            carrier = len(self._buckets) - 1
-        if len(buckets) > 1:
-            for bucket in self._buckets:
-                bucket.send_when_ready()
-        return self._buckets[carrier].tail
+        groups = grouped([p for p in model.parameters() if p.requires_grad])
+        carrier = next((n for n, group in enumerate(groups) if _may_carry(group)), None)
+        ballot = None
+        for n, group in enumerate(groups):
+            name = f"gradients-{n}"
+            if n == carrier:
+                ballot = Bucket(self._hvd, name, group, ballot_size)
+                self._messages.append(ballot)
+            elif len(group) == 1:
+                self._messages.append(Single(self._hvd, name, group[0]))
+            else:
+                self._messages.append(Bucket(self._hvd, name, group, 0))
+        if ballot is None:
+            # Nobody of 32 bits to travel with.
+            ballot = Bucket(self._hvd, "ballot", [], ballot_size)
+            self._messages.append(ballot)
+        if len(groups) > 1:
+            for message in self._messages:
+                message.send_when_ready()
+        return ballot.tail
 
     def zero(self) -> None:
-        for bucket in self._buckets:
-            bucket.zero()
+        for message in self._messages:
+            message.zero()
 
     def reduce(self) -> None:
-        for bucket in self._buckets:
-            bucket.send()
-        for bucket in self._buckets:
-            bucket.receive()
+        for message in self._messages:
+            message.send()
+        for message in self._messages:
+            message.receive()
 
     def gradient_norm(self) -> torch.Tensor:
         norms: list[torch.Tensor] = [
-            torch.linalg.vector_norm(b.gradients).float() for b in self._buckets if b.parameters
+            torch.linalg.vector_norm(m.gradients).float() for m in self._messages if m.parameters
         ]
         return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
 
     def scale_gradients(self, factor: torch.Tensor) -> None:
-        for bucket in self._buckets:
-            bucket.gradients.mul_(factor)
+        for message in self._messages:
+            message.gradients.mul_(factor)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")
@@ -141,73 +151,66 @@ class AllReduce(Strategy):
 
 
 def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
-    """Which parameters share a bucket, in the order in which their gradients are there.
+    """Which parameters share a message, in the order in which their gradients are there.
 
-    That is from the last layer to the first. Towards the first the buckets halve: what leaves after
+    That is from the last layer to the first. Towards the first the groups halve: what leaves after
     the backward pass is small, and what leaves early is few messages.
     """
+    groups = [[parameter] for parameter in parameters if is_large(parameter)]
     kinds: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
     for parameter in parameters:
-        kinds.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-    buckets: list[list[torch.nn.Parameter]] = []
+        if not is_large(parameter):
+            kinds.setdefault((parameter.dtype, parameter.device), []).append(parameter)
     for kind in kinds.values():
         limit = LAST_BYTES if _bytes(kind) > WHOLE_BYTES else BUCKET_BYTES
-        bucket: list[torch.nn.Parameter] = []
+        group: list[torch.nn.Parameter] = []
         for parameter in kind:
-            bucket.append(parameter)
-            if _bytes(bucket) >= limit:
-                buckets.append(bucket)
-                bucket = []
+            group.append(parameter)
+            if _bytes(group) >= limit:
+                groups.append(group)
+                group = []
                 limit = min(2 * limit, BUCKET_BYTES)
-        if bucket:
-            buckets.append(bucket)
+        if group:
+            groups.append(group)
     place = {parameter: number for number, parameter in enumerate(parameters)}
     return sorted(
-        (bucket[::-1] for bucket in buckets), key=lambda bucket: place[bucket[-1]], reverse=True
+        (group[::-1] for group in groups), key=lambda group: place[group[-1]], reverse=True
     )
+
+
+def is_large(parameter: torch.nn.Parameter) -> bool:
+    return _bytes([parameter]) >= SINGLE_BYTES
+
+
+def _may_carry(group: Sequence[torch.nn.Parameter]) -> bool:
+    return group[0].dtype == torch.float32 and not is_large(group[0])
 
 
 def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
-class Bucket:
-    """Gradients of some parameters in one flat tensor, and perhaps the ballot behind them.
+class Message(ABC):
+    """Gradients of some parameters that are reduced by one call."""
 
-    Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.
-    """
-
-    def __init__(
-        self, hvd: Any, name: str, parameters: list[torch.nn.Parameter], tail: int
-    ) -> None:
+    def __init__(self, hvd: Any, name: str, parameters: list[torch.nn.Parameter]) -> None:
         self._hvd = hvd
         self._name = name
         self.parameters = parameters
-        first = parameters[0] if parameters else None
-        dtype = first.dtype if first is not None else torch.float32
-        device = first.device if first is not None else torch.device("cpu")
-        count = sum(parameter.numel() for parameter in parameters)
-        self._flat = torch.zeros(count + tail, dtype=dtype, device=device)
-        self.gradients = self._flat[:count]
-        self.tail = self._flat[count:]
-        self._views = []
-        start = 0
-        for parameter in parameters:
-            end = start + parameter.numel()
-            self._views.append(self.gradients[start:end].view(parameter.shape))
-            start = end
-        self._pairs = list(zip(parameters, self._views, strict=True))
         self._missing = 0
         self._handle: int | None = None
-        # MPI knows neither bfloat16 nor complex numbers.
-        self._wire = self._flat
-        if dtype.is_complex:
-            self._wire = torch.view_as_real(self._flat)
-        elif dtype is torch.bfloat16:
-            self._wire = torch.empty_like(self._flat, dtype=torch.float32)
+
+    @property
+    @abstractmethod
+    def gradients(self) -> torch.Tensor:
+        """All of them, where the optimizer finds them."""
+
+    @abstractmethod
+    def _collect(self) -> torch.Tensor:
+        """What is to be reduced, contiguous and shared with `gradients`."""
 
     def send_when_ready(self) -> None:
-        """From now on the bucket leaves in the backward pass, when its last gradient is there."""
+        """From now on the message leaves in the backward pass, when its last gradient is there."""
         for parameter in self.parameters:
             register: Any = parameter.register_post_accumulate_grad_hook
             register(self._arrived)
@@ -218,16 +221,89 @@ class Bucket:
             self.send()
 
     def zero(self) -> None:
-        self.gradients.zero_()
         self._missing = len(self.parameters)
+
+    def send(self) -> None:
+        if self._handle is not None:
+            return
+        self._content = self._wire = self._collect()
+        # MPI knows neither bfloat16 nor complex numbers.
+        if self._content.is_complex():
+            self._wire = torch.view_as_real(self._content)
+        elif self._content.dtype is torch.bfloat16:
+            self._wire = self._content.float()
+        self._handle = self._hvd.allreduce_async_(self._wire, name=self._name, op=self._hvd.Average)
+
+    def receive(self) -> None:
+        self._hvd.synchronize(self._handle)
+        self._handle = None
+        if self._content.dtype is torch.bfloat16:
+            self._content.copy_(self._wire)
+
+
+class Single(Message):
+    """One gradient, in the tensor that autograd made for it."""
+
+    def __init__(self, hvd: Any, name: str, parameter: torch.nn.Parameter) -> None:
+        super().__init__(hvd, name, [parameter])
+        self._parameter = parameter
+
+    @property
+    def gradients(self) -> torch.Tensor:
+        assert self._parameter.grad is not None
+        return self._parameter.grad
+
+    def zero(self) -> None:
+        super().zero()
+        self._parameter.grad = None
+
+    def _collect(self) -> torch.Tensor:
+        gradient = self._parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(self._parameter, memory_format=torch.contiguous_format)
+        elif gradient.is_sparse:
+            gradient = gradient.to_dense()
+        self._parameter.grad = gradient.contiguous()
+        return self._parameter.grad
+
+
+class Bucket(Message):
+    """Gradients of some parameters in one flat tensor, and perhaps the ballot behind them.
+
+    Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.
+    """
+
+    def __init__(
+        self, hvd: Any, name: str, parameters: list[torch.nn.Parameter], tail: int
+    ) -> None:
+        super().__init__(hvd, name, parameters)
+        first = parameters[0] if parameters else None
+        dtype = first.dtype if first is not None else torch.float32
+        device = first.device if first is not None else torch.device("cpu")
+        count = sum(parameter.numel() for parameter in parameters)
+        self._flat = torch.zeros(count + tail, dtype=dtype, device=device)
+        self._gradients = self._flat[:count]
+        self.tail = self._flat[count:]
+        self._pairs = []
+        start = 0
+        for parameter in parameters:
+            end = start + parameter.numel()
+            self._pairs.append((parameter, self._gradients[start:end].view(parameter.shape)))
+            start = end
+
+    @property
+    def gradients(self) -> torch.Tensor:
+        return self._gradients
+
+    def zero(self) -> None:
+        super().zero()
+        self._gradients.zero_()
         for parameter, view in self._pairs:
             # A user's own zero_grad() takes the view away.
             if parameter.grad is not view:
                 parameter.grad = view
 
-    def send(self) -> None:
-        if self._handle is not None:
-            return
+    def _collect(self) -> torch.Tensor:
         for parameter, view in self._pairs:
             if parameter.grad is not view:
                 if parameter.grad is None:
@@ -235,15 +311,7 @@ class Bucket:
                 else:
                     view.copy_(parameter.grad)
                 parameter.grad = view
-        if self._wire.dtype is not self._flat.dtype and not self._flat.is_complex():
-            self._wire.copy_(self._flat)
-        self._handle = self._hvd.allreduce_async_(self._wire, name=self._name, op=self._hvd.Average)
-
-    def receive(self) -> None:
-        self._hvd.synchronize(self._handle)
-        self._handle = None
-        if self._wire.dtype is not self._flat.dtype and not self._flat.is_complex():
-            self._flat.copy_(self._wire)
+        return self._flat
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -52,12 +52,48 @@ def test_a_small_model_is_one_message() -> None:
     assert len(sent_by_a_step(layers(6, 256), 256)[1]) == 1
 
 
+def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
+    model = layers(3, 640)
+    made: dict[int, int] = {}
+    strategy, wire = AllReduce(), Wire()
+    strategy._hvd = wire
+    strategy.adopt(model, ballot_size=4)
+    for number in (0, 2):
+        register: Any = model[number].weight.register_hook
+        register(lambda gradient, number=number: made.update({number: gradient.data_ptr()}))
+    strategy.zero()
+    model[2](model[0](torch.ones(1, 640))).sum().backward()
+    strategy.reduce()
+    weights = [model[number].weight for number in range(3)]
+    assert [w.grad.data_ptr() for w in weights[::2] if w.grad is not None] == [made[0], made[2]]
+    assert sorted(wire.sent)[1:] == 3 * [4 * 640 * 640]
+    # Other ranks may have used the layer that this one did not.
+    assert weights[1].grad is not None
+    assert not weights[1].grad.any()
+
+
+def test_gradients_that_are_sparse_or_laid_out_otherwise_are_sent_whole() -> None:
+    sparse = nn.Embedding(1024, 512, sparse=True)
+    pixels = nn.Conv2d(256, 256, 3).to(memory_format=torch.channels_last)
+    model = nn.ModuleList([sparse, pixels])
+    strategy, wire = AllReduce(), Wire()
+    strategy._hvd = wire
+    strategy.adopt(model, ballot_size=4)
+    strategy.zero()
+    (sparse(torch.tensor([3])).sum() + pixels(torch.ones(1, 256, 3, 3)).sum()).backward()
+    strategy.reduce()
+    for parameter in (sparse.weight, pixels.weight):
+        assert parameter.grad is not None
+        assert parameter.grad.is_contiguous()
+        assert parameter.grad.any()
+
+
 def test_buckets_halve_towards_the_first_layer_and_hold_each_parameter_once() -> None:
-    model = layers(60, 1024)
+    model = layers(200, 500)
     buckets = grouped(list(model.parameters()))
     assert [p for bucket in buckets for p in bucket] == list(model.parameters())[::-1]
     sizes = [sum(p.numel() * p.element_size() for p in bucket) for bucket in buckets]
-    layer = 4 * (1024 * 1024 + 1024)
+    layer = 4 * (500 * 500 + 500)
     assert max(sizes) < BUCKET_BYTES + layer
     assert sizes[-1] < LAST_BYTES + layer
     assert sizes[1:] == sorted(sizes[1:], reverse=True)

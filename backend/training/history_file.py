@@ -1,0 +1,125 @@
+"""``history.toml`` as its one writer has it: whole blocks behind one another, none ever lost.
+
+What the disk does not take waits in memory and goes along with the next blocks. On NFS others see
+what is written once it is flushed or closed, and only then is it said that there is no room for it
+(nfs(5), "Data and metadata coherence"), so what is not flushed waits as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from backend.records.history import BLOCK_END, Block, encode
+
+FLUSH_INTERVAL_S = 2.0
+"""A flush has the kernel work where ranks compute: of 1.5 ms steps it took a twentieth when each
+write was flushed (``tests/benchmarks/step_overhead.py``). Others on NFS look no more often: they
+ask a server for a file's attributes every 3 s (nfs(5), ``acregmin``)."""
+
+
+class HistoryFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._flushed_end: int | None = None
+        self._unflushed = b""
+        self._written = 0
+        """So many bytes of ``_unflushed`` stand in the file."""
+        self._flushed_at = -FLUSH_INTERVAL_S
+        self._failed = False
+
+    @property
+    def is_flushed(self) -> bool:
+        return not self._unflushed
+
+    def append(self, blocks: Iterable[Block], flush: bool = False) -> None:
+        """Write ``blocks`` and what waits, and flush it now and then, or at once if asked for.
+
+        Raises:
+            OSError: The disk took nothing; all of it waits for the next call.
+        """
+        self._unflushed += b"".join(encode(block) for block in blocks)
+        if not self._unflushed:
+            return
+        now = time.monotonic()
+        # After a failure only a flush shows that it is over.
+        flush |= self._failed or now - self._flushed_at >= FLUSH_INTERVAL_S
+        self._failed = True
+        file, end = self._opened()
+        try:
+            content = self._unflushed[self._written :]
+            # Unbuffered, and a disk that is nearly full takes a part without complaint.
+            if content and file.write(content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._written = len(self._unflushed)
+            if flush:
+                os.fsync(file.fileno())
+        except OSError:
+            self._take_back(file, end)
+            raise
+        self._failed = False
+        if flush:
+            self._flushed_end = end + self._written
+            self._flushed_at = now
+            self._unflushed, self._written = b"", 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _opened(self) -> tuple[IO[bytes], int]:
+        if self._file is None:
+            self._file, end = open_history(self._path)
+            if self._flushed_end is not None and end > self._flushed_end:
+                # Written before the file went away, and still waiting here.
+                end = self._flushed_end
+                _cut(self._file, end)
+            self._flushed_end = end
+        assert self._flushed_end is not None
+        return self._file, self._flushed_end
+
+    def _take_back(self, file: IO[bytes], end: int) -> None:
+        """Half a block must not stand in front of the next one."""
+        self._written = 0
+        try:
+            _cut(file, end)
+        except OSError:
+            # It is the file that is away, not room; opening it again looks for its end.
+            with suppress(OSError):
+                file.close()
+            self._file = None
+
+
+def open_history(path: Path) -> tuple[IO[bytes], int]:
+    """Open for appending, behind the last whole block; what a killed run left half is cut off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    file = path.open("r+b", buffering=0)
+    size = file.seek(0, os.SEEK_END)
+    # Windows that overlap by the marker's length, from the end.
+    end, start = size, size
+    found = 0
+    marker = b"\n" + BLOCK_END
+    while start > 0:
+        start = max(0, end - 2**20)
+        file.seek(start)
+        place = file.read(end - start).rfind(marker)
+        if place >= 0:
+            found = start + place + len(marker)
+            break
+        end = start + len(marker) - 1 if start else 0
+    if found < size:
+        file.truncate(found)
+    file.seek(found)
+    return file, found
+
+
+def _cut(file: IO[bytes], end: int) -> None:
+    file.truncate(end)
+    file.seek(end)
