@@ -18,8 +18,8 @@ from typing import IO
 from backend.records.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0
-"""A flush has the kernel work where ranks compute: of 1.5 ms steps it took a twentieth when each
-write was flushed (``tests/benchmarks/step_overhead.py``). Others on NFS look no more often: they
+"""A flush has the kernel work where ranks compute: with one for each write, steps of 1.5 ms took
+0.1 to 0.2 ms longer (``tests/benchmarks/step_overhead.py``). Others on NFS look no more often: they
 ask a server for a file's attributes every 3 s (nfs(5), ``acregmin``)."""
 
 
