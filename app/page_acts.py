@@ -78,7 +78,7 @@ class PageActs:
         """Show where it is, then do it; what has gone meanwhile does nothing."""
         spot, control = self._found[key]
         spot.show()
-        if not shiboken6.isValid(control) or not control.isEnabled():
+        if not shiboken6.isValid(control):
             return
         if isinstance(control, QAction):
             control.trigger()
@@ -102,7 +102,7 @@ def _acts(
             name = button.accessibleName()
             before = "" if name.startswith("More") else f"{name}: "
             for action in menu.actions():
-                if action.isEnabled() and action.isVisible() and not action.isSeparator():
+                if action.isEnabled() and not action.isSeparator():
                     yield action, before + _plain(action.text()), ""
             continue
         yield button, _title(button), button.icon_name if isinstance(button, Button) else ""
