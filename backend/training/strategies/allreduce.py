@@ -98,11 +98,10 @@ class AllReduce(Strategy):
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
         groups = grouped([p for p in model.parameters() if p.requires_grad])
-        carrier = next((n for n, group in enumerate(groups) if _may_carry(group)), None)
-        ballot = None
-        for n, group in enumerate(groups):
-            name = f"gradients-{n}"
-            if n == carrier:
+        ballot: Bucket | None = None
+        for number, group in enumerate(groups):
+            name = f"gradients-{number}"
+            if ballot is None and _may_carry(group):
                 ballot = Bucket(self._hvd, name, group, ballot_size)
                 self._messages.append(ballot)
             elif len(group) == 1:
@@ -110,7 +109,7 @@ class AllReduce(Strategy):
             else:
                 self._messages.append(Bucket(self._hvd, name, group, 0))
         if ballot is None:
-            # Nobody of 32 bits to travel with.
+            # No small gradient of 32 bits: the ballot goes alone, beside the gradients.
             ballot = Bucket(self._hvd, "ballot", [], ballot_size)
             self._messages.append(ballot)
         if len(groups) > 1:
