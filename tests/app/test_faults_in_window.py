@@ -26,7 +26,6 @@ from backend.services.workplace import open_services
 from tests.app.shut_folder import ShutFolder
 from tests.backend.services.both_ways import started
 from tests.cluster.windows import window_on
-from tests.gui_stalls import elsewhere
 from tests.integration.tiny import raw_job, write_sources
 
 pytest_plugins = [
@@ -358,4 +357,4 @@ def test_a_look_before_the_start_asks_for_what_the_page_would_do(
     starts = window.program._job_controller._starts
     monkeypatch.setattr(starts, "look", lambda wish, config: wishes.append(wish))
     window.program.jobs.detail.preflight_requested.emit(training.job_id)
-    assert elsewhere(lambda: wishes[0].act((), Progress())).run == 2
+    assert wishes[0].act((), Progress()).run == 2

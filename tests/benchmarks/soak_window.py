@@ -1,6 +1,6 @@
 """The window of a soak: the real program on a data root where others write, used as by a person.
 
-``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS [--find]`` prints one line of JSON.
+``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS`` prints one line of JSON.
 
 How late a press of a key would be is asked every 5 ms, whether or not the GUI thread answers: a
 stall of 200 ms is forty presses that waited 200, 195, 190 … ms, and not one late tick. Nothing
@@ -27,7 +27,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.bootstrap import Program
-from tests.gui_stalls import StallWatch, run_loop
 
 PRESS_S = 0.005
 LONG_S = 0.05
@@ -221,7 +220,6 @@ def main() -> None:
     program.show()
     presses = Presses()
     memory = Memory(seconds + 60, presses)
-    watch = StallWatch() if "--find" in sys.argv else None
     waited = computed = worked = 0.0
     person: list[Person] = []
 
@@ -233,22 +231,16 @@ def main() -> None:
             worked = time.process_time() - computed
             person.append(Person(program))
             presses.begin()
-            if watch is not None:
-                watch.begin()
             QTimer.singleShot(int(seconds * 1000), app.quit)
 
     ready = QTimer()
     ready.timeout.connect(begin)
     ready.start(100)
-    run_loop(app)
+    app.exec()
     waited = presses.ready_s() - waited
-    stalls = watch.end() if watch is not None else []
-    if watch is not None:
-        watch.close()
     told = {
         "all": presses.all.told(),
         "own": presses.own.told(),
-        "stalls": [str(stall) for stall in sorted(stalls, key=lambda one: -one.seconds)],
         "waited_s": waited,
         "computed_s": time.thread_time() - computed,
         "workers_s": time.process_time() - time.thread_time() - worked,

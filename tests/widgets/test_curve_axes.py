@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from tests.gui_stalls import elsewhere
 from tests.widgets.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
 from widgets.common import theme
 from widgets.common.formats import THIN
@@ -41,7 +39,7 @@ def panel(qtbot: QtBot) -> CurvePanel:
 
 def long(values: np.ndarray) -> CurveData:
     data = CurveData()
-    elsewhere(partial(data.extend, np.arange(1.0, len(values) + 1), values))
+    data.extend(np.arange(1.0, len(values) + 1), values)
     return data
 
 
@@ -56,7 +54,7 @@ def test_on_a_logarithmic_axis_a_spike_one_point_wide_is_where_it_happened(
     values = np.full(MILLION, 1.0)
     values[at - 1] = 50.0
     data = long(values)
-    elsewhere(partial(data.set_smoothing, smoothing))
+    data.set_smoothing(smoothing)
     x, y = data.columns(XAxis.STEP, 0.0, 6.0, 900, log=True)
     assert y.max() == 50.0
     assert x[np.argmax(y)] == pytest.approx(math.log10(at), abs=6.0 / 900 + 1e-9)

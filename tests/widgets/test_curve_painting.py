@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from PySide6.QtGui import QColor, QPen
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from tests.gui_stalls import elsewhere
 from tests.widgets.bare_painting import bare_lines_s
 from tests.widgets.test_curve_panel import BLUE, curve, pixels, settle
 from widgets.curves import drawn_curve
@@ -135,8 +133,8 @@ def test_p7_four_runs_of_a_million_points_move_at_30_frames_a_second(
     panel.set_smoothing(0.9)
     for i in range(4):
         values = 0.4 + 0.1 * i + np.exp(-steps / 2e5) + rng.normal(0, 0.1, len(steps))
-        data = elsewhere(partial(curve, values))
-        elsewhere(partial(data.set_smoothing, 0.9))
+        data = curve(values)
+        data.set_smoothing(0.9)
         panel.set_curve(str(i), f"run {i}", data, i)
     panel.set_log_x(way == "pan, log x")
     settle()

@@ -1,0 +1,35 @@
+"""One limit for everything that a test waits for, and one way to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LIMIT_S = 120.0
+"""The longest wait for a fact that is certain to come. Success ends a wait at once, so the limit
+costs nothing; a trivial test took 81 s where other programs kept both cores busy."""
+LIMIT_MS = int(LIMIT_S * 1000)
+_POLL_INTERVAL_S = 0.005
+
+
+def wait_for(
+    fact: Callable[[], T],
+    what: str = "",
+    limit_s: float = LIMIT_S,
+    hint: Callable[[], str] = str,
+) -> T:
+    """Return the first true value of ``fact()``.
+
+    Raises:
+        AssertionError: It is not true within the limit: ``what`` was waited for, and what ``hint``
+            knows about it.
+    """
+    end = time.monotonic() + limit_s
+    while not (value := fact()):
+        if time.monotonic() > end:
+            raise AssertionError(f"Not within {limit_s:g} s: {what or fact}. {hint()}".strip())
+        time.sleep(_POLL_INTERVAL_S)
+    return value
