@@ -87,10 +87,9 @@ _took_s: Counter[str] = Counter()
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up the time of each folder, set-up and teardown included, over all workers."""
-    parts = report.nodeid.partition("::")[0].split("/")
-    _took_s["/".join(parts[: 3 if parts[1:2] == ["backend"] else 2][: len(parts) - 1])] += (
-        report.duration
-    )
+    *folders, _file = report.nodeid.partition("::")[0].split("/")
+    depth = 3 if "backend" in folders else 2
+    _took_s["/".join(folders[:depth])] += report.duration
 
 
 def pytest_terminal_summary(
