@@ -185,7 +185,15 @@ class JobService(JobRuns):
         weights = self._weights(config.start_from)
         self._preflight.insist(config, progress=progress)
         file = self._make(checked, config, replay_of)
-        return self._run(self._folder(file.id), file, 1, False, progress, start_from=weights)
+        folder = self._folder(file.id)
+        try:
+            return self._run(folder, file, 1, False, progress, start_from=weights)
+        except BackendError:
+            # A run that was claimed stays: it may have begun, and says why it failed.
+            with contextlib.suppress(BackendError, OSError):
+                if not self._share.names(folder.attempts):
+                    self.remove(file.id)
+            raise
 
     def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
         checked = self._checker.check(raw)
