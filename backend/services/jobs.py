@@ -24,7 +24,7 @@ from backend.errors import BackendError, in_words
 from backend.launch import mpirun
 from backend.progress import Progress
 from backend.records.files import read_json, replace_bytes
-from backend.records.job import NOTHING, JobConfig
+from backend.records.job import NOTHING, JobConfig, without_neighbours
 from backend.records.job_view import JobCheck, JobCommand, JobView
 from backend.records.launch import Launch
 from backend.records.layout import DataRoot, JobFolder
@@ -219,11 +219,8 @@ class JobService(JobRuns):
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self._folder(job_id))
-        raw = file.config.to_dict()
+        raw = without_neighbours(file.config.to_dict())
         raw.update(name=_cut(f"{file.name} (copy)"))
-        for placement in raw["placement"]:
-            # Beside whom a job may train is said of each job anew.
-            placement.pop("beside", None)
         for key, pin in file.pins.items():
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:

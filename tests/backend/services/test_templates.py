@@ -41,6 +41,14 @@ def test_settings_come_back_as_they_were_saved_without_the_name_of_the_job(
     assert loaded == {key: value for key, value in raw.items() if key != "name"}
 
 
+def test_a_template_does_not_take_over_beside_whom_a_job_may_train(
+    templates: TemplateService,
+) -> None:
+    placement = {"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}
+    templates.save("shared", raw_job(placement=[{**placement, "beside": {"GPU-1": "alice"}}]))
+    assert templates.load("shared")["placement"] == [placement]
+
+
 def test_a_template_is_written_over_only_when_that_was_asked_for(
     templates: TemplateService, services: Services
 ) -> None:
