@@ -447,8 +447,9 @@ class Program(QObject):
     @Slot(str, str)
     def _cannot_open(self, job_id: str, sentence: str) -> None:
         if job_id == self.jobs.open_id and self.jobs.open_view is None:
-            self.jobs.cannot_open(job_id)
-            self.window.toast.tell(sentence)
+            self.jobs.cannot_open(job_id, sentence)
+            if not self.jobs.shows_unreadable:
+                self.window.toast.tell(sentence)
 
     @Slot()
     def _library_changed(self) -> None:

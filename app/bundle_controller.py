@@ -105,7 +105,7 @@ class BundleController(QObject):
             f"export {job_id}",
             write,
             lambda made: self._in(dialog, lambda: dialog.show_done(made)),
-            lambda error: self._in(dialog, lambda: dialog.show_error(_words(error))),
+            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
     # In.
@@ -132,7 +132,7 @@ class BundleController(QObject):
             "import",
             partial(self._services.bundles.unbundle, path, progress),
             arrived,
-            lambda error: self._in(dialog, lambda: dialog.show_error(_words(error))),
+            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
     # Again.
@@ -188,7 +188,3 @@ class BundleController(QObject):
     def _refused(self, job_id: str, error: BackendError) -> None:
         self._detail.show_busy(job_id, "")
         self._detail.show_error(job_id, str(error), error.remedy)
-
-
-def _words(error: BackendError) -> str:
-    return f"{error} {error.remedy}".strip()

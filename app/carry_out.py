@@ -108,4 +108,4 @@ class CarryOut(QObject):
         self._missed.pop(key, None)
         promise.give_up()
         if not isinstance(error, Cancelled):
-            self.told.emit(f"{error} {error.remedy}".strip())
+            self.told.emit(error.with_remedy)

@@ -178,7 +178,7 @@ class CompareController(QObject):
             "compare sweep",
             partial(self._comparison.views, ids),
             lambda views: self._show_siblings({view.id: view for view in views}),
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
@@ -221,7 +221,7 @@ class CompareController(QObject):
         if followed.view is None:
             # Nothing of it was ever seen: there is nothing to keep.
             self.remove(followed.job_id)
-            self.told.emit(f"{error} {error.remedy}".strip())
+            self.told.emit(error.with_remedy)
         else:
             self._page.show_gone(followed.job_id, str(error))
 

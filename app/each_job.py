@@ -53,7 +53,7 @@ def do_each(
         ended()
 
     def refused(name: str, error: BackendError) -> None:
-        done.refusals.append(f"{name}: {error} {error.remedy}".strip())
+        done.refusals.append(f"{name}: {error.with_remedy}")
         ended()
 
     for job_id, name in jobs:

@@ -188,7 +188,7 @@ class FormController(QObject):
 
     def _form_refused(self, error: BackendError) -> None:
         self.form_wished.emit()
-        self._form.show_error(f"{error} {error.remedy}".strip())
+        self._form.show_error(error.with_remedy)
 
     @Slot()
     def _choose_job_file(self) -> None:
@@ -279,7 +279,7 @@ class FormController(QObject):
         )
 
     def _not_created(self, error: BackendError) -> None:
-        self._form.show_error(f"{error} {error.remedy}".strip())
+        self._form.show_error(error.with_remedy)
 
     def _created(self, view: JobView) -> None:
         self._form.set_busy("")

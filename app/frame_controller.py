@@ -351,7 +351,7 @@ class FrameController(QObject):
         self._window.toast.tell(f"The report is in {path}")
 
     def _tell(self, error: BackendError) -> None:
-        self._window.toast.tell(f"{error} {error.remedy}".strip())
+        self._window.toast.tell(error.with_remedy)
 
     # -- notices
 

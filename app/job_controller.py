@@ -308,9 +308,7 @@ class JobController(QObject):
             f"read {job_id}",
             partial(self._jobs.checkpoints, job_id),
             partial(detail.show_checkpoints, job_id),
-            lambda error: detail.show_checkpoints_trouble(
-                job_id, f"{error} {error.remedy}".strip()
-            ),
+            lambda error: detail.show_checkpoints_trouble(job_id, error.with_remedy),
         )
 
     @Slot(str)

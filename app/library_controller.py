@@ -244,7 +244,7 @@ class LibraryController(QObject):
             "library",
             paths,
             partial(detail.show_files, reference),
-            lambda error: detail.show_files_fault(reference, f"{error} {error.remedy}".strip()),
+            lambda error: detail.show_files_fault(reference, error.with_remedy),
         )
 
     def _changes(self, kind: Kind, newer: str, older: str) -> None:
@@ -253,9 +253,7 @@ class LibraryController(QObject):
             "library",
             partial(self._library.changes, kind, newer, older),
             versions.show_changes,
-            lambda error: versions.show_changes_fault(
-                newer, older, f"{error} {error.remedy}".strip()
-            ),
+            lambda error: versions.show_changes_fault(newer, older, error.with_remedy),
         )
 
     def _text(self, kind: Kind, reference: str, path: str) -> None:

@@ -67,7 +67,7 @@ class ManyJobs(QObject):
         )
 
     def _not_edited(self, job_id: str, error: BackendError) -> None:
-        self.told.emit(_words(error))
+        self.told.emit(error.with_remedy)
         # What somebody else made of it is shown, too.
         self._runner.run(
             f"job {job_id}",
@@ -166,10 +166,6 @@ class ManyJobs(QObject):
 
 def _named(lines: Sequence[JobLine]) -> list[Named]:
     return [(line.id, line.name) for line in lines]
-
-
-def _words(error: BackendError) -> str:
-    return f"{error} {error.remedy}".strip()
 
 
 def _file_name(line: JobLine) -> str:

@@ -180,7 +180,7 @@ class NodeController(QObject):
             self._page.show_trouble(f"The data root does not answer since {since:%H:%M}.")
 
     def _miss_far(self, error: BackendError) -> None:
-        self._page.show_trouble(f"{error} {error.remedy}".strip())
+        self._page.show_trouble(error.with_remedy)
 
     def _doubt_what_hangs(self) -> None:
         """While a look at the others does not come back, nobody knows whether they are there."""
@@ -276,7 +276,7 @@ class NodeController(QObject):
             f"check {name}",
             partial(self._services.nodes.check, name),
             partial(self._page.show_findings, name),
-            lambda error: self._page.show_error(name, f"{error} {error.remedy}".strip()),
+            lambda error: self._page.show_error(name, error.with_remedy),
         )
 
     @Slot(str)
@@ -290,7 +290,7 @@ class NodeController(QObject):
             f"check {name}",
             look,
             lambda entry: self.told.emit(f"{entry.name} answers."),
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )
 
     # Adding.
@@ -395,7 +395,7 @@ class NodeController(QObject):
             "keyring",
             partial(self._services.cluster.forget_passphrase, name),
             told,
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )
 
     # What is done with a node.

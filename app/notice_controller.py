@@ -84,7 +84,7 @@ class NoticeController(QObject):
             self._keep(replace(self._channels, tells_finished=tells_finished), None)
 
     def _tell_trouble(self, error: BackendError) -> None:
-        self._page.show_said(MAIL, f"{error} {error.remedy}".strip(), "bad")
+        self._page.show_said(MAIL, error.with_remedy, "bad")
 
     @Slot(str, Channels, object)
     def _test(self, kind: str, channels: Channels, password: str | None) -> None:

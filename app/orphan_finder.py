@@ -66,7 +66,7 @@ class OrphanFinder(QObject):
         def refused(error: BackendError) -> None:
             self._ending[node].discard(orphan.process)
             self._show(node, self._found.get(node, ()))
-            self.told.emit(f"{error} {error.remedy}".strip())
+            self.told.emit(error.with_remedy)
 
         self._runner.run(
             f"orphans {node}",

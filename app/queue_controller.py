@@ -119,7 +119,7 @@ class QueueController(QObject):
             _LANE,
             self._service.pause if paused else self._service.resume,
             partial(self._show, at_once=True),
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )
 
     def _act(self, job_id: str, work: Callable[[], object]) -> None:
@@ -139,5 +139,5 @@ class QueueController(QObject):
         if self._page.open_id == job_id:
             self._page.detail.show_error(job_id, str(error), error.remedy)
         else:
-            self.told.emit(f"{error} {error.remedy}".strip())
+            self.told.emit(error.with_remedy)
         self._poller.look_at_list()

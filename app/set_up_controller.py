@@ -160,7 +160,7 @@ class SetUpController(QObject):
             if shown.key is not None:
                 dialog.show_key(shown.key, shown.accepted)
             else:
-                dialog.show_trouble(f"{error} {error.remedy}".strip())
+                dialog.show_trouble(error.with_remedy)
 
         self._runner.run("set up choices", look, show, refuse)
 
@@ -272,7 +272,7 @@ class SetUpController(QObject):
             self._show(names[0])
 
     def _tell(self, error: BackendError) -> None:
-        self.told.emit(f"{error} {error.remedy}".strip())
+        self.told.emit(error.with_remedy)
 
 
 def _key_of(news: SetUp, error: BackendError) -> SetUp:

@@ -45,7 +45,7 @@ class SshController(QObject):
         self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_look)
 
     def _cannot_look(self, error: BackendError) -> None:
-        self._page.show_trouble(f"{error} {error.remedy}".strip())
+        self._page.show_trouble(error.with_remedy)
 
     @Slot(HostKey)
     def _forget(self, key: HostKey) -> None:
@@ -57,5 +57,5 @@ class SshController(QObject):
             _LANE,
             partial(self._cluster.forget, key.host, key.port),
             forgotten,
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )

@@ -258,7 +258,7 @@ class Talk(QObject):
     ) -> None:
         if not self._is_open:
             for error in dict.fromkeys(failed.values()):
-                self.told.emit(f"{error} {error.remedy}".strip())
+                self.told.emit(error.with_remedy)
             return
         for finding, error in failed.items():
             self.dialog.show_not_mended(finding, str(error), error.remedy)

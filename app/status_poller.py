@@ -75,6 +75,7 @@ class StatusPoller(QObject):
         self._was_listed = False
         self._looks = 0
         self._open_id = ""
+        self._open_is_unread = False
         self._timer = QTimer(self)
         self._timer.timeout.connect(self.look)
         self._timer.setInterval(interval_ms)
@@ -89,7 +90,7 @@ class StatusPoller(QObject):
 
     def open(self, job_id: str) -> None:
         """From now on the history of this job is wanted too, from its beginning."""
-        before, self._open_id = self._open_id, job_id
+        before, self._open_id, self._open_is_unread = self._open_id, job_id, False
         self._forget_resting(before)
         self._cursors.pop(job_id, None)
         self._look_at(job_id)
@@ -115,6 +116,8 @@ class StatusPoller(QObject):
         self._doubt_what_hangs()
         if self._looks % _LOOKS_A_LIST == 0:
             self.look_at_list()
+            if self._open_is_unread:
+                self._look_at(self._open_id)
 
     @Slot()
     def look_at_list(self) -> None:
@@ -169,6 +172,7 @@ class StatusPoller(QObject):
             # It was opened anew meanwhile: these points belong to the earlier look.
             self._look_at(job_id)
             return
+        self._open_is_unread &= job_id != self._open_id
         self._cursors[job_id] = update.cursor
         self._take_view(update.view)
         self.updated.emit(update)
@@ -199,7 +203,8 @@ class StatusPoller(QObject):
     def _miss(self, job_id: str, error: BackendError) -> None:
         self._under_way.pop(job_id, None)
         self._begin_some()
-        self.unreadable.emit(job_id, str(error))
+        self._open_is_unread |= job_id == self._open_id
+        self.unreadable.emit(job_id, error.with_remedy)
 
     def _miss_list(self, error: BackendError) -> None:
         self._listing_since = None

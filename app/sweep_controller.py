@@ -86,4 +86,4 @@ class SweepController(QObject):
             self._form.show_half_made(str(error), error.tag)
             self.told.emit(str(error))
         else:
-            self._form.show_error(f"{error} {error.remedy}".strip())
+            self._form.show_error(error.with_remedy)

@@ -80,5 +80,5 @@ class TakeAway(QObject):
             "save",
             lambda: write(path),
             lambda made: self.told.emit(f"Saved {made.name}"),
-            lambda error: self.told.emit(f"{error} {error.remedy}".strip()),
+            lambda error: self.told.emit(error.with_remedy),
         )

@@ -213,9 +213,7 @@ class TemplateController(QObject):
     def _run(
         self, work: Callable[[], Any], then: Callable[[Any], None], told: Callable[[str], None]
     ) -> None:
-        self._runner.run(
-            "templates", work, then, lambda error: told(f"{error} {error.remedy}".strip())
-        )
+        self._runner.run("templates", work, then, lambda error: told(error.with_remedy))
 
 
 def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:

@@ -24,6 +24,11 @@ class BackendError(Exception):
     def sentence(self) -> str:
         return str(self)
 
+    @property
+    def with_remedy(self) -> str:
+        """The sentence and, where there is one, the remedy."""
+        return f"{self} {self.remedy}".strip()
+
 
 class Cancelled(BackendError):
     """The user cancelled; nothing was changed."""

@@ -15,6 +15,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +23,7 @@ from backend.cluster.shell import RemoteFile
 from backend.errors import BackendError
 
 _PIECE_BYTES = 32 * 1024
-_PIECES_UNDER_WAY = 64
+_PIECES_PER_BATCH = 32
 OnBytes = Callable[[int, int], None]
 
 
@@ -55,15 +56,10 @@ class FarFiles:
             # Files of /proc have no size and are not empty.
             size = file.stat().st_size
             end = min(size or offset, offset + limit_bytes)
-            pieces = [
-                (start, min(_PIECE_BYTES, end - start))
-                for start in range(offset, end, _PIECE_BYTES)
-            ]
-            # paramiko starts a thread to read several pieces at once.
-            if len(pieces) > 1:
-                return b"".join(file.readv(pieces))
+            if size:
+                return b"".join(_pieces(file, offset, end))
             file.seek(offset)
-            return bytes(file.read(max(0, end - offset) if size else limit_bytes))
+            return bytes(file.read(limit_bytes))
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
         with self._reading(path):
@@ -148,12 +144,14 @@ class FarFiles:
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         with self._reading(path), self._client.open(path, "rb") as far:
             size = int(far.stat().st_size)
-            far.prefetch(size, _PIECES_UNDER_WAY)
+            pieces = _pieces(far, 0, size)
             try:
                 with _local(target):
                     file = fresh.open("wb")
                 with file:
-                    self._copy(far, lambda piece: _write_here(file, piece, target), size, on_bytes)
+                    self._copy(
+                        pieces, lambda piece: _write_here(file, piece, target), size, on_bytes
+                    )
                     with _local(target):
                         file.flush()
                         os.fsync(file.fileno())
@@ -172,7 +170,8 @@ class FarFiles:
                 # Before the first byte: a key is at no moment readable for others.
                 far.chmod(mode)
                 far.set_pipelined(True)
-                self._copy(source, far.write, size, on_bytes)
+                pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
+                self._copy(pieces, far.write, size, on_bytes)
             arrived = self._client.stat(fresh).st_size
             if arrived != size:
                 raise OSError(f"{arrived} of {size} bytes arrived")
@@ -197,14 +196,14 @@ class FarFiles:
 
     def _copy(
         self,
-        source: Any,
+        pieces: Iterator[bytes],
         write: Callable[[bytes], object],
         size: int,
         on_bytes: OnBytes | None,
     ) -> None:
         done = 0
         while done < size:
-            piece = source.read(min(_PIECE_BYTES, size - done))
+            piece = next(pieces, b"")[: size - done]
             if not piece:
                 raise _CutShort(done, size)
             write(piece)
@@ -269,6 +268,29 @@ class FarFiles:
             f"Check there that the disk of {folder} is sound, that it may be written, and that "
             "no quota is used up.",
         )
+
+
+def _pieces(far: Any, start: int, end: int) -> Iterator[bytes]:
+    """Read a part of a file; the next batch of pieces is requested before one is read.
+
+    The ``prefetch`` of paramiko 5.1.0 requests pieces in a thread of its own. If that thread is
+    slow, the rest of the file is read twice and kept in memory; after a cancelled read it goes on.
+    """
+    offsets = range(start, end, _PIECE_BYTES)
+    batches = [
+        [(offset, min(_PIECE_BYTES, end - offset)) for offset in offsets[n : n + _PIECES_PER_BATCH]]
+        for n in range(0, len(offsets), _PIECES_PER_BATCH)
+    ]
+    far.seek(start)
+    for before, batch in pairwise([[], *batches, []]):
+        if batch:
+            far._prefetching, far._prefetch_done = True, False
+            far._prefetch_thread(batch, None)
+        for _, size in before:
+            piece = bytes(far.read(size))
+            if not piece:
+                return
+            yield piece
 
 
 def _remote_file(path: str, found: Any) -> RemoteFile:

@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from backend.records.stop import wish_to_stop
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
+_PUT_BACK = "Restore it from a copy. The other files of the job are unchanged"
 # No letter or digit that can be taken for another when it is read out or typed.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
@@ -174,25 +175,20 @@ def read_job(folder: JobFolder) -> JobFile:
     Raises:
         BackendError: It is none, or cannot be read.
     """
-    try:
+    with _reading(folder, folder.meta):
         meta = read_json(folder.meta)
         if int(meta["schema"]) > _SCHEMA:
             raise BackendError(
                 f"The job {folder.job_id} was made by a newer Ringmaster.",
                 "Update Ringmaster on this computer.",
             )
-        parsed = _config_in(folder.config)
         pins = {
             str(kind): Pin(str(pin["name"]), int(pin["version"]), str(pin["sha256"]))
             for kind, pin in meta["pins"].items()
         }
         created, user = str(meta["created"]), str(meta.get("user", ""))
-    except FileNotFoundError as error:
-        raise BackendError(f"There is no job {folder.job_id} here.") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackendError(f"The folder of the job {folder.job_id} cannot be read: {error}") from (
-            error
-        )
+    with _reading(folder, folder.config):
+        parsed = _config_in(folder.config)
     config = parsed.config
     if config is None:
         raise BackendError(
@@ -208,6 +204,22 @@ def read_job(folder: JobFolder) -> JobFile:
         name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
         tags = tuple(str(tag) for tag in edited.get("tags", tags))
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
+
+
+@contextlib.contextmanager
+def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
+    """Name the file of a job that cannot be read, and what to do."""
+    what = f"{path.name} of the job {folder.job_id}"
+    try:
+        yield
+    except FileNotFoundError as error:
+        if not any(os.path.exists(one) for one in (folder.meta, folder.config)):
+            raise BackendError(f"There is no job {folder.job_id} here.") from error
+        raise BackendError(f"{what} is gone.", f"{_PUT_BACK} in {folder.path}.") from error
+    except OSError as error:
+        raise BackendError(f"{what} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackendError(f"{what} is damaged.", f"{_PUT_BACK} in {folder.path}.") from error
 
 
 @read_once(_CONFIGS_REMEMBERED)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from backend.records.files import open_at_once
 from backend.records.layout import DataRoot
-from backend.records.node_past import PastLines, PastReading
+from backend.records.node_past import MOST_GPUS, PastLines, PastReading
 
 LIMIT_BYTES = 4_000_000
 _HEAD_BYTES = 256
+_MOST_LINES = 10_000
+"""Twice a day of an agent: columns of more lines and GPUs would fill the memory."""
 _MOST_NODES = 2
 """Of these what was read is kept: a day of eight GPUs is 12 MB as readings, and to read it again
 takes a worker 0.2 to 0.4 s."""
@@ -83,12 +85,16 @@ class PastReader:
         if lines:
             ahead_s = max(ahead_s, lines[-1].at_s - now_s)
         found: list[PastReading] = []
+        uuids: set[str] = set()
         before_s = now_s + 1.0
         for line in reversed(lines):
             at_s = line.at_s - ahead_s
-            if at_s < now_s - over_s:
+            if at_s < now_s - over_s or len(found) == _MOST_LINES:
                 break
             if at_s < before_s:
                 before_s = at_s
-                found.append(replace(line, at_s=at_s))
+                for gpu in line.gpus[: MOST_GPUS - len(uuids)]:
+                    uuids.add(gpu.uuid)
+                gpus = tuple(gpu for gpu in line.gpus if gpu.uuid in uuids)
+                found.append(replace(line, at_s=at_s, gpus=gpus))
         return tuple(reversed(found))

@@ -114,7 +114,7 @@ class QueueWatch:
         try:
             return queue_start.start(self._root, folder, entry.run)
         except BackendError as error:
-            refusal = f"{error.sentence} {error.remedy}".strip()
+            refusal = error.with_remedy
             # Whoever takes it out in this moment wins: a job that left the queue stays out.
             with suppress(OSError):
                 if folder.queued.exists():

@@ -27,6 +27,14 @@ _LOST_CONTACT = re.compile(
     r"lost communication with a remote daemon\."
     r"(?:.|\n)*?Remote daemon\s*:[^\n]* on node (?P<host>\S+)"
 )
+_PEER_LOST = re.compile(
+    r"MPI communication peer process has unexpectedly disconnected"
+    r"(?:.|\n)*?Peer host:\s*(?P<host>\S+)"
+)
+_ABORTED = re.compile(
+    r"reported by process \[\d+,(?P<reporter>\d+)\]"
+    r"|due to process rank (?P<rank>\d+) with PID \d+ on\s+node\s+\S+\s+calling\s+\"abort\""
+)
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 
@@ -39,6 +47,8 @@ class _Judgement:
     """The exit record that told it; None when the supervisor concluded it from other signs."""
     knows_why: bool = True
     """It says why the run ended, and not only that nobody was left to say so."""
+    is_from_outside: bool = False
+    """A signal from outside ended the run; the logs show only what followed."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,7 @@ class Found:
 
 def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
     """The exit record of a run."""
+    found = _mark_secondary(found)
     state, message, judged = _judge(found)
     error = judged.error if judged is not None else None
     if state is JobState.ERROR and judged is not None:
@@ -103,7 +114,7 @@ def _explained(judged: _Judgement, found: Found) -> RankError:
     """The failure with what the logs say about it; its own sentence yields to a surer one only."""
     error, record = judged.error, judged.record
     raised = record is not None and record.outcome == "error"
-    if not found.logs and not found.mpirun_log:
+    if judged.is_from_outside or not (found.logs or found.mpirun_log):
         return error
     if raised and not error.traceback:
         # A sentence of this program about something that it found itself.
@@ -160,6 +171,31 @@ def _named(error: RankError) -> str:
     return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
 
 
+def _mark_secondary(found: Found) -> Found:
+    """Mark ranks as secondary that MPI aborted because another rank was gone.
+
+    This can happen in any phase: Horovod's own thread communicates all the time.
+    """
+    codes = _abort_codes(found)
+    exits = (
+        replace(one, secondary=True) if one.outcome == "exit" and one.code in codes else one
+        for one in found.exits
+    )
+    return replace(found, exits=tuple(exits))
+
+
+def _abort_codes(found: Found) -> set[int | None]:
+    """Exit codes of the ranks that MPI aborted because it found another one gone."""
+    if found.told_to_end:
+        # mpirun may have got the signal too, and then does not pass on what MPI says.
+        return {one.code for one in found.exits} - {0}
+    if not _PEER_LOST.search(found.launcher_log):
+        return set()
+    # mpirun names the first one; all leave with the same code.
+    named = {int(at["reporter"] or at["rank"]) for at in _ABORTED.finditer(found.launcher_log)}
+    return {one.code for one in found.exits if one.rank in named}
+
+
 def _first_failure(found: Found) -> _Judgement:
     failures = [_Judgement(one.error, one) for one in found.exits if one.error is not None]
     primary = next((one for one in failures if one.record and not one.record.secondary), None)
@@ -167,30 +203,33 @@ def _first_failure(found: Found) -> _Judgement:
         return primary
     seen = _seen_from_outside(found)
     if seen is not None:
-        return _Judgement(seen)
+        return seen
     return failures[0] if failures else _Judgement(_silent(found), knows_why=False)
 
 
-def _seen_from_outside(found: Found) -> RankError | None:
+def _seen_from_outside(found: Found) -> _Judgement | None:
     """What mpirun or the supervisor know of the end, where no rank that failed first could say."""
     if found.launcher_error:
-        return RankError(found.launcher_error)
+        return _Judgement(RankError(found.launcher_error))
     if found.told_to_end:
-        return RankError(f"The run was ended from outside: its supervisor got {found.told_to_end}.")
+        ended = f"The run was ended from outside: its supervisor got {found.told_to_end}."
+        return _Judgement(RankError(ended), is_from_outside=True)
     lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
-        return lost
+        return _Judgement(lost)
     if found.unreached:
-        return _unreached(found)
+        return _Judgement(_unreached(found))
     if found.gave_up:
-        return RankError(found.gave_up)
+        return _Judgement(RankError(found.gave_up))
     if found.launcher_code is not None and found.launcher_code < 0:
         number = -found.launcher_code
-        return RankError(
+        killed = (
             f"{found.launcher} on this computer was killed by signal {number} "
             f"({words.signal_name(number)})."
         )
-    return None
+        return _Judgement(RankError(killed))
+    asked = _terminated(found)
+    return _Judgement(asked, is_from_outside=True) if asked is not None else None
 
 
 def _silent(found: Found) -> RankError:
@@ -246,6 +285,31 @@ def _lost_contact(found: Found) -> RankError | None:
         ranks[0] if ranks else None,
         node,
         found.launcher_log[-4000:],
+    )
+
+
+def _terminated(found: Found) -> RankError | None:
+    """A rank that got SIGTERM from outside before the others found it gone.
+
+    Its guard cannot tell: mpirun sends it SIGTERM a moment later as well.
+    """
+    lost = _PEER_LOST.search(found.launcher_log)
+    if lost is None:
+        return None
+    gone = [
+        one
+        for one in found.exits
+        if (one.outcome, one.signal, one.host) == ("signal", "SIGTERM", lost["host"])
+    ]
+    if not gone:
+        return None
+    first, *more = gone
+    ranks = [one.rank for one in gone]
+    who = f"One of {_ranks(ranks)}" if more else f"Rank {first.rank}"
+    return RankError(
+        f"{who} on {words.place(first.node)} was ended from outside (SIGTERM).",
+        None if more else first.rank,
+        first.node,
     )
 
 

@@ -277,6 +277,19 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     return ParsedJob(None if faults else config, tuple(faults))
 
 
+def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a job file without its ``beside``: that permission is given to one job alone."""
+    copy = dict(raw)
+    if isinstance(placements := copy.get("placement"), list):
+        copy["placement"] = [
+            {key: value for key, value in one.items() if key != "beside"}
+            if isinstance(one, Mapping)
+            else one
+            for one in placements
+        ]
+    return copy
+
+
 def _strategy(table: Table) -> Strategy:
     strategy = Strategy(
         table.choice("name", "allreduce", STRATEGIES),

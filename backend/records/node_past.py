@@ -17,7 +17,7 @@ from typing import Any
 from backend.records.node import Gpu, NodeReading
 from backend.records.values import printable
 
-_MOST_GPUS = 64
+MOST_GPUS = 64
 _LONGEST_UUID, _LONGEST_WORDS = 80, 80
 _LARGEST = 1e15
 
@@ -112,7 +112,7 @@ class PastLines:
             raw = json.loads(line)
             if "gpus" in raw:
                 self._uuids = tuple(printable(str(u), _LONGEST_UUID) for u in raw["gpus"])
-                self._uuids = self._uuids[:_MOST_GPUS]
+                self._uuids = self._uuids[:MOST_GPUS]
                 return None
             at_s = _number(raw["t"])
             if at_s is None:

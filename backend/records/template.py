@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.records.job import without_neighbours
+
 SUFFIX = ".toml"
 _OF_ONE_JOB = ("name",)
 
@@ -26,7 +28,7 @@ class Template:
 
 def template_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A job file without what belongs to one job alone."""
-    return {key: value for key, value in raw.items() if key not in _OF_ONE_JOB}
+    return without_neighbours({key: raw[key] for key in raw if key not in _OF_ONE_JOB})
 
 
 def describe(raw: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from backend.errors import BackendError, in_words
 from backend.launch import mpirun
 from backend.progress import Progress
 from backend.records.files import read_json, replace_bytes
-from backend.records.job import NOTHING, JobConfig
+from backend.records.job import NOTHING, JobConfig, without_neighbours
 from backend.records.job_view import JobCheck, JobCommand, JobView
 from backend.records.launch import Launch
 from backend.records.layout import DataRoot, JobFolder
@@ -185,7 +185,15 @@ class JobService(JobRuns):
         weights = self._weights(config.start_from)
         self._preflight.insist(config, progress=progress)
         file = self._make(checked, config, replay_of)
-        return self._run(self._folder(file.id), file, 1, False, progress, start_from=weights)
+        folder = self._folder(file.id)
+        try:
+            return self._run(folder, file, 1, False, progress, start_from=weights)
+        except BackendError:
+            # A run that was claimed stays: it may have begun, and says why it failed.
+            with contextlib.suppress(BackendError, OSError):
+                if not self._share.names(folder.attempts):
+                    self.remove(file.id)
+            raise
 
     def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
         checked = self._checker.check(raw)
@@ -211,11 +219,8 @@ class JobService(JobRuns):
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self._folder(job_id))
-        raw = file.config.to_dict()
+        raw = without_neighbours(file.config.to_dict())
         raw.update(name=_cut(f"{file.name} (copy)"))
-        for placement in raw["placement"]:
-            # Beside whom a job may train is said of each job anew.
-            placement.pop("beside", None)
         for key, pin in file.pins.items():
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:

@@ -18,7 +18,7 @@ from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.bundle import ReplayVerdict
 from backend.records.environment import RunEnvironment, differences
-from backend.records.job import THIS_COMPUTER, JobConfig, Placement
+from backend.records.job import THIS_COMPUTER, JobConfig, Placement, without_neighbours
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
 from backend.records.program import COMMAND
@@ -90,7 +90,7 @@ class ReplayService:
             raw[key] = item.reference
         chosen = tuple(placement) or self._placement(view.config)
         raw["placement"] = [one.to_dict() for one in chosen]
-        return raw
+        return without_neighbours(raw)
 
     def _placement(self, config: JobConfig) -> tuple[Placement, ...]:
         rooms = {room.node: room for room in self._nodes.rooms()}

@@ -293,7 +293,7 @@ class Trainer:
 
     def _adopt(self, metrics: dict[str, float]) -> None:
         """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
-        everyones = self.strategy.gather(list(metrics))
+        everyones = self._gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
         self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)
         self._ballot.use(self.strategy.adopt(self._model, self._ballot.size))
@@ -353,7 +353,7 @@ class Trainer:
         """Early stop. Decided by rank 0, who has all values, and told to the others."""
         rule = self.config.early_stop
         if rule is not None:
-            value = self.strategy.gather(measured.get(rule.metric))[0]
+            value = self._gather(measured.get(rule.metric))[0]
             early_stop.judge(rule, value, measured, self.course)
 
     # --- stopping and saving -------------------------------------------------------------------
@@ -376,7 +376,7 @@ class Trainer:
         began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
         buffers = own_buffers(self._model, self.strategy.rank)
-        ranks = self.strategy.gather({"random": random, "buffers": buffers})
+        ranks = self._gather({"random": random, "buffers": buffers})
         if self.workers is None:
             return
         self._tell(JobState.SAVING)
@@ -410,10 +410,19 @@ class Trainer:
             if self.launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
             self._book.release({})
+        # No phase follows: Horovod's own end waits for the others, too.
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble = self.strategy.gather(trouble)[0]
         if trouble:
             raise NotSaved(trouble)
+
+    def _gather(self, value: Any) -> list[Any]:
+        """Collect a value of every rank; the guard sees that this rank waits."""
+        _, phase = self.beat.read()
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        values = self.strategy.gather(value)
+        self.beat.beat(phase)
+        return values
 
     def _tell(self, state: JobState, message: str = "") -> None:
         if self.workers is not None:

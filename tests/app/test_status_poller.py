@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import silence
-from app.status_poller import StatusPoller
+from app.status_poller import _LOOKS_A_LIST, StatusPoller
 from backend.errors import BackendError
 from backend.records.job import parse_job
 from backend.records.job_line import JobListing
@@ -179,6 +179,19 @@ def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
     assert blocker.args == ["a", "The data root does not answer."]
     jobs.broken = ""
     assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+
+
+def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.broken = "config.toml is gone."
+    poller.open("a")
+    for _ in range(2 * _LOOKS_A_LIST):
+        poller.look()
+    assert len(jobs.cursors) == 1 + 2, "once with each list"
+    jobs.broken = ""
+    for _ in range(2 * _LOOKS_A_LIST):
+        poller.look()
+    assert len(jobs.cursors) == 1 + 2 + 1
 
 
 def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):

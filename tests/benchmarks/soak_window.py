@@ -1,6 +1,7 @@
 """The window of a soak: the real program on a data root where others write, used as by a person.
 
-``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS`` prints one line of JSON.
+``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS WARM_ACTS`` prints one line of JSON.
+The first acts follow each other in haste and are not measured.
 
 How late a press of a key would be is asked every 5 ms, whether or not the GUI thread answers: a
 stall of 200 ms is forty presses that waited 200, 195, 190 … ms, and not one late tick. Nothing
@@ -22,7 +23,7 @@ from pathlib import Path
 import widgets  # noqa: F401 # isort: skip
 
 import numpy as np
-from PySide6.QtCore import QObject, QPoint, Qt, QTimer
+from PySide6.QtCore import QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -32,7 +33,7 @@ PRESS_S = 0.005
 LONG_S = 0.05
 _BIN_S = 0.0001
 _BINS = 50_000
-_ACT_MS = 700
+_ACT_MS, _HASTE_MS = 700, 140
 _SAMPLE_MS = 5000
 
 
@@ -97,20 +98,30 @@ class Presses(QObject):
 
 
 class Person(QObject):
-    """Goes through the places, opens jobs and nodes, types and compares; one act each 0.7 s."""
+    """Goes through the places, opens jobs and nodes, types and compares; one act each 0.7 s.
 
-    def __init__(self, program: Program) -> None:
+    Signals:
+        warm: ``warm_acts`` were done, at five times that pace.
+    """
+
+    warm = Signal()
+
+    def __init__(self, program: Program, warm_acts: int) -> None:
         super().__init__()
         self._program = program
+        self._warm_acts = warm_acts
         self._random = random.Random(1)
         self.acts = 0
         self.rounds = 0
         self._turn = self._forever()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._act)
-        self._timer.start(_ACT_MS)
+        self._timer.start(_HASTE_MS)
 
     def _act(self) -> None:
+        if self.acts == self._warm_acts:
+            self._timer.setInterval(_ACT_MS)
+            self.warm.emit()
         self.acts += 1
         next(self._turn)()
 
@@ -153,13 +164,9 @@ class Person(QObject):
         _press(self._program.window.side_bar._buttons[key])
 
     def _open_some_job(self) -> None:
-        view = self._program.jobs.list.view
-        shown = [
-            view.visualRect(view.model().index(row, 0)) for row in range(view.model().rowCount())
-        ]
-        inside = [one for one in shown if view.viewport().rect().contains(one)]
-        if inside:
-            _press(view.viewport(), self._random.choice(inside).center())
+        viewport = self._program.jobs.list.view.viewport()
+        at = QPoint(viewport.width() // 2, self._random.randrange(viewport.height()))
+        _press(viewport, at)
 
     def _some_jobs(self, count: int) -> tuple[str, ...]:
         live = [view.id for view in self._program._poller.live()]
@@ -167,7 +174,7 @@ class Person(QObject):
 
 
 class Memory(QObject):
-    """What the process holds, every 5 s: seconds since the beginning, MB, files, threads.
+    """What the process holds, every 5 s from `begin` on: seconds, MB, files, threads.
 
     And for how long the GUI thread has computed, and how many presses were late, until then.
     """
@@ -181,6 +188,9 @@ class Memory(QObject):
         self._began = time.monotonic()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._sample)
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
         self._timer.start(_SAMPLE_MS)
 
     def samples(self) -> list[list[float]]:
@@ -213,7 +223,8 @@ def _press(widget: QWidget, at: QPoint | None = None) -> None:
 
 
 def main() -> None:
-    root, catalogue, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    root, catalogue = Path(sys.argv[1]), Path(sys.argv[2])
+    seconds, warm_acts = float(sys.argv[3]), int(sys.argv[4])
     app = QApplication(sys.argv[:1])
     program = Program(app, root, catalogue, None)
     program.window.resize(1440, 900)
@@ -223,18 +234,22 @@ def main() -> None:
     waited = computed = worked = 0.0
     person: list[Person] = []
 
-    def begin() -> None:
-        nonlocal waited, computed, worked
+    def use() -> None:
         if program.is_built and program._services is not None and program.jobs.total:
             ready.stop()
-            waited, computed = presses.ready_s(), time.thread_time()
-            worked = time.process_time() - computed
-            person.append(Person(program))
-            presses.begin()
-            QTimer.singleShot(int(seconds * 1000), app.quit)
+            person.append(Person(program, warm_acts))
+            person[0].warm.connect(begin)
+
+    def begin() -> None:
+        nonlocal waited, computed, worked
+        waited, computed = presses.ready_s(), time.thread_time()
+        worked = time.process_time() - computed
+        presses.begin()
+        memory.begin()
+        QTimer.singleShot(int(seconds * 1000), app.quit)
 
     ready = QTimer()
-    ready.timeout.connect(begin)
+    ready.timeout.connect(use)
     ready.start(100)
     app.exec()
     waited = presses.ready_s() - waited
@@ -244,7 +259,7 @@ def main() -> None:
         "waited_s": waited,
         "computed_s": time.thread_time() - computed,
         "workers_s": time.process_time() - time.thread_time() - worked,
-        "acts": person[0].acts,
+        "acts": person[0].acts - warm_acts,
         "rounds": person[0].rounds,
         "jobs": program.jobs.total,
         "nodes": len(program._node_names),

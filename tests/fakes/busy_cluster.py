@@ -3,8 +3,9 @@
 ``python -m tests.fakes.busy_cluster ROOT --nodes 64 --jobs 20 --ended 300``, in the environment of
 a `FakeDriver`; it prints a line when everything is there and ends when its standard input does.
 Readings come from the real `Agent` over the real NVML binding, status and history from the real
-`Reporter`; only the steps themselves are made up. A job that ends is followed by another, so that
-the world is as large after an hour as it was after a minute.
+`Reporter`; only the steps themselves are made up. The number of files stays the same: a job that
+ends is followed by another and the oldest one goes to the trash; each node has a day of history
+from the beginning, which is as much as a window shows.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from backend.datastore import node_files
-from backend.datastore.job_files import create_job
+from backend.datastore.job_files import create_job, move_to_trash
 from backend.node import identity
 from backend.node.agent import Agent
+from backend.node.past import EVERY_S
 from backend.records.checkpoint import Checkpoint
 from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.files import read_json, replace_json
@@ -38,6 +41,8 @@ from backend.records.layout import (
     run_tag,
 )
 from backend.records.library import Pin
+from backend.records.node import NodeReading
+from backend.records.node_past import names_line, past_line, uuids_of
 from backend.records.state import JobState
 from backend.records.status import RunExit, RunStatus
 from backend.training.reporter import Reporter, Step
@@ -50,6 +55,7 @@ EPOCHS = 12
 KEPT_CHECKPOINTS = 4
 _STEPS_OF_ENDED = 2 * EPOCHS
 UNWELL_EVERY = 16
+_DAY_S = 86_400.0
 _WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
 _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
 
@@ -174,12 +180,14 @@ class BusyCluster:
             node_files.write_entry(root, self._entry(name))
         self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
         self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
+        self._ended: deque[JobFolder] = deque()
         for number in range(ended):
             self._train_before(number % jobs)
         self._trainings = [self._begin(number) for number in range(jobs)]
         for number, training in enumerate(self._trainings):
             for _ in range(int(training.steps * number / jobs)):
                 training.make_step()
+        self._remember_a_day()
 
     def work(self, ends: threading.Event) -> None:
         """Until ``ends``; a step of each job every tenth of a second, a beat of each node in 2."""
@@ -190,7 +198,8 @@ class BusyCluster:
             for number, training in enumerate(self._trainings):
                 training.make_step()
                 if training.is_over:
-                    training.end()
+                    self._end(training)
+                    move_to_trash(self._root, self._ended.popleft())
                     self._trainings[number] = self._begin(number)
                 elif turn % turns == number % turns:
                     training.write_logs()
@@ -230,7 +239,22 @@ class BusyCluster:
         training = self._begin(number, steps=_STEPS_OF_ENDED)
         while not training.is_over:
             training.make_step()
+        self._end(training)
+
+    def _end(self, training: Training) -> None:
         training.end()
+        self._ended.append(training.folder)
+
+    def _remember_a_day(self) -> None:
+        """Write the history that agents would have kept since yesterday."""
+        self._beat(0, is_silent=False)
+        first = self._root.node(self._names[0])
+        reading = NodeReading.from_dict(read_json(first.status))
+        now_s = time.time()
+        times = (now_s - age_s for age_s in range(int(_DAY_S), 0, -int(EVERY_S)))
+        text = b"".join(past_line(reading, at_s, {}) for at_s in times)
+        for name in self._names:
+            self._root.node(name).past.write_bytes(names_line(uuids_of(reading)) + text)
 
     def _begin(self, number: int, steps: int | None = None) -> Training:
         self._made += 1

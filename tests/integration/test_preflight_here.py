@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from backend.cli.preflight import preflight
-from backend.errors import Cancelled
+from backend.datastore import job_files
+from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
 from backend.records import figures
+from backend.records.files import replace_json
 from backend.records.job import JobConfig, Placement
+from backend.records.layout import JobFolder
 from backend.records.library import Kind
 from backend.records.state import JobState
+from backend.records.status import RunExit
 from backend.services import preflight_node_words
 from backend.services import preflight_words as words
 from backend.services.preflight import NotFit, PreflightService
@@ -111,6 +115,34 @@ def test_a_job_that_could_not_start_is_not_made(
     with pytest.raises(NotFit):
         services.jobs.create_and_start(raw_job())
     assert services.jobs.list() == ()
+
+
+def test_a_start_that_is_cancelled_while_files_are_sent_leaves_no_job(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(folder: JobFolder, *_: object, **__: object) -> bool:
+        assert folder.config.exists()
+        raise Cancelled
+
+    monkeypatch.setattr(services.jobs._starter, "start", start)
+    with pytest.raises(Cancelled):
+        services.jobs.create_and_start(raw_job())
+    assert services.jobs.list() == ()
+
+
+def test_a_job_whose_first_run_was_claimed_stays(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(folder: JobFolder, *_: object, **__: object) -> bool:
+        assert job_files.claim_run(folder, 1)
+        replace_json(folder.attempt(1).exit, RunExit(1, JobState.ERROR, "No room.").to_dict())
+        raise BackendError("The supervisor did not start.")
+
+    monkeypatch.setattr(services.jobs._starter, "start", start)
+    with pytest.raises(BackendError):
+        services.jobs.create_and_start(raw_job())
+    (view,) = services.jobs.list()
+    assert (view.run, view.state) == (1, JobState.ERROR)
 
 
 def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkpoints(

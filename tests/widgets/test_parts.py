@@ -411,6 +411,26 @@ def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
     assert not toast.isVisible()
 
 
+@pytest.mark.parametrize("tag", ["", "job-7"])
+def test_a_long_toast_is_wrapped_in_a_narrow_window(show: Show, tag: str) -> None:
+    window = show(Label("page"), width=900)
+    window.resize(900, 400)
+    toast = Toast(window)
+    toast.tell("Short.", undo_tag=tag)
+    one_line_h = toast.height()
+    sentence = f"config.toml of the job is gone, in /lab/{'data-of-the-lab/' * 12}end."
+    for width in (900, 320):
+        window.resize(width, 400)
+        toast.tell(sentence, undo_tag=tag)
+        assert window.rect().contains(toast.geometry())
+        label = toast.findChildren(Label)[0]
+        assert label.height() >= label.heightForWidth(label.width())
+        assert toast.height() > one_line_h
+    toast.tell("Short.", undo_tag=tag)
+    assert toast.height() == one_line_h
+    assert toast.width() < 200
+
+
 def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:
     first, second = Label("a"), Label("b")
     window = QWidget()

@@ -14,6 +14,7 @@ from widgets.curves import ticks
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 8))
 @example(501.0, 1299.0, 2)
+@example(51.0, 141176470589.0, 2)
 def test_ticks_are_few_round_and_inside(low: float, span: float, most: int) -> None:
     high = low + span
     if span < abs(low) * 1e-9:

@@ -142,7 +142,7 @@ NO_PAST = Past(np.empty(0), {})
 def past_of(readings: Sequence[PastReading]) -> Past:
     """The readings as arrays; where one is missing, a row without values makes a gap."""
     rows: list[tuple[float, Values]] = []
-    words: list[str] = []
+    words: dict[str, float] = {}
     for reading in readings:
         if rows and reading.at_s - rows[-1][0] > _GAP_S:
             rows.append((rows[-1][0] + 1.0, {}))
@@ -155,7 +155,7 @@ def past_of(readings: Sequence[PastReading]) -> Past:
     )
 
 
-def _past_values(reading: PastReading, words: list[str]) -> Values:
+def _past_values(reading: PastReading, words: dict[str, float]) -> Values:
     found: dict[tuple[str, str], float | None] = {}
     for quantity in QUANTITIES:
         if quantity.of_past_node is not None:
@@ -173,13 +173,9 @@ def _told(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _number_of(text: str, words: list[str]) -> float:
+def _number_of(text: str, words: dict[str, float]) -> float:
     """Its place among the words, from 1; 0 for none."""
-    if not text:
-        return 0.0
-    if text not in words:
-        words.append(text)
-    return 1.0 + words.index(text)
+    return words.setdefault(text, len(words) + 1.0) if text else 0.0
 
 
 @dataclass(frozen=True)
@@ -201,7 +197,7 @@ class NodeHistory:
         self._rows: dict[tuple[str, str], int] = {}
         # One array of all: of 64 nodes sixty each, made in one turn, held the window up.
         self._values = np.empty((0, capacity))
-        self._words: list[str] = []
+        self._words: dict[str, float] = {}
         self._past = NO_PAST
         self.count = 0
         """Rows that were appended, gaps included."""
@@ -289,14 +285,14 @@ class NodeHistory:
         """When any of these GPUs was unwell; where it got worse or better, another begins."""
         if not self._words and not self._past.words:
             return []
-        times = self.times()
+        times, live = self.times(), tuple(self._words)
         of_past = len(times) - len(self._in_order(self._times))
         levels, words = np.zeros(len(times), np.int8), [""] * len(times)
         for uuid in uuids:
             series = self.series(uuid, "unwell")
             is_bad = self.series(uuid, "bad") > 0
             for place in np.flatnonzero(series > 0):
-                known = self._past.words if place < of_past else self._words
+                known = self._past.words if place < of_past else live
                 level = 2 if is_bad[place] else 1
                 if level > levels[place]:
                     levels[place] = level

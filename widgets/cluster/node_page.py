@@ -267,10 +267,11 @@ class NodePage(QWidget):
         if state is None:
             return
         self._header.title.setText(node_title(state.name))
-        sentence = upper_first(reason) or condition.word
-        if condition is Condition.OFFLINE:
-            sentence = condition.word  # the banner below says why
-        elif condition is not Condition.WELL and reason:
+        # The banner below says why a node is offline; the other words need no reason.
+        sentence = condition.word
+        if condition is Condition.WELL:
+            sentence = upper_first(reason)
+        elif condition is Condition.UNWELL and reason:
             sentence = f"{condition.word}: {reason}"
         self._header.sentence.setText(sentence)
         tone = "text2" if condition is Condition.WELL else condition.tone

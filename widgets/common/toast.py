@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QWidget
 
 from widgets.common.buttons import Button
 from widgets.common.layout import row
+from widgets.common.paint import text_width
 from widgets.common.text import Label
 from widgets.common.theme import TOAST_MS
 
@@ -21,7 +22,7 @@ class Toast(QFrame):
     """
 
     undone = Signal(str)
-    _MARGIN = 16
+    _MARGIN, _MOST_W = 16, 640
     _ALONE, _WITH_UNDO = (16, 10, 16, 10), (16, 4, 6, 4)
 
     def __init__(self, parent: QWidget) -> None:
@@ -29,7 +30,8 @@ class Toast(QFrame):
         self._over = parent
         self.setObjectName("toast")
         self._tag = ""
-        self._text = Label("", "medium", "on_ink")
+        self._text = Label("", "medium", "on_ink", wrap=True)
+        self._text.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self._undo = Button("Undo", kind="toast")
         self._undo.clicked.connect(self._undone)
         self._row = row(self._text, self._undo)
@@ -72,7 +74,15 @@ class Toast(QFrame):
         self.undone.emit(self._tag)
 
     def _place(self) -> None:
-        self.adjustSize()
+        edges = self._row.contentsMargins()
+        beside = edges.left() + edges.right()
+        if self._tag:
+            beside += self._row.spacing() + self._undo.sizeHint().width()
+        room = min(self._over.width() - 2 * self._MARGIN - beside, self._MOST_W)
+        # The size hint of a wrapped label is narrower than its text.
+        self._text.setFixedWidth(min(text_width(self._text.text(), "medium"), room))
+        width = self._row.sizeHint().width()
+        self.resize(width, self._row.heightForWidth(width))
         self.move(
             self._over.width() - self.width() - self._MARGIN,
             self._over.height() - self.height() - self._MARGIN,

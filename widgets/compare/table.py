@@ -13,7 +13,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QApplication, QGridLayout, QSizePolicy, QWidget
 
 from backend.records.comparison import ComparedRow, Comparison, RowKind
 from backend.records.job_view import JobView
@@ -23,7 +23,7 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import StateGlyph
 from widgets.common.text import Label, plain_tip
-from widgets.common.theme import S1, S2, S3, S4, TABLE_ROW_COMPACT_H, Role
+from widgets.common.theme import S1, S2, S4, TABLE_ROW_COMPACT_H, Role
 from widgets.curves.marks import curve_colour, is_dashed
 
 _FIRST_W, _COLUMN_LEAST_W = 150, 60
@@ -92,9 +92,13 @@ class _Head(_Hovered):
             words = col(row(self._glyph, STRETCH, self._remove), self._name, gap=0)
         else:
             words = col(row(self._glyph, (self._name, 1), self._remove, gap=S2))
-        self.setLayout(col(words, gap=0, margins=(0, _BAR_H + S2, S3, S2)))
+        self.setLayout(col(words, gap=0, margins=(S2, _BAR_H + S2, S1, S2)))
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+
+    @property
+    def job_id(self) -> str:
+        return self._id
 
     def show_job(self, view: JobView, name: str, colour: int, gone: str) -> None:
         self._id, self._colour = view.id, colour
@@ -133,9 +137,8 @@ class _Head(_Hovered):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if self.hasFocus():
-            ring = QRectF(self.rect()).adjusted(-S1, _BAR_H + S1, -S2, -S1)
-            paint_focus(painter, ring.intersected(QRectF(self.rect())))
-        bar = QRectF(0, 0, self.width() - S3, _BAR_H)
+            paint_focus(painter, QRectF(self.rect()).adjusted(0, _BAR_H + S1, 0, -S1))
+        bar = QRectF(S2, 0, self.width() - 2 * S2, _BAR_H)
         colour = curve_colour(self._colour)
         if not is_dashed(self._colour):
             fill_round(painter, bar, colour, _BAR_H / 2)
@@ -179,7 +182,7 @@ class _Cell(_Hovered):
         tone = "good" if self.is_best else "text3" if self._text == formats.NONE else "text"
         width = paint_text(painter, room, self._text, self._role(), tone)
         if self.is_best:
-            room.setLeft(width + S2)
+            room.setLeft(room.left() + width + S2)
             room.setRight(self.width())
             paint_text(painter, room, _BEST, "tiny", "good")
 
@@ -189,7 +192,7 @@ class _Cell(_Hovered):
     def _room(self) -> QRectF:
         """Of the value; "best" stands behind it."""
         taken = text_width(_BEST, "tiny") + S2 if self.is_best else 0
-        return QRectF(0, 0, max(self.width() - S2 - taken, 0), self.height())
+        return QRectF(S2, 0, max(self.width() - S2 - taken, 0), self.height())
 
 
 class _Body(QWidget):
@@ -260,8 +263,16 @@ class CompareTable(QWidget):
         )
         if wanted != self._layout:
             self._layout = wanted
+            column, job_id = self._focused_head()
             self._lay_out()
-        self._fill()
+            self._fill()
+            if job_id and self._heads:
+                # A job that was taken out gives the focus to the one in its place.
+                ids = [head.job_id for head in self._heads]
+                at = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
+                self._heads[at].setFocus()
+        else:
+            self._fill()
 
     def texts(self) -> dict[str, list[str]]:
         """What each row says, for those who test."""
@@ -277,6 +288,14 @@ class CompareTable(QWidget):
         found = self._comparison
         equal = found.equal if self._all.isChecked() else ()
         return (*found.results, *found.differing, *equal)
+
+    def _focused_head(self) -> tuple[int, str]:
+        """The column and the job of the head that has the focus; "" for none."""
+        focus = QApplication.focusWidget()
+        for column, head in enumerate(self._heads):
+            if focus is not None and (focus is head or head.isAncestorOf(focus)):
+                return column, head.job_id
+        return 0, ""
 
     @Slot()
     def _show_all(self) -> None:

@@ -40,7 +40,7 @@ _FINE_S = (
 def linear(low: float, high: float, most: int = 6) -> Ticks:
     """Multiples of 1, 2 or 5 times a power of ten; one alone tells nothing, so three at least."""
     places = _multiples(low, high, most)
-    while len(places) < _LEAST and most < 2 * _LEAST:
+    while len(places) < _LEAST and most <= 2 * _LEAST:
         most += 1
         places = _multiples(low, high, most)
     return [(place, formats.tick(place)) for place in places]

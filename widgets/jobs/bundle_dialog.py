@@ -17,7 +17,7 @@ from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6, Tone
-from widgets.jobs.export_dialog import file_stem
+from widgets.jobs.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 
 _WIDTH = 540
 _WHAT = (
@@ -87,8 +87,9 @@ class BundleDialog(_Dialog):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Bundle", parent)
+        self._checkpoints = checkpoints
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        options = [(c.name, _title(c)) for c in newest_first]
+        options = [(c.name, checkpoint_title(c)) for c in newest_first]
         chosen = next((c.name for c in newest_first if c.is_latest), NO_CHECKPOINT)
         self._checkpoint = ComboBox([*options, (NO_CHECKPOINT, "None")], chosen, name="Checkpoint")
         self._with_data = Switch("The files of the dataset too")
@@ -151,8 +152,9 @@ class BundleDialog(_Dialog):
     def _wish(self) -> None:
         self.show_progress(None, "Starting")
         path = self._path.text().strip()
+        checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
         self.bundle_requested.emit(
-            path, self._checkpoint.key(), self._with_data.isChecked(), path == self._confirmed
+            path, checkpoint, self._with_data.isChecked(), path == self._confirmed
         )
 
 
@@ -201,9 +203,3 @@ class ReplayDialog(_Dialog):
             )
         )
         self._end("good" if is_same else "bad", sentence)
-
-
-def _title(checkpoint: Checkpoint) -> str:
-    marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
-    words = f"Epoch {checkpoint.epoch}, step {formats.count(checkpoint.step)}"
-    return f"{words} ({', '.join(marks)})" if marks else words

@@ -56,10 +56,12 @@ class CurvesTab(QWidget):
     Signals:
         save_requested: A suggested file name, and the bytes to put there.
         csv_requested: All curves of the job are wished for as a table.
+        completed: The curves hold all points that were appended.
     """
 
     save_requested = Signal(str, object)
     csv_requested = Signal()
+    completed = Signal()
 
     def __init__(self, smoothing: float = 0.6, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -176,6 +178,8 @@ class CurvesTab(QWidget):
         self._problem.setText(" ".join(history.problems))
         self._problem.setVisible(bool(history.problems))
         self._show_values()
+        if not self._to_come:
+            self.completed.emit()
 
     def show_view(self, view: JobView) -> None:
         """Where it ended, what it warned of, and how fast each rank is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
@@ -51,7 +52,7 @@ class ExportDialog(FittedDialog):
     """What to export, as what, where to.
 
     Signals:
-        export_requested: Checkpoint name, format, path.
+        export_requested: Checkpoint name, "best" or "latest", format, path.
         export_cancelled: The export under way is not wanted any more.
     """
 
@@ -128,7 +129,8 @@ class ExportDialog(FittedDialog):
         self._checkpoints = checkpoints
         names = {c.name for c in checkpoints}
         self._checkpoint.set_options(
-            [(c.name, _title(c)) for c in newest_first], wanted if wanted in names else best
+            [(c.name, checkpoint_title(c)) for c in newest_first],
+            wanted if wanted in names else best,
         )
         self._fit()
 
@@ -186,10 +188,19 @@ class ExportDialog(FittedDialog):
     def _wish(self) -> None:
         self.show_progress(None, "Starting")
         path = self._path.text().strip()
-        self.export_requested.emit(self._checkpoint.key(), self._format.key(), path)
+        checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
+        self.export_requested.emit(checkpoint, self._format.key(), path)
 
 
-def _title(checkpoint: Checkpoint) -> str:
+def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
+    """Return "best" or "latest" for these: a live run may prune the one that is shown."""
+    chosen = next((one for one in checkpoints if one.name == name), None)
+    if chosen is not None and chosen.is_best:
+        return "best"
+    return "latest" if chosen is not None and chosen.is_latest else name
+
+
+def checkpoint_title(checkpoint: Checkpoint) -> str:
     marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
     words = f"Epoch {checkpoint.epoch}, step {formats.count(checkpoint.step)}"
     return f"{words} ({', '.join(marks)})" if marks else words

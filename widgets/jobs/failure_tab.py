@@ -195,6 +195,11 @@ class FailureTab(QWidget):
         self._view, self._drawn, self._unwell = None, (), ()
         self.show_checkpoints(None)
 
+    @Slot()
+    def show_points(self) -> None:
+        """Draw the points that came since."""
+        self._settle()
+
     def show_nodes(
         self,
         states: Mapping[str, NodeState],

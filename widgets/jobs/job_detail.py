@@ -347,6 +347,7 @@ class JobDetail(JobWishes):
         self._elsewhere.resume_requested.connect(self.resume_elsewhere_requested)
         self._tabs.turned.connect(self._tab_turned)
         self.curves.save_requested.connect(self.save_requested)
+        self.curves.completed.connect(self.failure.show_points)
         self.failure.save_requested.connect(self._save_of_job)
         self.ranks.history.saved.connect(self._save_of_job)
         self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))

@@ -24,7 +24,7 @@ from widgets.jobs.job_list_model import JobListModel
 from widgets.jobs.sweep_words import news_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
-_LEFT, _RIGHT = S2 + 3, S2
+LEFT_W, RIGHT_W = S2 + 3, S2
 """Beside a cell's content; the header has the same."""
 _BAR_H, _PERCENT_W = 4, 38
 _CARET_W = ICON + S1
@@ -60,7 +60,7 @@ class JobTableDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if state & BY_KEY == BY_KEY:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
-        inner = cell.adjusted(_LEFT, 0, -_RIGHT, -1)
+        inner = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
@@ -119,7 +119,7 @@ class JobTableDelegate(QStyledItemDelegate):
 
 def caret_right(cell: QRect) -> int:
     """Where the caret of a sweep ends in the cell of its name."""
-    return cell.left() + _LEFT + _CARET_W
+    return cell.left() + LEFT_W + _CARET_W
 
 
 def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) -> None:

@@ -26,6 +26,7 @@ from widgets.common.views import asked_row, dress
 from widgets.jobs.job_columns import SETTINGS, JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.job_table_delegate import JobTableDelegate, caret_right
+from widgets.jobs.job_table_header import JobTableHeader
 from widgets.jobs.sweep_folding import SweepFolding
 
 _WIDTHS = {
@@ -109,9 +110,8 @@ class JobTableView(QTableView):
         self.setDragEnabled(True)
         self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        header = self.horizontalHeader()
-        header.setStretchLastSection(False)
-        header.setSectionsClickable(True)
+        self._head = header = JobTableHeader(self)
+        self.setHorizontalHeader(header)
         header.setMinimumSectionSize(_LEAST_W)
         for column, width in _WIDTHS.items():
             self.setColumnWidth(column, width)
@@ -258,12 +258,8 @@ class JobTableView(QTableView):
         self.layout_changed.emit(self.layout_now())
 
     def _show_order(self) -> None:
-        header = self.horizontalHeader()
-        header.setSortIndicatorShown(bool(self._order))
-        if self._order:
-            # Qt's arrow points to where the values grow.
-            way = Qt.SortOrder.DescendingOrder if self._descending else Qt.SortOrder.AscendingOrder
-            header.setSortIndicator(JobColumn[self._order.upper()], way)
+        column = JobColumn[self._order.upper()] if self._order else None
+        self._head.show_order(column, descending=self._descending)
 
     @Slot(QPoint)
     def _choose_columns(self, at: QPoint) -> None:

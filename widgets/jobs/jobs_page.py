@@ -91,6 +91,8 @@ class JobsPage(QWidget):
         self._open_id = ""
         self._open_sweep = ""
         self._to_open = ""
+        self._unreadable_id = ""
+        """The job that could not be opened, until something else is opened."""
         self._then: Callable[[], object] | None = None
         """What is to be done as soon as the job that is being opened is shown."""
         self._begins_as_table = False
@@ -101,6 +103,8 @@ class JobsPage(QWidget):
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
+        self._unreadable = EmptyState("warning", "")
+        self._right.addWidget(self._unreadable)
         self._right.addWidget(self.detail)
         self.sweep = SweepPane()
         self._right.addWidget(self.sweep)
@@ -181,6 +185,11 @@ class JobsPage(QWidget):
     def open_view(self) -> JobView | None:
         """The open job, as soon as it is known whole."""
         return self._views.get(self._open_id)
+
+    @property
+    def shows_unreadable(self) -> bool:
+        """Whether the page says why a job cannot be opened."""
+        return self._unreadable.isVisible()
 
     def restore(self, line_id: str, *, as_table: bool) -> None:
         """As a window was left, as soon as it is known what there is.
@@ -267,6 +276,8 @@ class JobsPage(QWidget):
 
     def _take(self, view: JobView) -> None:
         self._views[view.id] = view
+        if view.id == self._unreadable_id:
+            self._open_id, self._unreadable_id = view.id, ""
         if turns(view.state):
             self._turning.start()
 
@@ -274,7 +285,7 @@ class JobsPage(QWidget):
     def open_job(self, job_id: str) -> None:
         """Show this job on the right."""
         self._wants_list = False
-        self._to_open = self._open_sweep = ""
+        self._unreadable_id = self._to_open = self._open_sweep = ""
         if job_id != self._open_id:
             self._open_id = job_id
             self._is_shown = False
@@ -282,6 +293,8 @@ class JobsPage(QWidget):
             view = self._views.get(job_id)
             if view is not None:
                 self._show_open(view)
+            elif self._right.currentWidget() is self._unreadable:
+                self._right.setCurrentWidget(self._nothing_open)
             self.opened.emit(job_id)
         self.list.choose(job_id)
         self._settle()
@@ -316,7 +329,7 @@ class JobsPage(QWidget):
         """Show this sweep on the right, and no job."""
         if tag == self._open_sweep:
             return
-        self._open_id = self._to_open = ""
+        self._unreadable_id = self._open_id = self._to_open = ""
         self._is_shown = False
         self._open_sweep = tag
         self._show_sweep()
@@ -336,18 +349,20 @@ class JobsPage(QWidget):
         self.sweep.show_sweep(line, self.model.rows)
         self._right.setCurrentWidget(self.sweep)
 
-    def cannot_open(self, job_id: str) -> None:
-        """It was to be opened, and is not there any more."""
+    def cannot_open(self, job_id: str, sentence: str) -> None:
+        """Say why the job that was to be opened is not shown."""
         if job_id == self._open_id and not self._is_shown:
             self._open_id = ""
-            self._right.setCurrentWidget(self._nothing_open)
+            self._unreadable_id = job_id
+            self._unreadable.say("warning", "This job cannot be opened", sentence)
+            self._right.setCurrentWidget(self._unreadable)
             self._settle()
 
     def forget(self, job_id: str) -> None:
         """A job went to the trash."""
         self._views.pop(job_id, None)
-        if job_id == self._open_id:
-            self._open_id = ""
+        if job_id in (self._open_id, self._unreadable_id):
+            self._open_id = self._unreadable_id = ""
             self._is_shown = False
             self._right.setCurrentWidget(self._nothing_open)
         self.forgotten.emit(job_id)
@@ -405,7 +420,7 @@ class JobsPage(QWidget):
             self._pages.setCurrentWidget(self.split if has_jobs else self.first_start)
         if self._open_id or self._open_sweep:
             self.list.choose(self._open_id or self._open_sweep)
-        elif self.model.rowCount():
+        elif self.model.rowCount() and not self._unreadable_id:
             self._open_first()
         self._fit()
 

@@ -10,7 +10,7 @@ from backend.records.preview import Sample
 from widgets.common import theme
 from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2
-from widgets.library.sample_parts import decoded, main_part, paint_part, scaled
+from widgets.library.sample_parts import decoded, main_part, scaled, sketched
 
 _CAPTION_H = 18
 _CELL, _LARGE_CELL, _LARGE_FROM_W = 68, 128, 900
@@ -35,7 +35,7 @@ class SampleGrid(QWidget):
         self._samples: tuple[Sample, ...] = ()
         self._images: list[QImage] = []
         self._pictures: dict[int, QPixmap] = {}
-        self._pictures_for = (0, 0.0)
+        self._pictures_for = (0, 0.0, theme.current())
         self._at = 0
         self._empty_words = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -104,13 +104,10 @@ class SampleGrid(QWidget):
                 continue
             square = QRectF(cell.left(), cell.top(), cell.width(), cell.width())
             shown = self._picture(index, int(cell.width()))
-            if shown.isNull():
-                paint_part(painter, square, main_part(sample))
-            else:
-                # One that is no square keeps its shape.
-                size = shown.deviceIndependentSize()
-                beside = square.width() - size.width(), square.height() - size.height()
-                painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
+            # One that is no square keeps its shape.
+            size = shown.deviceIndependentSize()
+            beside = square.width() - size.width(), square.height() - size.height()
+            painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
             caption = QRectF(cell.left(), square.bottom(), cell.width(), _CAPTION_H)
             number = f"#{sample.index}"
             paint_text(painter, caption, number, "tiny", "text3", right=True)
@@ -124,13 +121,19 @@ class SampleGrid(QWidget):
                     paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
 
     def _picture(self, index: int, side: int) -> QPixmap:
-        """Scaled when it is seen: a window that is drawn larger has no time for all of them."""
-        now = side, self.devicePixelRatioF()
+        """Draw a sample when it is first seen, and again for another size or theme."""
+        ratio = self.devicePixelRatioF()
+        now = side, ratio, theme.current()
         if now != self._pictures_for:
             self._pictures.clear()
             self._pictures_for = now
         if index not in self._pictures:
-            self._pictures[index] = scaled(self._images[index], *now)
+            image = self._images[index]
+            self._pictures[index] = (
+                sketched(main_part(self._samples[index]), side, ratio)
+                if image.isNull()
+                else scaled(image, side, ratio)
+            )
         return self._pictures[index]
 
     def _fitted(self, width: int) -> tuple[int, int]:

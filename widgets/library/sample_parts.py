@@ -65,6 +65,19 @@ def decoded(part: Part | None) -> QImage:
     return image
 
 
+def sketched(part: Part | None, side: int, ratio: float) -> QPixmap:
+    """Draw a part that is no image, ``side`` pixels square; ``ratio`` as in `scaled`."""
+    dots = round(side * ratio)
+    picture = QPixmap(dots, dots)
+    picture.setDevicePixelRatio(ratio)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    paint_part(painter, QRectF(0, 0, side, side), part)
+    painter.end()
+    return picture
+
+
 def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
     """A thumbnail, ``side`` pixels square at most; a null pixmap for a null image.
 

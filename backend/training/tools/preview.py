@@ -312,17 +312,21 @@ def _evenly(count: int, wanted: int) -> list[int]:
 
 
 def _order(count: int, first: list[int]) -> Iterator[int]:
-    """Every index once: ``first``, then steps of the golden ratio, which fill the set evenly."""
-    yield from first
+    """Every index once, ``first`` before the others; each part of it covers the whole set."""
+    yield from (first[number] for number in _scattered(len(first)))
     done = set(first)
+    yield from (index for index in _scattered(count) if index not in done)
+
+
+def _scattered(count: int) -> Iterator[int]:
+    """Every number below ``count`` once, in steps of the golden ratio, which fill it evenly."""
     step = max(1, int(count * 0.6180339887))
     while math.gcd(step, count) != 1:
         step += 1
-    index = 0
+    number = 0
     for _ in range(count):
-        if index not in done:
-            yield index
-        index = (index + step) % count
+        yield number
+        number = (number + step) % count
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
+from paramiko.sftp import CMD_READ
 
 from backend.cluster import ssh
 from backend.cluster.far_command import OUTPUT_LIMIT_BYTES
@@ -222,6 +226,35 @@ def test_what_is_cancelled_half_way_leaves_nothing(
     with pytest.raises(Enough):
         shell.fetch(str(sshd.home / "wheel"), tmp_path / "here" / "wheel", stop)
     assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("get", ["fetch", "read"])
+def test_each_piece_of_a_file_is_read_once_and_few_are_kept(
+    get: str, shell: Shell, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    kept: set[int] = set()
+    threads: set[threading.Thread] = set()
+    request = paramiko.SFTPClient._async_request
+
+    def count(client: paramiko.SFTPClient, file: Any, kind: int, *values: Any) -> int:
+        if kind == CMD_READ:
+            asked.append(int(values[1]))
+            kept.add(len(file._prefetch_extents) + len(file._prefetch_data))
+            threads.add(threading.current_thread())
+        return request(client, file, kind, *values)
+
+    content = os.urandom(10_000_000)
+    (sshd.home / "wheel").write_bytes(content)
+    monkeypatch.setattr(paramiko.SFTPClient, "_async_request", count)
+    if get == "read":
+        assert shell.read(str(sshd.home / "wheel"), limit_bytes=len(content)) == content
+    else:
+        shell.fetch(str(sshd.home / "wheel"), tmp_path / "wheel", None)
+        assert (tmp_path / "wheel").read_bytes() == content
+    assert sorted(asked) == list(range(0, len(content), 32_768))
+    assert max(kept) < 64
+    assert threads == {threading.current_thread()}
 
 
 def test_f52_a_full_disk_is_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -175,11 +176,14 @@ def test_removing_a_job_moves_it_to_the_trash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "word"),
     [
-        (lambda f: f.meta.write_text("{"), "cannot be read"),
+        (lambda f: f.meta.write_text("{"), r"^meta.json of the job \S+ is damaged\.$"),
         (lambda f: f.meta.write_text('{"schema": 99}'), "newer"),
-        (lambda f: f.config.write_text("x ="), "cannot be read"),
+        (lambda f: f.config.write_text("x ="), r"^config.toml of the job \S+ is damaged\.$"),
+        (lambda f: f.config.write_bytes(b"\xff"), r"^config.toml of the job \S+ is damaged\.$"),
+        (lambda f: f.config.unlink(), r"^config.toml of the job \S+ is gone\.$"),
+        (lambda f: f.meta.unlink(), r"^meta.json of the job \S+ is gone\.$"),
         (lambda f: f.config.write_text("epochs = 0"), "changed"),
-        (lambda f: f.meta.unlink(), "no job"),
+        (lambda f: shutil.rmtree(f.path), "There is no job"),
     ],
 )
 def test_a_spoiled_folder_is_told_in_a_sentence(tmp_path: Path, spoil: Any, word: str) -> None:

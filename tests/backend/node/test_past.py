@@ -19,6 +19,7 @@ from backend.records.node import Cpu, Gpu, NodeReading
 from backend.records.node_past import PastLines, PastReading, names_line, past_line
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import wait_for
+from widgets.cluster.node_history import past_of
 
 ROOT = Path(__file__).parents[3]
 DAY_S = 86_400.0
@@ -252,6 +253,24 @@ def test_words_of_a_stranger_command_no_terminal() -> None:
     (gpu,) = found.gpus
     assert (gpu.uuid, gpu.unwell) == ("?[31mGPU", "?evil")
     assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
+
+
+def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
+    root: DataRoot, folder: NodeFolder
+) -> None:
+    lines = 30_000
+    folder.past.write_text(
+        "".join(
+            f'{{"gpus":["{n}"]}}\n{{"t":{n},"g":[[1,2,3,4,5]],"w":{{"0":"{n}"}}}}\n'
+            for n in range(lines)
+        )
+    )
+    found = PastReader(root).look("gpu1", lines, 0.0, DAY_S)
+    assert len(found) == 10_000
+    assert [gpu.uuid for one in found for gpu in one.gpus] == [
+        str(n) for n in range(lines - 64, lines)
+    ]
+    assert len(past_of(found).values) < 500
 
 
 def test_a_pipe_in_its_place_is_waited_for_by_nobody(

@@ -178,6 +178,85 @@ def test_a_rank_lost_with_its_guard_is_known_from_mpiruns_words(log: str) -> Non
     )
 
 
+PEER_GONE = """\
+An MPI communication peer process has unexpectedly disconnected.  This
+usually indicates a failure in the peer process (e.g., a crash or
+otherwise exiting without calling MPI_FINALIZE first).
+
+  Local host: host2
+  Local PID:  466
+  Peer host:  host1
+"""
+ABORTS = [
+    # Open MPI 5.0.11
+    "[host2:00000] *** An error occurred in Socket closed\n"
+    "[host2:00000] *** reported by process [2757951489,1]\n"
+    "[host2:00000] *** on a NULL communicator\n",
+    # Open MPI 4.1
+    'mpirun has exited due to process rank 1 with PID 465 on node host2 calling\n"abort". This',
+]
+
+
+def left_with(code: int, rank: int) -> RankExit:
+    sentence = f"Rank {rank} left with exit code {code} in the model's step."
+    return replace(ended(rank, "exit", sentence), host=f"host{rank + 1}", code=code)
+
+
+def terminated(rank: int) -> RankExit:
+    sentence = f"Rank {rank} was ended together with the others."
+    record = ended(rank, "signal", sentence, secondary=True)
+    return replace(record, host=f"host{rank + 1}", signal="SIGTERM")
+
+
+@pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
+def test_a_rank_that_mpi_aborted_in_its_step_is_secondary_to_the_killed_one(
+    abort: str,
+) -> None:
+    killed = ended(0, "signal", "Rank 0 on this computer was killed by signal 9 (SIGKILL).")
+    record = judge(left_with(14, 1), killed, launcher_log=PEER_GONE + abort)
+    assert record.message == "Rank 0 on this computer was killed by signal 9 (SIGKILL)."
+
+
+def test_a_rank_that_left_by_itself_is_blamed_and_not_the_aborted_one() -> None:
+    record = judge(left_with(14, 1), left_with(3, 0), launcher_log=PEER_GONE + ABORTS[0])
+    assert record.message.startswith("Rank 0 left with exit code 3")
+    alone = judge(left_with(14, 1), left_with(3, 0), launcher_log=ABORTS[0])
+    assert alone.message.startswith("Rank 1 left with exit code 14"), "MPI found no rank gone"
+
+
+@pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
+def test_a_terminated_rank_is_named_and_not_the_aborted_one(
+    abort: str,
+) -> None:
+    log = PEER_GONE + abort
+    lines = (LogPart.of("mpirun.log", log),)
+    record = judge(left_with(14, 1), terminated(0), launcher_log=log, mpirun_log=lines)
+    assert record.message == "Rank 0 on this computer was ended from outside (SIGTERM)."
+    assert record.error is not None
+    assert record.error.rank == 0
+
+
+def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
+    why = "mpirun did not start rank 1 on gpu2 within 300 s."
+    log = PEER_GONE + ABORTS[0]
+    assert judge(left_with(14, 1), terminated(0), launcher_log=log, gave_up=why).message == why
+
+
+def test_of_two_terminated_ranks_on_one_node_neither_is_accused() -> None:
+    ranks = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
+    both = (replace(terminated(1), host="host1"), replace(terminated(1), rank=2, host="host1"))
+    log = PEER_GONE + ABORTS[0].replace(",1]", ",0]")
+    record = judge(left_with(14, 0), *both, ranks=ranks, launcher_log=log)
+    assert record.message.startswith("One of ranks 1 and 2 on gpu2 was ended from outside")
+
+
+def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
+    record = judge(left_with(14, 1), terminated(0), told_to_end="SIGTERM")
+    assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
+    own = judge(ended(1, "error", "KeyError: 'colour'"), told_to_end="SIGTERM")
+    assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
+
+
 def test_a_stop_that_met_an_error_is_an_error() -> None:
     record = judge(ended(1, "error", "The disk is full."), stop_was_wished=True)
     assert record.state is JobState.ERROR

@@ -11,6 +11,7 @@ import pytest
 from backend.cli.run import run
 from backend.errors import BackendError
 from backend.records.figures import count
+from backend.records.job import Placement
 from backend.records.sweep import Sweep, read_sweep, sweep_file
 from backend.records.sweep_values import Axis, Span
 from backend.services.templates import TemplateService
@@ -39,6 +40,21 @@ def test_settings_come_back_as_they_were_saved_without_the_name_of_the_job(
     assert made.path.endswith("templates/Night run.toml")
     loaded = templates.load("Night run")
     assert loaded == {key: value for key, value in raw.items() if key != "name"}
+
+
+def test_a_template_does_not_take_over_beside_whom_a_job_may_train(
+    templates: TemplateService,
+) -> None:
+    placement = {"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}
+    templates.save("shared", raw_job(placement=[{**placement, "beside": {"GPU-1": "alice"}}]))
+    assert templates.load("shared")["placement"] == [placement]
+
+
+def test_a_replay_does_not_take_over_beside_whom_a_job_may_train(services: Services) -> None:
+    job = services.jobs.create(raw_job())
+    before = Placement("gpu01", gpus=("GPU-1", "GPU-2"), beside=(("GPU-1", "alice"),))
+    draft = services.replays.draft(job.id, (before,))
+    assert draft["placement"] == [{"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}]
 
 
 def test_a_template_is_written_over_only_when_that_was_asked_for(

@@ -16,7 +16,7 @@ from backend.records.figures import GAP, count
 from backend.records.preview import Preview
 from backend.training.tools import channel, thumbnails
 from backend.training.tools.measure import measure
-from backend.training.tools.preview import preview
+from backend.training.tools.preview import _evenly, _order, preview
 from backend.training.tools.spread import Spread
 from backend.training.user_code import UserCodeError
 
@@ -230,6 +230,15 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     told = f"The time was enough for {count(found.examined)} of {count(1000)} items"
     assert found.warnings[0].startswith(told)
     assert found.item_time_ms >= 20
+
+
+@pytest.mark.parametrize("looked_at", [13, 24, 35, 48, 60, 200])
+def test_f50_a_partial_look_covers_the_whole_set(
+    looked_at: int,
+) -> None:
+    order = list(_order(1000, _evenly(1000, 48)))
+    assert sorted(order) == list(range(1000))
+    assert sum(index < 500 for index in order[:looked_at]) == pytest.approx(looked_at / 2, abs=3)
 
 
 def test_f50_an_item_that_never_comes_is_named(previews: Previews) -> None:

@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from backend.records.beat import Beat, Phase
 from backend.records.schedule import learning_rate
+from backend.training.loop import Trainer
+from backend.training.strategies.alone import Alone
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
@@ -27,6 +30,23 @@ class UserModel(nn.Module):
     def loss(self, output, target):
         return ((output.squeeze(1) - 100.0 * target) ** 2).mean()
 """
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPUTING, Phase.SAVING])
+def test_f16_a_rank_that_waits_for_a_value_of_another_is_not_taken_for_hung(phase: Phase) -> None:
+    seen: list[Phase] = []
+
+    class Watched(Alone):
+        def gather(self, value: Any) -> list[Any]:
+            seen.append(trainer.beat.read()[1])
+            return super().gather(value)
+
+    trainer = Trainer.__new__(Trainer)
+    trainer.beat = Beat.inherited()
+    trainer.strategy = Watched()
+    trainer.beat.beat(phase)
+    trainer._gather("value")
+    assert (seen, trainer.beat.read()[1]) == ([Phase.WAITING_FOR_OTHERS], phase)
 
 
 def test_the_reduced_gradient_is_clipped_not_each_ranks_own(tmp_path: Path) -> None:

@@ -53,6 +53,20 @@ def show(page, reading):
     finish(page.turns)
 
 
+@pytest.mark.parametrize(
+    ("presence", "message", "head"),
+    [
+        (Presence.NEW, "not set up yet", "Not set up"),
+        (Presence.OUT_OF_SERVICE, "taken out of service", "Out of service"),
+        (Presence.OFFLINE, "no news since 14:02", "Offline"),
+    ],
+)
+def test_the_head_says_the_condition_of_a_node_once(page, presence, message, head):
+    state = samples.state("gpu11")
+    page.show_node(replace(state, presence=presence, message=message), NodeHistory())
+    assert page._header.sentence.text() == head
+
+
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
     show(page, replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
     assert page._no_gpu.text() == "CPU only: no NVIDIA driver was found."

@@ -176,6 +176,40 @@ def test_whoever_shows_all_rows_by_keys_can_hide_them_by_the_same_key(page, qtbo
         assert ("batch_size" in page.table.texts()) is is_shown
 
 
+def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
+    show(page, three())
+    head = page.table._heads[1]
+    head.setFocus()
+    page.table._all.toggle()
+    now = QApplication.focusWidget()
+    assert now is not head
+    assert now is page.table._heads[1]
+    with qtbot.waitSignal(page.remove_requested) as removed:
+        qtbot.keyClick(now, Qt.Key.Key_Delete)
+    assert removed.args == ["id1"]
+
+
+@pytest.mark.parametrize("taken_out", [0, 2])
+def test_a_job_that_is_taken_out_gives_the_focus_to_the_one_in_its_place(page, taken_out):
+    looks = three()
+    show(page, looks)
+    page.table._heads[taken_out]._remove.setFocus()
+    show(page, [one for place, one in enumerate(looks) if place != taken_out])
+    assert [head.job_id for head in page.table._heads if head.hasFocus()] == ["id1"]
+
+
+def test_the_focus_ring_of_a_head_leaves_its_glyph_free(page):
+    show(page, three())
+    head = page.table._heads[1]
+
+    def glyph():
+        return head.grab(head._glyph.geometry()).toImage()
+
+    before = glyph()
+    head.setFocus()
+    assert glyph() == before
+
+
 def test_equal_rows_are_counted_and_shown_on_a_click(page, qtbot):
     show(page, three())
     table = page.table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
@@ -74,6 +75,20 @@ def test_where_nobody_kept_what_the_node_did_the_loss_stands_alone(detail: JobDe
     plots = detail.failure.plots
     assert plots.cause is None
     assert plots.loss is not None
+
+
+def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qtbot: QtBot) -> None:
+    view = replace(FAILED, step=12_000)
+    old = lab.history(FAILED).history
+    loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
+    history = HistoryUpdate(
+        np.arange(1, view.step + 1), np.resize(old.epochs, view.step),
+        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, began_s=old.began_s,
+    )  # fmt: skip
+    detail.open_job(view)
+    detail.show_update(RunUpdate(view, history))
+    plots = detail.failure.plots
+    qtbot.waitUntil(lambda: plots.loss is not None and plots.loss.y_range()[0] < -4)
 
 
 def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) -> None:

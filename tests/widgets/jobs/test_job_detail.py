@@ -20,6 +20,7 @@ from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.look import Look, ThemeChoice
+from widgets.jobs.bundle_dialog import BundleDialog
 from widgets.jobs.export_dialog import ExportDialog, file_stem
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
@@ -331,19 +332,32 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     dialog._format_chosen("onnx")
     with qtbot.waitSignal(dialog.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args == ["epoch-0002-step-000020", "onnx", "digits 2-workers.onnx"]
+    assert wished.args == ["best", "onnx", "digits 2-workers.onnx"]
+    dialog.show_error("No.")
+    dialog._checkpoint.choose("epoch-0001-step-000010")
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == "epoch-0001-step-000010"
+
+
+def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
+    dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
+    qtbot.addWidget(dialog)
+    with qtbot.waitSignal(dialog.bundle_requested) as wished:
+        qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert wished.args[1] == "latest"
 
 
 @pytest.mark.parametrize(
-    ("had", "has"),
+    ("had", "has", "wish"),
     [
-        ("epoch-0002-step-000020", "epoch-0003-step-000030"),
-        ("epoch-0001-step-000010", "epoch-0001-step-000010"),
-        ("epoch-0000-step-000005", "epoch-0003-step-000030"),
+        ("epoch-0002-step-000020", "epoch-0003-step-000030", "best"),
+        ("epoch-0001-step-000010", "epoch-0001-step-000010", "epoch-0001-step-000010"),
+        ("epoch-0000-step-000005", "epoch-0003-step-000030", "best"),
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbot, had, has):
+def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbot, had, has, wish):
     detail.open_job(LIVE)
     older = checkpoint(10)
     before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
@@ -352,9 +366,10 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
     dialog = detail.exports.dialog.now
     assert dialog._checkpoint.key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
+    assert dialog._checkpoint.key() == has
     with qtbot.waitSignal(dialog.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[0] == has
+    assert wished.args[0] == wish
     dialog.reject()
 
 

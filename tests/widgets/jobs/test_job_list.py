@@ -10,6 +10,8 @@ from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex
 from PySide6.QtWidgets import QApplication
 
 from backend.records.job_line import line_of
+from backend.records.job_view import RunUpdate
+from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
@@ -154,11 +156,33 @@ def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, 
     with qtbot.waitSignal(page.opened) as opened:
         page.open_job("old")
     assert (opened.args, page.open_view) == (["old"], None)
-    from backend.records.job_view import RunUpdate
-    from backend.records.series import HistoryUpdate
-
     page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
     assert page.detail._view.id == "old"
+
+
+def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
+    opened = []
+    page.opened.connect(opened.append)
+    lines = [line_of(job(name, ENDED)) for name in ("damaged", "well")]
+    show_jobs(page, (), lines=lines)
+    first, other = opened[0], ({"damaged", "well"} - set(opened)).pop()
+    page.cannot_open(first, "config.toml of the job is gone.")
+    show_jobs(page, (), lines=lines)
+    assert (opened, page.open_id) == ([first], "")
+    assert page.shows_unreadable
+    assert page._unreadable.accessibleName() == (
+        "This job cannot be opened config.toml of the job is gone."
+    )
+    page.open_job(first)
+    assert opened == [first, first], "a click tries again"
+    page.cannot_open(first, "config.toml of the job is gone.")
+    page.show_update(RunUpdate(job(first, ENDED), HistoryUpdate()))
+    assert page.open_id == first, "it can be read again"
+    assert page.detail.isVisible()
+    page.open_job(other)
+    page.cannot_open(other, "config.toml of the job is gone.")
+    page.forget(other)
+    assert page.open_id == first
 
 
 def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(page, qtbot):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from backend.records.job import parse_job
@@ -15,6 +16,7 @@ from backend.records.status import RankError
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE
+from widgets.jobs.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.jobs_page import JobsPage
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
@@ -333,3 +335,23 @@ def test_in_a_wide_window_what_belongs_to_a_name_does_not_stand_far_from_it(page
     assert view.layout_now()["widths"] == before, "what the window gives, nobody wished for"
     view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
     assert view.layout_now()["widths"]["state"] == before["state"] + 30
+
+
+@pytest.mark.parametrize("column", [JobColumn.NAME, JobColumn.GPUS, JobColumn.TOOK])
+def test_the_sort_mark_stands_next_to_the_title(page, column):
+    header = page.table.view.horizontalHeader()
+    left, width = header.sectionViewportPosition(column), header.sectionSize(column)
+    title_w = QFontMetrics(header.font()).horizontalAdvance(column.title)
+    title_left = left + (width - RIGHT_W - title_w if column.is_figure else LEFT_W)
+
+    def seen():
+        head = header.grab().toImage()
+        return head, head.copy(title_left, 0, title_w, head.height())
+
+    head, title = seen()
+    click_head(page, column)
+    sorted_head, sorted_title = seen()
+    assert sorted_title == title, "the mark covers the title"
+    assert sorted_head != head
+    click_head(page, column)
+    assert seen()[0] != sorted_head, "both directions look the same"

@@ -19,6 +19,8 @@ from backend.records.preview import (
     ShapeCount,
 )
 from widgets.common.cards import EmptyState
+from widgets.common.look import Look, ThemeChoice
+from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
@@ -208,6 +210,29 @@ def test_a_picture_that_is_no_square_keeps_its_shape(qtbot: QtBot) -> None:
     wide = max(x for x, _ in yellow) - min(x for x, _ in yellow) + 1
     high = max(y for _, y in yellow) - min(y for _, y in yellow) + 1
     assert wide == pytest.approx(3 * high, abs=3)
+
+
+def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Part | None] = []
+    monkeypatch.setattr(sample_parts, "paint_part", lambda *given: drawn.append(given[-1]))
+    wave = Part("data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256)))
+    grid = SampleGrid()
+    qtbot.addWidget(grid)
+    grid.show_samples(tuple(Sample(n, (wave,), "", 0.4, "") for n in range(40)))
+    grid.resize(600, grid.heightForWidth(600))
+    for _ in range(2):
+        grid.grab()
+    assert drawn == [wave] * 40
+
+
+def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: Look) -> None:
+    grid = SampleGrid()
+    qtbot.addWidget(grid)
+    grid.show_samples((sample(0, "cat"),))
+    grid.resize(300, 120)
+    light = grid.grab().toImage()
+    look.choose(ThemeChoice.DARK)
+    assert grid.grab().toImage().pixelColor(10, 10) != light.pixelColor(10, 10)
 
 
 def test_without_a_sample_the_grid_says_so(show: Shown) -> None:
