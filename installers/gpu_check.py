@@ -18,7 +18,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,17 +113,17 @@ class Ground:
         first = None
         end = min(self.end, time.monotonic() + 60)
         while time.monotonic() < end:
+            time.sleep(0.02)
             try:
                 status = read_json(NodeFolder(self.folder / "node").status)
-                found = NodeReading.from_dict(status)
             except (OSError, ValueError):
                 continue
+            found = NodeReading.from_dict(status)
             first = found.heartbeat if first is None else first
             if found.heartbeat >= first + readings:
                 if not found.gpus:
                     raise Failed(f"The agent reads no GPU. {found.gpu_message}.")
                 return found.gpus
-            time.sleep(0.02)
         raise Failed("The agent wrote no reading.")
 
     def train(
@@ -253,7 +253,8 @@ QUERY: dict[str, tuple[str, float, float]] = {
 """Field of ``nvidia-smi``: that of the agent, and how far apart they may be (absolute, share).
 
 ``memory.free``, because NVML counts as used what is reserved for the driver; ``memory.used`` does
-not.
+not. What nvidia-smi has under no name that all drivers know is not here: energy, clock event
+reasons, remapped rows.
 """
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0}
 
@@ -363,8 +364,11 @@ def check_stranger(ground: Ground, pid: int) -> Iterator[Row]:
 
 def check_beside_a_stranger(ground: Ground) -> Iterator[Row]:
     """The readings are compared while there is a process to compare."""
-    with hold(ground) as pid:
-        yield from attempt("foreign process", lambda: check_stranger(ground, pid))
+    with ExitStack() as held:
+        yield from attempt(
+            "foreign process",
+            lambda: check_stranger(ground, held.enter_context(hold(ground))),
+        )
         yield from attempt("readings", lambda: check_readings(ground))
 
 

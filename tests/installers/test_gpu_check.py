@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from backend.records.node import Gpu
 from backend.records.state import JobState
 from backend.records.status import RunExit
 from installers import gpu_check
-from installers.gpu_check import QUERY, Ground, Load, Row, Steps
+from installers.gpu_check import QUERY, Failed, Ground, Load, Row, Steps
 from tests.fakes.nvml.driver import FakeDriver, build, put_smi
 from tests.installers.small_project import put_wheel
 
@@ -204,6 +205,32 @@ def test_a_step_is_held_against_the_bare_loop(
     assert [row.passed for row in rows] == passed
 
 
+def test_what_can_be_checked_is_where_torch_has_no_cuda(
+    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def hold(_ground: Ground) -> Iterator[int]:
+        fake.driver.describe(f"process 1 {os.getpid()} 700")
+        yield os.getpid()
+
+    def no_job(*_given: Any, **_changes: Any) -> None:
+        raise Failed("There is no CUDA.")
+
+    monkeypatch.setattr(gpu_check, "hold", hold)
+    monkeypatch.setattr(Ground, "agent", lambda ground: nullcontext())
+    monkeypatch.setattr(Ground, "train", no_job)
+    monkeypatch.setattr(gpu_check, "timed", no_job)
+    rows = list(gpu_check.check_all(replace(fake.ground, gpu="")))
+    assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]
+    assert {row.check: row.sentence for row in rows if not row.passed} == {
+        "machine": "NVIDIA GeForce RTX 4090, NVIDIA H100 80GB HBM3.",
+        **dict.fromkeys(
+            ("training", "mixed precision", "pin by UUID", "out of memory", "P14"),
+            "There is no CUDA.",
+        ),
+    }
+
+
 @pytest.mark.parametrize("passed", [True, False])
 def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -217,8 +244,9 @@ def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     )
 
 
-def test_without_a_gpu_each_check_fails_with_the_reason() -> None:
-    command = [REPOSITORY / "installers/gpu-check", "--python", sys.executable]
+def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
+    words = ["--wheels", tmp_path, "--python", sys.executable]
+    command = [REPOSITORY / "installers/gpu-check", *words]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     lines = done.stdout.splitlines()
     assert (done.returncode, len(lines)) == (1, 7), done.stderr

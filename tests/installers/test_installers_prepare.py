@@ -121,7 +121,7 @@ def without_horovod(ready: Path, cache: Path) -> Path:
 
 
 def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
-    set_up: SetUp, said: StringIO
+    set_up: SetUp, without_horovod: Path, said: StringIO
 ) -> None:
     def stop(workshop: Workshop) -> Path:
         raise KeyboardInterrupt

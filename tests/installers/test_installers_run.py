@@ -107,6 +107,7 @@ def test_a_python_that_is_too_old_is_told_in_one_sentence(
     assert answer.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_unreachable_index_is_told_in_one_sentence(start: Start, project: Path) -> None:
     nowhere = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     nowhere |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
