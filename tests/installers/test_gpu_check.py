@@ -205,7 +205,7 @@ def test_a_step_is_held_against_the_bare_loop(
     assert [row.passed for row in rows] == passed
 
 
-def test_what_can_be_checked_is_where_torch_has_no_cuda(
+def test_what_can_be_checked_is_where_no_job_can_run(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
@@ -216,6 +216,7 @@ def test_what_can_be_checked_is_where_torch_has_no_cuda(
     def no_job(*_given: Any, **_changes: Any) -> None:
         raise Failed("There is no CUDA.")
 
+    monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(gpu_check, "hold", hold)
     monkeypatch.setattr(Ground, "agent", lambda ground: nullcontext())
     monkeypatch.setattr(Ground, "train", no_job)
@@ -223,7 +224,7 @@ def test_what_can_be_checked_is_where_torch_has_no_cuda(
     rows = list(gpu_check.check_all(replace(fake.ground, gpu="")))
     assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]
     assert {row.check: row.sentence for row in rows if not row.passed} == {
-        "machine": "NVIDIA GeForce RTX 4090, NVIDIA H100 80GB HBM3.",
+        "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
         **dict.fromkeys(
             ("training", "mixed precision", "pin by UUID", "out of memory", "P14"),
             "There is no CUDA.",

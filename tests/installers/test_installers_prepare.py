@@ -134,9 +134,11 @@ def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
     assert "packages" not in said.getvalue()
 
 
-@pytest.mark.slow
 def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
-    set_up: SetUp, driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+    set_up: SetUp,
+    driver: Callable[[], subprocess.Popen[str]],
+    without_horovod: Path,
+    tmp_path: Path,
 ) -> None:
     with driver() as first:
         wait_for((tmp_path / "builds").exists, "the build")
@@ -144,9 +146,8 @@ def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
     assert is_whole(set_up().parent.parent)
 
 
-@pytest.mark.slow
 def test_of_two_first_starts_one_works_and_the_other_waits(
-    driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+    driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
     with driver() as one, driver() as other:
         wait_for((tmp_path / "builds").exists, "the build")
