@@ -76,8 +76,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ready(made_once: Path, project: Path, cache: Path) -> Path:
-    """The Python of an environment that is whole: a copy, which a test may spoil."""
-    shutil.copytree(made_once, cache, symlinks=True)
+    """The Python of an environment that is whole, whose files a test may delete or replace."""
+    cache.parent.mkdir()
+    subprocess.run(["cp", "--archive", "--link", made_once, cache], check=True)
     (stamp,) = cache.glob("environments/*/ringmaster.json")
     return stamp.parent / "bin/python"
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -21,18 +20,10 @@ from installers.files import locked
 from installers.horovod_wheel import Workshop
 from installers.prepare import Recipe, is_whole
 from tests.installers.small_project import BROKEN_HOROVOD, put_horovod
+from tests.waiting import LIMIT_S, wait_for
 
 SetUp = Callable[..., Path]
 REPOSITORY = Path(__file__).resolve().parents[2]
-DEADLINE_S = 120
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} did not come"
-        time.sleep(0.01)
-
 
 DRIVER = """\
 import sys, time
@@ -87,10 +78,12 @@ def test_a_second_clone_takes_the_same_environment(ready: Path, project: Path, c
     assert (again, again.stat().st_ctime_ns) == (ready, made)
 
 
+@pytest.mark.slow
 def test_run_takes_the_environment_of_the_tests_rather_than_make_a_second(set_up: SetUp) -> None:
     assert set_up("test") == set_up("headless")
 
 
+@pytest.mark.slow
 def test_the_tests_never_change_the_environment_that_jobs_may_run_from(
     set_up: SetUp, ready: Path
 ) -> None:
@@ -98,6 +91,7 @@ def test_the_tests_never_change_the_environment_that_jobs_may_run_from(
     assert set_up("headless") == ready
 
 
+@pytest.mark.slow
 def test_half_an_environment_is_noticed_and_made_again(
     set_up: SetUp, ready: Path, said: StringIO
 ) -> None:
@@ -110,6 +104,7 @@ def test_half_an_environment_is_noticed_and_made_again(
     assert is_whole(folder)
 
 
+@pytest.mark.slow
 def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, ready: Path) -> None:
     ready.unlink()
     ready.symlink_to("/usr/bin/a-python-that-was-removed")
@@ -126,7 +121,7 @@ def without_horovod(ready: Path, cache: Path) -> Path:
 
 
 def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
-    set_up: SetUp, said: StringIO
+    set_up: SetUp, without_horovod: Path, said: StringIO
 ) -> None:
     def stop(workshop: Workshop) -> Path:
         raise KeyboardInterrupt
@@ -140,21 +135,24 @@ def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
 
 
 def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
-    set_up: SetUp, driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+    set_up: SetUp,
+    driver: Callable[[], subprocess.Popen[str]],
+    without_horovod: Path,
+    tmp_path: Path,
 ) -> None:
     with driver() as first:
-        wait_for(tmp_path / "builds")
+        wait_for((tmp_path / "builds").exists, "the build")
         os.kill(first.pid, signal.SIGKILL)
     assert is_whole(set_up().parent.parent)
 
 
 def test_of_two_first_starts_one_works_and_the_other_waits(
-    driver: Callable[[], subprocess.Popen[str]], tmp_path: Path
+    driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
     with driver() as one, driver() as other:
-        wait_for(tmp_path / "builds")
+        wait_for((tmp_path / "builds").exists, "the build")
         (tmp_path / "go").touch()
-        told = [process.communicate(timeout=DEADLINE_S) for process in (one, other)]
+        told = [process.communicate(timeout=LIMIT_S) for process in (one, other)]
     assert [one.returncode, other.returncode] == [0, 0], told
     assert told[0][0] == told[1][0]
     assert (tmp_path / "builds").read_text() == "built\n"
@@ -188,6 +186,7 @@ def test_too_little_space_is_told_before_anything_is_written(
     assert not list(cache.glob("environments/*/bin"))
 
 
+@pytest.mark.slow
 def test_another_versions_half_environment_is_cleared_unless_a_start_works_on_it(
     set_up: SetUp, cache: Path
 ) -> None:

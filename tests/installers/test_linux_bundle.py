@@ -30,7 +30,7 @@ from backend.cluster.horovod import built_wheels
 from backend.cluster.wheelhouse import PIP
 from installers import horovod_wheel, linux_bundle
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "resources/gallery/digits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,16 @@ def build(folder: Path, *defines: str) -> Path:
     command = ["cc", "-O1", "-shared", "-fPIC", "-Wall", "-Werror", *options, "-o", str(library)]
     subprocess.run([*command, str(SOURCE)], check=True)
     return folder
+
+
+def put_smi(folder: Path) -> Path:
+    """Put an `nvidia-smi` there that asks the same library."""
+    script = folder / "nvidia-smi"
+    script.write_text(
+        f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("nvidia_smi.py")} "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
 
 
 class FakeDriver:

@@ -1,0 +1,269 @@
+"""`installers/gpu-check` without a GPU: readings of the library of `nvml.c`, jobs on processors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.records.layout import RUN_VARIABLE, DataRoot, JobFolder
+from backend.records.node import Gpu
+from backend.records.state import JobState
+from backend.records.status import RunExit
+from installers import gpu_check
+from installers.gpu_check import QUERY, Failed, Ground, Load, Row, Steps
+from tests.fakes.nvml.driver import FakeDriver, build, put_smi
+from tests.installers.small_project import put_wheel
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GPUS = [f"GPU-0000000{number}-aaaa-bbbb-cccc-dddddddddddd" for number in (0, 1)]
+
+
+@dataclass
+class FakeGpus:
+    driver: FakeDriver
+    ground: Ground
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = build(tmp_path_factory.mktemp("nvml"))
+    put_smi(folder)
+    return folder
+
+
+@pytest.fixture
+def fake(library: Path, tmp_path: Path) -> Iterator[FakeGpus]:
+    """Two GPUs and an agent that reads them."""
+    driver = FakeDriver(library, tmp_path / "gpus")
+    environment = {**driver.environment, "PYTHONPATH": str(REPOSITORY)}
+    smi = str(library / "nvidia-smi")
+    ground = Ground(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
+    with ground.agent():
+        yield FakeGpus(driver, ground)
+
+
+@pytest.fixture
+def on_processors(tmp_path: Path) -> Ground:
+    small = Load(width=16, depth=1, batch=4, seconds=0.01, pairs=1)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return Ground(tmp_path, load=small, environment=environment)
+
+
+def row_of(name: str, check: Callable[[], Iterator[Row]]) -> Row:
+    (row,) = gpu_check.attempt(name, check)
+    return row
+
+
+def test_readings_that_agree_pass_and_a_wrong_one_is_named(fake: FakeGpus) -> None:
+    fake.driver.describe(f"process 1 {os.getpid()} 700", "temperature 0 51")
+    good = row_of("readings", lambda: gpu_check.check_readings(fake.ground))
+    assert good.passed, good
+    assert good.figure == f"0 of {2 * (len(QUERY) + 2)} differ"
+
+    wrong = {**fake.ground.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
+    fake.ground.environment = wrong
+    bad = row_of("readings", lambda: gpu_check.check_readings(fake.ground, tries=1))
+    assert not bad.passed
+    assert bad.sentence.startswith(
+        "GPU 0: temperature.gpu is 57 for nvidia-smi and 51 for the agent; GPU 1: "
+    )
+
+
+GPU = Gpu(
+    3, GPUS[1], "NVIDIA H100", 10 * 2**30, 80 * 2**30, 50, 40, 300.0, 700.0, 1000, 1980, 60, 1, 2,
+    memory_clock_mhz=2619, max_memory_clock_mhz=2619, performance_state=0, pcie_generation=4,
+    max_pcie_generation=5, pcie_width=8, max_pcie_width=16, ecc_corrected_ever=3,
+    ecc_uncorrected_ever=4, mig_enabled=False,
+)  # fmt: skip
+SMI = {
+    "name": "NVIDIA H100", "index": "3", "memory.total": "81920", "memory.free": "71680",
+    "utilization.gpu": "61", "temperature.gpu": "42", "power.draw": "330.12",
+    "enforced.power.limit": "700.00", "clocks.sm": "1020", "clocks.max.sm": "1980",
+    "clocks.mem": "2619", "clocks.max.mem": "2619", "fan.speed": "60", "pstate": "P0",
+    "pcie.link.gen.current": "4", "pcie.link.gen.max": "5", "pcie.link.width.current": "8",
+    "pcie.link.width.max": "16", "ecc.errors.corrected.volatile.total": "1",
+    "ecc.errors.uncorrected.volatile.total": "2", "ecc.errors.corrected.aggregate.total": "3",
+    "ecc.errors.uncorrected.aggregate.total": "4", "mig.mode.current": "Disabled",
+}  # fmt: skip
+WRONG = {
+    "name": "NVIDIA A100", "memory.total": "81900", "memory.free": "71000",
+    "temperature.gpu": "46", "utilization.gpu": "[N/A]", "power.draw": "[N/A]", "pstate": "P8",
+    "mig.mode.current": "Enabled", "clocks.sm": "1980", "clocks.mem": "1593",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", QUERY)
+def test_each_field_is_compared(field: str) -> None:
+    assert dict(gpu_check.differences(SMI, {}, (GPU, GPU))) == {}
+    told = {**SMI, field: WRONG.get(field, "77")}
+    assert field in dict(gpu_check.differences(told, {}, (GPU, GPU)))
+    untold = replace(GPU, **{QUERY[field][0]: None})
+    assert field in dict(gpu_check.differences(SMI, {}, (untold, untold)))
+
+
+def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None:
+    fake.driver.describe(f"process 1 {os.getpid()} 700", "graphics 1 4194000 40")
+    gpu = fake.ground.gpus(2)[1]
+    line = gpu_check.ask_smi(fake.ground, "gpu", ("uuid", *QUERY))[1]
+
+    def found(on_it: dict[int, str]) -> set[str]:
+        return {name for name, _ in gpu_check.differences(line, on_it, (gpu, gpu))}
+
+    assert found({os.getpid(): "704"}) == set()
+    assert found({}) == {"processes"}
+    assert found({os.getpid(): "720"}) == {f"process {os.getpid()}"}
+
+
+def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
+    def row() -> Row:
+        return row_of("foreign", lambda: gpu_check.check_stranger(fake.ground, os.getpid()))
+
+    fake.driver.describe(f"process 1 {os.getpid()} 700")
+    assert row().passed
+    assert f"(pid {os.getpid()})" in row().sentence
+    fake.driver.describe(f"process 0 {os.getpid()} 700")
+    assert not row().passed
+    assert "the agent sees nobody" in row().sentence
+    fake.driver.describe(f"process 1 {os.getpid()} 40")
+    assert not row().passed
+
+
+@pytest.mark.parametrize(
+    ("on", "sees", "passed"),
+    [(1, f"{GPUS[1]} 1", True), (0, f"{GPUS[1]} 1", False), (1, "0 2", False)],
+)
+def test_a_pinned_rank_is_on_its_gpu_alone(
+    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, on: int, sees: str, passed: bool
+) -> None:
+    def train(
+        ground: Ground, name: str, look: Callable[[str], None], **_changes: Any
+    ) -> tuple[JobFolder, RunExit]:
+        folder = DataRoot(ground.folder / "root").job("pinned")
+        folder.logs.mkdir(parents=True)
+        folder.rank_log(0).write_text(f"SEES {sees}\n")
+        rank = Ground(ground.folder, environment={**ground.environment, RUN_VARIABLE: "pinned/1"})
+        code = "import sys; print(flush=True); sys.stdin.read()"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with rank.process("-c", code, **pipes) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            fake.driver.describe(f"process {on} {process.pid} 300")
+            ground.gpus(2)
+            look("pinned/1")
+        return folder, RunExit(1, JobState.FINISHED, "")
+
+    monkeypatch.setattr(Ground, "train", train)
+    row = row_of("pin", lambda: gpu_check.check_pin(fake.ground))
+    assert row.passed == passed, row
+
+
+def test_a_job_that_needs_too_much_memory_is_explained(on_processors: Ground) -> None:
+    row = row_of("memory", lambda: gpu_check.check_out_of_memory(on_processors))
+    assert (row.passed, row.figure) == (True, "ERROR"), row
+
+
+def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Ground) -> None:
+    row = row_of("mixed", lambda: gpu_check.check_training(on_processors, mixed=True))
+    assert (row.passed, row.sentence) == (
+        False,
+        "The job cannot be used: mixed_precision: needs GPUs; the job runs on processors.",
+    )
+
+
+@pytest.mark.slow
+def test_the_example_and_timed_steps_run_on_processors(on_processors: Ground) -> None:
+    row = row_of("training", lambda: gpu_check.check_training(on_processors, mixed=False))
+    assert row.passed, row
+    steps, busy = gpu_check.attempt("P14", lambda: gpu_check.check_steps(on_processors))
+    assert "in a bare loop and" in steps.sentence
+    assert busy.sentence == "The agent told no use of the GPU while steps were timed."
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "busy", "passed"),
+    [
+        (10.05, (99.0, 98.0), [True, True]),
+        (10.2, (99.0, 98.0), [False, True]),
+        (10.0, (99.0, 94.0), [True, False]),
+        (10.0, (94.0, 99.0), [True, False]),
+        (10.0, (99.0, None), [True, False]),
+    ],
+)
+def test_a_step_is_held_against_the_bare_loop(
+    step_ms: float, busy: tuple[float, float | None], passed: list[bool]
+) -> None:
+    bare, job = [Steps(10.0, busy[0])] * 3, [Steps(step_ms, busy[1])] * 3
+    rows = gpu_check.attempt("P14", lambda: gpu_check.judge_steps(bare, job))
+    assert [row.passed for row in rows] == passed
+
+
+def test_what_can_be_checked_is_where_no_job_can_run(
+    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def hold(_ground: Ground) -> Iterator[int]:
+        fake.driver.describe(f"process 1 {os.getpid()} 700")
+        yield os.getpid()
+
+    def no_job(*_given: Any, **_changes: Any) -> None:
+        raise Failed("There is no CUDA.")
+
+    monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
+    monkeypatch.setattr(gpu_check, "hold", hold)
+    monkeypatch.setattr(Ground, "agent", lambda ground: nullcontext())
+    monkeypatch.setattr(Ground, "train", no_job)
+    monkeypatch.setattr(gpu_check, "timed", no_job)
+    rows = list(gpu_check.check_all(replace(fake.ground, gpu="")))
+    assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]
+    assert {row.check: row.sentence for row in rows if not row.passed} == {
+        "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
+        **dict.fromkeys(
+            ("training", "mixed precision", "pin by UUID", "out of memory", "P14"),
+            "There is no CUDA.",
+        ),
+    }
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
+    passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Row("pin", True, "1 GPU", "Pinned."), Row("readings", passed, "0", "Compared.")]
+    monkeypatch.setattr(gpu_check, "check_all", lambda ground: iter(rows))
+    assert gpu_check.main([]) == (0 if passed else 1)
+    word = "pass" if passed else "FAIL"
+    assert capsys.readouterr().out == (
+        f"pass  pin       1 GPU  Pinned.\n{word}  readings      0  Compared.\n"
+    )
+
+
+def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
+    words = ["--wheels", tmp_path, "--python", sys.executable]
+    command = [REPOSITORY / "installers/gpu-check", *words]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, len(lines)) == (1, 7), done.stderr
+    for line in lines:
+        assert line.startswith("FAIL")
+        assert "The agent reads no GPU. CPU only: no NVIDIA driver was found." in line
+
+
+def test_what_python_lacks_comes_from_the_folder_of_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_wheel(tmp_path, "lacking", "1.0", "lacking_here.py", "")
+    monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    assert gpu_check.missing() == ["lacking"]
+    gpu_check.unpack_wheels(tmp_path, tmp_path / "packages")
+    assert gpu_check.missing() == []
+    assert os.environ["PYTHONPATH"] == f"{REPOSITORY}:{tmp_path / 'packages'}"
