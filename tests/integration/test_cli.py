@@ -22,9 +22,9 @@ from backend.cli.run import run
 from backend.node.start import CODE_ROOT
 from backend.records.state import JobState
 from backend.services.workplace import Services
-from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import raw_job, write_sources
+from tests.waiting import wait_for
 
 VIEW = {
     "id": str,

@@ -20,8 +20,8 @@ from backend.records.files import read_json
 from backend.records.layout import DataRoot, run_tag
 from backend.records.state import JobState
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
 from tests.integration.tiny import raw_job, write_sources
+from tests.waiting import wait_for
 
 GPU = "GPU-0000000{}-aaaa-bbbb-cccc-dddddddddddd"
 NOT_THERE = 4_194_000
@@ -112,7 +112,7 @@ def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     job_id = make(2, 1)
     assert desk("job", "start", job_id)[0] == 0
     chosen = {"0": GPU.format(2), "1": GPU.format(1)}
-    wait_for(lambda: gpus_of_ranks(job_id) == chosen, why="two ranks with a GPU each")
+    wait_for(lambda: gpus_of_ranks(job_id) == chosen, "two ranks with a GPU each")
     # PyTorch has no CUDA here; what the rank itself sees stands in what it says about that.
     code, view = desk("job", "wait", job_id)
     assert (code, view["state"]) == (1, JobState.ERROR.value)

@@ -28,9 +28,9 @@ from backend.records.queue import Cause, QueueEntry
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity
 from backend.services.workplace import Services
-from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training
 from tests.integration.tiny import raw_job
+from tests.waiting import wait_for
 
 MAIN = Path(__file__).parents[2] / "main.py"
 CORES = os.cpu_count() or 1
@@ -106,7 +106,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     begun = command("queue", "resume")
     assert begun["paused"] == ""
     folders = {name: root.job(view.id) for name, view in views.items()}
-    wait_for(folders["most"].attempt(1).supervisor.exists, why="the first to be started")
+    wait_for(folders["most"].attempt(1).supervisor.exists, "the first to be started")
     first = keeper(root)
     assert first is not None
     identity.send_signal(first, signal.SIGKILL)
@@ -114,11 +114,11 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     assert not folders["least"].attempt(1).path.exists()
     command("queue", "list")
     if CORES > 1:
-        wait_for(folders["middle"].attempt(1).supervisor.exists, 60, "the second to be started")
+        wait_for(folders["middle"].attempt(1).supervisor.exists, "the second to be started")
         command("job", "stop", views["most"].id)
 
     ends = {name: folder.attempt(1).exit for name, folder in folders.items()}
-    wait_for(lambda: all(end.exists() for end in ends.values()), 120, "all runs to end")
+    wait_for(lambda: all(end.exists() for end in ends.values()), "all runs to end")
     states = {name: read_json(end)["state"] for name, end in ends.items()}
     of_most = "INTERRUPTED" if CORES > 1 else "FINISHED"
     assert states == {"least": "FINISHED", "most": of_most, "middle": "FINISHED"}
@@ -130,7 +130,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     if CORES > 1:
         assert begins["middle"] < first_end < begins["least"]
     last = keeper(root)
-    wait_for(lambda: last is None or not identity.is_alive(last), why="the keeper to go home")
+    wait_for(lambda: last is None or not identity.is_alive(last), "the keeper to go home")
     assert list(root.queue.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert [one["name"] for one in command("queue", "resume")["jobs"]] == ["first", "late"]
     begun = queue.jobs.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
     assert begun.run == 1
-    wait_for(lambda: list(said(queue)) == ["late"], why="the queue to know that it left")
+    wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
     queue.jobs.wait(first.id, until=is_training)
     queue.jobs.stop(first.id)
     assert queue.jobs.wait(first.id).state is JobState.INTERRUPTED
