@@ -18,8 +18,8 @@ from backend.node import orphans, sweep
 from backend.records.job import THIS_COMPUTER
 from backend.records.layout import RUN_VARIABLE, DataRoot
 from backend.records.node import GpuProcess
-from tests.fakes.runs import wait_for
 from tests.turns import finish
+from tests.waiting import wait_for
 from tests.widgets.cluster import samples
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.buttons import Button

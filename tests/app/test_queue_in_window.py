@@ -10,7 +10,7 @@ from backend.records.queue import Cause
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.app.test_window import LONG_MS, open_program, places
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 __all__ = ["open_program", "places"]
 

@@ -17,7 +17,7 @@ from backend.records.files import read_json
 from backend.records.layout import DataRoot
 from tests.benchmarks.figures import Figure
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 INTERVAL_S = 2.0

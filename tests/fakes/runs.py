@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from backend.records.launch import Launch
 from backend.records.layout import JobFolder, run_tag
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from tests.waiting import LIMIT_S, wait_for
 
 FAKES = Path(__file__).parent
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
@@ -53,15 +53,6 @@ def work(queue):
     lock.acquire()
     queue.put(1)
 """
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 30.0, why: str = "") -> Any:
-    """The first true value of ``what``; fails the test when it does not come in time."""
-    deadline = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {why or what}"
-        time.sleep(0.01)
-    return value
 
 
 class Run:
@@ -154,7 +145,7 @@ class Run:
             [sys.executable, "-c", code.format(limits), *arguments],
             env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
             check=True,
-            timeout=60,
+            timeout=LIMIT_S,
         )
 
     def stop(self) -> None:
@@ -166,13 +157,13 @@ class Run:
 
     @property
     def supervisor(self) -> ProcessIdentity:
-        wait_for(self.attempt.supervisor.exists, why="the supervisor's record")
+        wait_for(self.attempt.supervisor.exists, "the supervisor's record")
         return ProcessIdentity.from_dict(read_json(self.attempt.supervisor))
 
-    def end(self, seconds: float = 30.0) -> RunExit:
+    def end(self) -> RunExit:
         """How the run ended; its final status is written and its supervisor gone as well."""
-        wait_for(self.attempt.exit.exists, seconds, "exit.json")
-        wait_for(lambda: not identity.is_alive(self.supervisor), why="the supervisor's end")
+        wait_for(self.attempt.exit.exists, "exit.json")
+        wait_for(lambda: not identity.is_alive(self.supervisor), "the supervisor's end")
         record = RunExit.from_dict(read_json(self.attempt.exit))
         assert self.status.state is record.state
         assert self.leftovers() == ()
@@ -195,7 +186,7 @@ class Run:
         return RankExit.from_dict(read_json(self.attempt.rank_exit(rank)))
 
     def wait_until_training(self, step: int = 2) -> None:
-        wait_for(lambda: self.status.step >= step, why="the first steps")
+        wait_for(lambda: self.status.step >= step, "the first steps")
 
     def log(self, rank: int) -> str:
         return self.folder.rank_log(rank).read_text(errors="replace")
@@ -222,7 +213,7 @@ class Run:
                     return one
             return None
 
-        found = wait_for(look, why=f"a process with {part}")
+        found = wait_for(look, f"a process with {part}")
         assert isinstance(found, ProcessIdentity)
         return found
 

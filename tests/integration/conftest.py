@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,19 +14,77 @@ from backend.records.layout import run_tag
 from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import Services, open_services
-from tests.integration.tiny import write_sources
+from tests.integration.tiny import ALONE, raw_job, write_sources
+from tests.waiting import wait_for
 
 WORKING = (JobState.TRAINING, JobState.EVALUATING, JobState.SAVING)
 
 
+FINISHED = raw_job(
+    1,
+    epochs=3,
+    batch_size=16,
+    schedule={"name": "cosine", "warmup_epochs": 1},
+    checkpoint={"every_epochs": 1},
+    **ALONE,
+)
+
+
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny job's parts in a data root, and what was counted in them: that imports torch."""
+    folder = tmp_path_factory.mktemp("stock")
+    services = open_services(folder / "data", folder / "catalogue.sqlite")
+    for kind, source in zip(
+        (Kind.MODEL, Kind.LOADER, Kind.DATASET), write_sources(folder / "sources"), strict=True
+    ):
+        services.library.import_item(kind, source, "tiny")
+    job = services.jobs.create(raw_job())
+    services.close()
+    shutil.rmtree(services.data_root.job(job.id).path)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def job_that_finished(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job that ran to its end; tests use copies of it."""
+    root = tmp_path_factory.mktemp("finished")
+    shutil.copytree(stock, root, dirs_exist_ok=True)
+    services = open_services(root / "data", root / "catalogue.sqlite")
+    view = services.jobs.create_and_start(FINISHED)
+    view = services.jobs.wait(view.id)
+    services.close()
+    assert view.state is JobState.FINISHED, view.error
+    wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
+    return services.data_root.job(view.id).path
+
+
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[[], Services]]:
+def workplace(stock: Path, tmp_path: Path) -> Path:
+    """A folder with the data root ``data``, and what the first desktop on it had counted."""
+    shutil.copytree(stock / "data", tmp_path / "data")
+    shutil.copytree(stock / "sources", tmp_path / "sources")
+    for desktop in ("desktop", "desktop-0"):
+        counted = tmp_path / desktop / "catalogue.sqlite.cache"
+        shutil.copytree(stock / "catalogue.sqlite.cache", counted)
+    return tmp_path
+
+
+@pytest.fixture
+def finished(workplace: Path, job_that_finished: Path) -> str:
+    """The id of a job in the workplace that ran to its end."""
+    shutil.copytree(job_that_finished, workplace / "data" / "jobs" / job_that_finished.name)
+    return job_that_finished.name
+
+
+@pytest.fixture
+def opened(workplace: Path) -> Iterator[Callable[[], Services]]:
     """Opens the test's workplace, again and again: each time another desktop on one data root."""
     made: list[Services] = []
 
     def another() -> Services:
-        place = tmp_path / f"desktop-{len(made)}" / "catalogue.sqlite"
-        made.append(open_services(tmp_path / "data", place))
+        place = workplace / f"desktop-{len(made)}" / "catalogue.sqlite"
+        made.append(open_services(workplace / "data", place))
         return made[-1]
 
     yield another
@@ -37,13 +96,8 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], Services]]:
 
 
 @pytest.fixture
-def services(tmp_path: Path, opened: Callable[[], Services]) -> Services:
-    services = opened()
-    model, loader, dataset = write_sources(tmp_path / "sources")
-    services.library.import_item(Kind.MODEL, model, "tiny")
-    services.library.import_item(Kind.LOADER, loader, "tiny")
-    services.library.import_item(Kind.DATASET, dataset, "tiny")
-    return services
+def services(opened: Callable[[], Services]) -> Services:
+    return opened()
 
 
 def is_training(view: JobView) -> bool:

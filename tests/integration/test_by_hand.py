@@ -8,11 +8,13 @@ from pathlib import Path
 
 from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.node import mpi
-from backend.records.files import read_json
+from backend.records.files import read_json, replace_json
 from backend.records.layout import JobFolder
 from backend.records.state import JobState
 from backend.services.workplace import Services
-from tests.integration.tiny import raw_job
+from tests.integration.conftest import leftovers
+from tests.integration.tiny import ALONE, raw_job
+from tests.waiting import LIMIT_S, wait_for
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -27,7 +29,7 @@ def pasted(line: str) -> subprocess.CompletedProcess[str]:
         env=mpi.environment(os.environ),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -35,8 +37,11 @@ def pasted(line: str) -> subprocess.CompletedProcess[str]:
 def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_it_is(
     services: Services,
 ) -> None:
-    job = services.jobs.create_and_start(raw_job())
-    assert services.jobs.wait(job.id).state is JobState.FINISHED
+    job = services.jobs.create_and_start(raw_job(1, **ALONE))
+    view = services.jobs.wait(job.id)
+    assert view.state is JobState.FINISHED
+    # Its last act is to remove the room that it kept for its last words.
+    wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
     folder = services.data_root.job(job.id)
     before = contents(folder.path)
 
@@ -62,11 +67,12 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
 
 
 def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> None:
-    job = services.jobs.create_and_start(raw_job(1, epochs=1, strategy={"name": "alone"}))
+    job = services.jobs.create_and_start(raw_job(1, epochs=1, **ALONE))
+    services.jobs.stop(job.id)
     services.jobs.wait(job.id)
     command = services.jobs.command(job.id)
-    services.jobs.start(job.id, start_over=True)
-    services.jobs.wait(job.id)
+    launch = services.data_root.job(job.id).launch
+    replace_json(launch, {**read_json(launch), "run": 2})
     done = pasted(command.line)
     assert done.returncode == 1
     assert "The job has had run 2 since this command was copied. Copy it anew." in done.stderr

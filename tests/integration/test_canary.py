@@ -7,7 +7,7 @@ import pytest
 from backend.errors import Cancelled
 from backend.records.state import JobState
 from backend.services.workplace import Services
-from tests.integration.tiny import raw_job
+from tests.integration.tiny import ALONE, raw_job
 
 
 def left_of(services: Services) -> list[str]:
@@ -28,7 +28,7 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(services: Services)
 
 
 def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> None:
-    job = services.jobs.create(raw_job(environment={"PAUSE_S": "a while"}))
+    job = services.jobs.create(raw_job(1, environment={"PAUSE_S": "a while"}, **ALONE))
     trial = services.canary.run(job.id)
     assert not trial.passed
     assert trial.sentence.startswith("Rank ")
@@ -37,18 +37,14 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> Non
     assert left_of(services) == []
 
 
-def test_a_trial_can_be_cancelled(services: Services) -> None:
-    job = services.jobs.create(raw_job())
-    with pytest.raises(Cancelled):
-        services.canary.run(job.id, cancelled=lambda: True)
-    assert left_of(services) == []
-
-
-def test_what_a_desktop_that_died_left_is_swept(services: Services) -> None:
+def test_a_trial_can_be_cancelled_and_sweeps_what_a_desktop_that_died_left(
+    services: Services,
+) -> None:
     job = services.jobs.create(raw_job())
     over, live = (services.data_root.jobs / f".canary-{name}" for name in ("over", "live"))
     for folder in (over, live):
         (folder / "attempts" / "1").mkdir(parents=True)
     (over / "attempts" / "1" / "exit.json").write_text("{}")
-    services.canary.run(job.id)
+    with pytest.raises(Cancelled):
+        services.canary.run(job.id, cancelled=lambda: True)
     assert left_of(services) == [live.name]

@@ -20,8 +20,8 @@ from backend.records.files import read_json
 from backend.records.layout import DataRoot, run_tag
 from backend.records.state import JobState
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
-from tests.integration.tiny import raw_job, write_sources
+from tests.integration.tiny import raw_job
+from tests.waiting import wait_for
 
 GPU = "GPU-0000000{}-aaaa-bbbb-cccc-dddddddddddd"
 NOT_THERE = 4_194_000
@@ -34,7 +34,8 @@ class Desk:
     def __init__(self, folder: Path, driver: FakeDriver) -> None:
         self.root = DataRoot(folder / "data")
         self.driver = driver
-        self._common = ["--data-root", str(self.root.path), "--catalogue", str(folder / "c.sqlite")]
+        catalogue = folder / "desktop" / "catalogue.sqlite"
+        self._common = ["--data-root", str(self.root.path), "--catalogue", str(catalogue)]
 
     def __call__(self, *given: str) -> tuple[int, Any]:
         """Exit code and the document that was printed."""
@@ -53,13 +54,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path, FakeDriver(build(tmp_path / "nvml"), tmp_path / "gpus"))
+def desk(workplace: Path) -> Iterator[Desk]:
+    desk = Desk(workplace, FakeDriver(build(workplace / "nvml"), workplace / "gpus"))
     desk.has()
-    for kind, path in zip(
-        ("model", "loader", "dataset"), write_sources(tmp_path / "sources"), strict=True
-    ):
-        assert desk(kind, "import", str(path), "--name", "tiny")[0] == 0
     yield desk
     for folder in desk.root.jobs.iterdir():
         sweep.end_tagged(run_tag(folder.name, 1), 0.0)
@@ -112,7 +109,7 @@ def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     job_id = make(2, 1)
     assert desk("job", "start", job_id)[0] == 0
     chosen = {"0": GPU.format(2), "1": GPU.format(1)}
-    wait_for(lambda: gpus_of_ranks(job_id) == chosen, why="two ranks with a GPU each")
+    wait_for(lambda: gpus_of_ranks(job_id) == chosen, "two ranks with a GPU each")
     # PyTorch has no CUDA here; what the rank itself sees stands in what it says about that.
     code, view = desk("job", "wait", job_id)
     assert (code, view["state"]) == (1, JobState.ERROR.value)
@@ -134,6 +131,7 @@ def test_a_gpu_that_somebody_took_between_form_and_start_stops_it_with_his_name(
     assert list(desk.root.job(job_id).attempts.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_beside_whom_a_person_chose_it_a_job_starts_and_beside_nobody_else(
     desk: Desk,
     make: Callable[..., str],
@@ -155,6 +153,7 @@ def test_beside_whom_a_person_chose_it_a_job_starts_and_beside_nobody_else(
     assert copy == {"node": "this-computer", "gpus": [GPU.format(1)]}
 
 
+@pytest.mark.slow
 def test_a_gpu_with_a_display_can_be_trained_on(desk: Desk, make: Callable[..., str]) -> None:
     job_id = make(1, strategy={"name": "alone"})
     desk.has(f"graphics 1 {NOT_THERE} 300")

@@ -113,7 +113,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
-@pytest.mark.parametrize(("answer", "code"), [("", 1), ("y", 1), ("no", 1), ("yes", 0)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 1), ("yes", 0)])
 def test_f56_at_a_terminal_only_a_written_yes_is_a_yes(
     common: list[str], sshd: Sshd, tmp_path: Path, answer: str, code: int
 ) -> None:

@@ -25,7 +25,7 @@ from backend.services import preflight_node_words
 from backend.services import preflight_words as words
 from backend.services.preflight import NotFit, PreflightService
 from backend.services.workplace import Services
-from tests.integration.tiny import raw_job
+from tests.integration.tiny import ALONE, raw_job
 
 
 def test_it_passes_and_leaves_nothing(services: Services) -> None:
@@ -168,14 +168,8 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     # The look that one asks for, and the queue, know it as well.
     assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
     assert services.preflight.run(job.config).faults[0].sentence.endswith(need)
-    one_only = raw_job(epochs=1, checkpoint={"every_epochs": 1})
+    one_only = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)
     assert services.jobs.create_and_start(one_only).run == 1
-
-
-def test_a_job_is_made_and_started_at_once(services: Services) -> None:
-    view = services.jobs.create_and_start(raw_job())
-    assert view.run == 1
-    assert services.jobs.wait(view.id).state is JobState.FINISHED
 
 
 def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services) -> None:

@@ -28,14 +28,14 @@ from backend.records.queue import Cause, QueueEntry
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity
 from backend.services.workplace import Services
-from tests.fakes.runs import wait_for
 from tests.integration.conftest import is_training
-from tests.integration.tiny import raw_job
+from tests.integration.test_cli import Cli
+from tests.integration.tiny import ALONE, ENDLESS, raw_job
+from tests.waiting import wait_for
 
 MAIN = Path(__file__).parents[2] / "main.py"
 CORES = os.cpu_count() or 1
 HALF = max(1, CORES // 2)
-ALONE = {"strategy": {"name": "alone"}}
 
 
 def keeper(root: DataRoot) -> ProcessIdentity | None:
@@ -73,6 +73,12 @@ def command(services: Services, tmp_path: Path) -> Callable[..., Any]:
     return call
 
 
+@pytest.fixture
+def cli(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Another desktop's."""
+    return Cli(workplace, capsys)
+
+
 def made(services: Services, name: str, **changes: Any) -> JobView:
     return services.jobs.create(raw_job(name=name, **changes))
 
@@ -84,16 +90,21 @@ def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
     }
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed_keeper(
     queue: Services, tmp_path: Path, command: Callable[..., Any]
 ) -> None:
     root = queue.data_root
     queue.queue.pause()
     # However long a new keeper takes to come, the first one is still there to be beside.
-    epochs = {"least": 1, "most": 100_000 if CORES > 1 else 1, "middle": 1}
+    lasts: dict[str, dict[str, Any]] = {
+        "least": {"epochs": 1},
+        "most": ENDLESS if CORES > 1 else {"epochs": 1},
+        "middle": {"epochs": 1},
+    }
     views = {
-        name: made(queue, name, processes=HALF, epochs=count) for name, count in epochs.items()
+        name: made(queue, name, processes=HALF, **(_alone_if(HALF == 1) | changes))
+        for name, changes in lasts.items()
     }
     for name, priority in (("least", 0), ("most", 5), ("middle", 1)):
         queue.queue.enqueue(views[name].id, priority)
@@ -106,7 +117,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     begun = command("queue", "resume")
     assert begun["paused"] == ""
     folders = {name: root.job(view.id) for name, view in views.items()}
-    wait_for(folders["most"].attempt(1).supervisor.exists, why="the first to be started")
+    wait_for(folders["most"].attempt(1).supervisor.exists, "the first to be started")
     first = keeper(root)
     assert first is not None
     identity.send_signal(first, signal.SIGKILL)
@@ -114,11 +125,11 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     assert not folders["least"].attempt(1).path.exists()
     command("queue", "list")
     if CORES > 1:
-        wait_for(folders["middle"].attempt(1).supervisor.exists, 60, "the second to be started")
+        wait_for(folders["middle"].attempt(1).supervisor.exists, "the second to be started")
         command("job", "stop", views["most"].id)
 
     ends = {name: folder.attempt(1).exit for name, folder in folders.items()}
-    wait_for(lambda: all(end.exists() for end in ends.values()), 120, "all runs to end")
+    wait_for(lambda: all(end.exists() for end in ends.values()), "all runs to end")
     states = {name: read_json(end)["state"] for name, end in ends.items()}
     of_most = "INTERRUPTED" if CORES > 1 else "FINISHED"
     assert states == {"least": "FINISHED", "most": of_most, "middle": "FINISHED"}
@@ -130,20 +141,28 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     if CORES > 1:
         assert begins["middle"] < first_end < begins["least"]
     last = keeper(root)
-    wait_for(lambda: last is None or not identity.is_alive(last), why="the keeper to go home")
+    wait_for(lambda: last is None or not identity.is_alive(last), "the keeper to go home")
     assert list(root.queue.iterdir()) == []
 
 
-@pytest.mark.timeout(120)
+def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
+    tomorrow = datetime.now().astimezone() + timedelta(days=1)
+    queue.queue.enqueue(made(queue, "later", processes=1, **ALONE).id, not_before=tomorrow)
+    first = wait_for(lambda: keeper(queue.data_root), "a keeper")
+    identity.send_signal(first, signal.SIGKILL)
+    wait_for(lambda: not identity.is_alive(first), "its end")
+    queue.queue.keep()
+    assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first
+
+
 def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(
-    queue: Services, command: Callable[..., Any]
+    queue: Services, cli: Cli
 ) -> None:
-    running = made(queue, "resnet", processes=CORES, epochs=100_000, **_alone_if(CORES == 1))
+    running = made(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
     queue.jobs.start(running.id)
     queue.jobs.wait(running.id, until=is_training)
     first, second, late = (
-        made(queue, name, processes=1, epochs=100_000, **ALONE)
-        for name in ("first", "second", "late")
+        made(queue, name, processes=1, **(ALONE | ENDLESS)) for name in ("first", "second", "late")
     )
     assert queue.queue.enqueue(first.id, 1).number == 1
     queue.queue.enqueue(second.id)
@@ -165,17 +184,17 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert queue.queue.dequeue(second.id).state is JobState.CREATED
     # The second look of the keeper finds the way free, and the queue paused.
     assert queue.jobs.show(first.id).state is JobState.QUEUED
-    assert [one["name"] for one in command("queue", "resume")["jobs"]] == ["first", "late"]
+    assert [one["name"] for one in cli.json("queue", "resume")["jobs"]] == ["first", "late"]
     begun = queue.jobs.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
     assert begun.run == 1
-    wait_for(lambda: list(said(queue)) == ["late"], why="the queue to know that it left")
+    wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
     queue.jobs.wait(first.id, until=is_training)
     queue.jobs.stop(first.id)
     assert queue.jobs.wait(first.id).state is JobState.INTERRUPTED
 
     # What ran before goes on where it was; by hand, too, and then it waits no longer.
     queue.queue.pause()
-    again = command("job", "queue", first.id, "--priority", "7", "--not-before", "+1h")
+    again = cli.json("job", "queue", first.id, "--priority", "7", "--not-before", "+1h")
     assert (again["place"], again["priority"], again["cause"]) == (1, 7, "paused")
     queue.jobs.resume(first.id)
     assert list(said(queue)) == ["late"]
@@ -198,7 +217,7 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
     assert queue.jobs.show(view.id).state is JobState.CREATED
 
 
-def test_a_queue_is_ordered_by_hand(queue: Services, command: Callable[..., Any]) -> None:
+def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     queue.queue.pause()
     ids = {name: made(queue, name, processes=1, **ALONE).id for name in "abc"}
     for job_id in ids.values():
@@ -208,9 +227,9 @@ def test_a_queue_is_ordered_by_hand(queue: Services, command: Callable[..., Any]
         return "".join(place.entry.name for place in queue.queue.look().places)
 
     assert order() == "abc"
-    assert command("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
+    assert cli.json("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
     assert order() == "acb"
-    assert command("job", "reorder", ids["a"], "--after", "b")["place"] == 3
+    assert cli.json("job", "reorder", ids["a"], "--after", "b")["place"] == 3
     assert order() == "cba"
     # Between two neighbours there is room only so often; then all get new places.
     for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):

@@ -15,6 +15,7 @@ from backend.services.workplace import open_services
 from tests.integration.test_cli import Cli
 
 
+@pytest.mark.slow
 def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

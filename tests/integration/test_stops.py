@@ -18,11 +18,12 @@ from backend.records.job import parse_job
 from backend.records.launch import Launch
 from backend.records.layout import JobFolder
 from tests.integration.tiny import raw_job, write_sources
+from tests.waiting import LIMIT_S
 
 STOPS = 100
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> None:
     model, loader, dataset = write_sources(tmp_path)
@@ -60,7 +61,7 @@ def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> No
             cwd=CODE_ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,
-            timeout=240,
+            timeout=4 * LIMIT_S,
             check=False,
         )
     assert (folder.path / "seen.json").exists(), (tmp_path / "output").read_text()

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+ALONE = {"strategy": {"name": "alone"}}
+CALM = {"PAUSE_S": "0.01", "HOROVOD_CYCLE_TIME": "50"}
+"""For jobs that train until they are stopped: ranks that never pause keep every core busy."""
+ENDLESS = {"epochs": 100_000, "environment": CALM}
+
 MODEL = """
 import torch
 from torch import nn
@@ -38,12 +43,13 @@ class UserDataset(torch.utils.data.Dataset):
         self.data = torch.randn(self.count, 4, generator=made)
         self.target = (self.data.sum(1) > 0).long()
         self.pause = float(os.environ.get("PAUSE_S", "0"))
+        self.paused_until = os.environ.get("PAUSED_UNTIL", "")
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, index):
-        if self.pause:
+        if self.pause and not os.path.exists(self.paused_until):
             time.sleep(self.pause)
         return self.data[index], self.target[index]
 

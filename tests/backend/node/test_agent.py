@@ -23,7 +23,8 @@ from backend.records.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.node import NodeReading
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
-from tests.fakes.runs import Run, wait_for
+from tests.fakes.runs import Run
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7)
@@ -87,7 +88,7 @@ def beats(folder: NodeFolder) -> int:
 
 def wait_for_news(folder: NodeFolder, count: int = 2) -> int:
     seen = beats(folder)
-    wait_for(lambda: beats(folder) >= seen + count, why="a heartbeat")
+    wait_for(lambda: beats(folder) >= seen + count, "a heartbeat")
     return beats(folder)
 
 
@@ -272,7 +273,7 @@ def test_m07_a_run_whose_supervisor_was_killed_is_closed_and_nothing_of_it_is_le
         start()
         wait_for_news(folder)
         identity.send_signal(run.supervisor, signal.SIGKILL)
-        wait_for(run.attempt.exit.exists, 30, "the agent's record of the end")
+        wait_for(run.attempt.exit.exists, "the agent's record of the end")
         ended = RunExit.from_dict(read_json(run.attempt.exit))
         assert ended.message.startswith("The supervisor of the run ended without a record")
         assert run.leftovers() == ()

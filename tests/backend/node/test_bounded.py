@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from backend.node.bounded import Bounded
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_while_a_call_hangs_the_next_is_refused_at_once_and_then_all_is_well(
     with pytest.raises(TimeoutError, match="an earlier call hangs"):
         bounded.call(lambda: 7)
     back.set()
-    assert wait_for(lambda: _answer(bounded), 5)
+    assert wait_for(lambda: _answer(bounded))
 
 
 def test_a_call_that_hangs_for_long_is_left_behind_but_not_without_end(

@@ -14,7 +14,8 @@ import pytest
 from backend.node import identity, sweep
 from backend.node.start import CODE_ROOT
 from backend.records.status import ProcessIdentity
-from tests.fakes.runs import FAKES, Run, wait_for
+from tests.fakes.runs import FAKES, Run
+from tests.waiting import wait_for
 
 
 class LoneGuard:
@@ -99,7 +100,7 @@ def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
 ) -> None:
     below = [one.pid for one in sweep.descendants(guard.parent.pid)]
     guard.parent.kill()
-    wait_for(lambda: [pid for pid in below if identity.process(pid)] == [], 10)
+    wait_for(lambda: [pid for pid in below if identity.process(pid)] == [])
     assert run.exit_of(0).secondary
 
 

@@ -16,7 +16,7 @@ import pytest
 from backend.node import identity, orphans, sweep
 from backend.records.layout import RUN_VARIABLE, DataRoot
 from backend.records.node import Orphan
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 Plant = Callable[[str], "subprocess.Popen[bytes]"]
 

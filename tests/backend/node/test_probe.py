@@ -16,7 +16,7 @@ import pytest
 from backend.node import probe
 from backend.records.node import NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 READ = """

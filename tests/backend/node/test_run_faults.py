@@ -18,7 +18,8 @@ from backend.node import identity, sweep
 from backend.records.files import read_json
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity
-from tests.fakes.runs import Run, wait_for
+from tests.fakes.runs import Run
+from tests.waiting import wait_for
 
 MakeRun = Callable[..., Run]
 
@@ -110,7 +111,7 @@ def test_f03_a_killed_mpirun_ends_the_run_and_all_of_its_processes(endless: Run)
 
 def test_f04_nothing_survives_a_killed_supervisor(endless: Run) -> None:
     assert identity.send_signal(endless.supervisor, signal.SIGKILL)
-    wait_for(lambda: not endless.leftovers(), why="the end of mpirun, guards and ranks")
+    wait_for(lambda: not endless.leftovers(), "the end of mpirun, guards and ranks")
     assert not endless.attempt.exit.exists()
 
 
@@ -118,7 +119,7 @@ def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run
     mpirun = endless.find(" --map-by ")
     identity.send_signal(endless.supervisor, signal.SIGKILL)
     identity.send_signal(mpirun, signal.SIGKILL)
-    wait_for(lambda: not endless.leftovers(), why="the end of guards and ranks")
+    wait_for(lambda: not endless.leftovers(), "the end of guards and ranks")
 
 
 def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
@@ -266,7 +267,7 @@ def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_t
                 found.append(one.pid)
         return found if len(found) == 2 else None
 
-    pids = wait_for(sleepers, why="both children")
+    pids = wait_for(sleepers, "both children")
     assert run.end().state is JobState.FINISHED
     assert [pid for pid in pids if identity.process(pid)] == []
 
@@ -400,7 +401,7 @@ def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run)
 def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(endless: Run) -> None:
     launcher = endless.find(" --map-by ")
     identity.send_signal(launcher, signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), why="its end to be noticed")
+    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), "its end to be noticed")
     identity.send_signal(endless.supervisor, signal.SIGTERM)
     assert "its supervisor got SIGTERM" in endless.end().message
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -15,6 +18,7 @@ from PySide6.QtGui import QImage
 from backend.records.figures import GAP, count
 from backend.records.preview import Preview
 from backend.training.tools import channel, thumbnails
+from backend.training.tools import preview as preview_module
 from backend.training.tools.measure import measure
 from backend.training.tools.preview import _evenly, _order, preview
 from backend.training.tools.spread import Spread
@@ -218,18 +222,25 @@ def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -
     assert says in previews.of(item).faults[0].sentence
 
 
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by 0.1 s whenever it is looked at."""
+    ticks = (tick / 10 for tick in itertools.count())
+    clock = SimpleNamespace(monotonic=lambda: next(ticks), perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(preview_module, "time", clock)
+
+
+@pytest.mark.usefixtures("ticking")
 def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previews) -> None:
-    found = previews.of(
-        "time.sleep(0.02); return torch.zeros(4), index // 500", "1000", budget_s=1.0
-    )
-    assert 12 < found.examined < 60
+    found = previews.of("return torch.zeros(4), index // 500", "1000", budget_s=60.0)
+    assert 100 < found.examined < 400
     assert not found.is_complete
     counts = [one.count for one in found.classes]
     assert len(counts) == 2
     assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
     told = f"The time was enough for {count(found.examined)} of {count(1000)} items"
     assert found.warnings[0].startswith(told)
-    assert found.item_time_ms >= 20
+    assert found.item_time_ms == pytest.approx(100)
 
 
 @pytest.mark.parametrize("looked_at", [13, 24, 35, 48, 60, 200])
@@ -241,7 +252,12 @@ def test_f50_a_partial_look_covers_the_whole_set(
     assert sum(index < 500 for index in order[:looked_at]) == pytest.approx(looked_at / 2, abs=3)
 
 
-def test_f50_an_item_that_never_comes_is_named(previews: Previews) -> None:
+def test_f50_an_item_that_never_comes_is_named(
+    previews: Previews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The items before it take none of its time, however slow the computer is.
+    clock = SimpleNamespace(monotonic=lambda: 0.0, perf_counter=time.monotonic)
+    monkeypatch.setattr(preview_module, "time", clock)
     found = previews.of(
         "while index == 3: pass\n        return torch.zeros(4), index % 2", budget_s=2.0
     )
@@ -249,10 +265,11 @@ def test_f50_an_item_that_never_comes_is_named(previews: Previews) -> None:
     assert "did not come within" in found.faults[0].sentence
 
 
+@pytest.mark.usefixtures("ticking")
 def test_f50_a_set_without_an_end_is_bounded(previews: Previews) -> None:
-    found = previews.of("return torch.zeros(4), index % 2", "1 << 62", budget_s=0.5)
+    found = previews.of("return torch.zeros(4), index % 2", "1 << 62", budget_s=60.0)
     assert found.count == 1 << 62
-    assert 0 < found.examined < 1_000_000
+    assert 100 < found.examined < 400
 
 
 def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(

@@ -18,6 +18,7 @@ from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.reporter import Reporter, Step
 from tests.backend.training.training_rig import new_training
+from tests.waiting import LIMIT_S
 
 
 class Watched(Reporter):
@@ -32,9 +33,9 @@ class Watched(Reporter):
         with self._has_written:
             self._has_written.notify_all()
 
-    def wait_for(self, fact: Callable[[], bool], limit_s: float = 20) -> None:
+    def wait_for(self, fact: Callable[[], bool]) -> None:
         with self._has_written:
-            assert self._has_written.wait_for(fact, limit_s)
+            assert self._has_written.wait_for(fact, LIMIT_S)
 
 
 def reporter_of(folder: JobFolder) -> Watched:

@@ -37,12 +37,14 @@ def spoiled(when: str, how: str) -> str:
 def test_s12_nan_at_step_500_is_told_at_that_step_and_the_checkpoint_is_from_before(
     tmp_path: Path,
 ) -> None:
-    bad = spoiled("self.steps == 500 and os.environ['OMPI_COMM_WORLD_RANK'] == '1'", "nan")
+    bad = spoiled("self.steps == 500", "nan")
     training = new_training(
         tmp_path,
         model=bad,
         loader=LONG,
-        epochs=7,
+        processes=1,
+        strategy={"name": "alone"},
+        epochs=3,
         checkpoint={"every_steps": 100, "keep_latest": 2},
     )
     assert training.train() != 0
