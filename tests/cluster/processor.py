@@ -12,7 +12,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.commands import ClusterError
+from tests.waiting import wait_for
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD_US = 20_000
@@ -85,7 +86,7 @@ def remove(prefix: str) -> None:
                 folder.rmdir()
         return not groups(prefix)
 
-    wait_for(are_gone, f"Control groups {prefix}* do not go")
+    wait_for(are_gone, f"the end of control groups {prefix}*")
 
 
 def groups(prefix: str) -> list[Path]:

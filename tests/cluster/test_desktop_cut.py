@@ -19,10 +19,10 @@ from backend.records.node import Presence
 from backend.records.state import JobState
 from backend.services import job_looks
 from backend.services.workplace import Services
-from tests.cluster.commands import wait_for
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
+from tests.waiting import wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
@@ -65,7 +65,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     assert (before.view.doubt, before_end.view.doubt) == ("", "")
     wait_for(
         lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
-        "The desktop does not see the nodes",
+        "the desktop to see the nodes",
     )
     steps = list(before.history.steps)
 
@@ -96,7 +96,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
         seen = desktop.jobs.look(goes_on.id, seen.cursor)
         return not seen.view.doubt
 
-    wait_for(has_news, "The desktop did not find its way back", 20)
+    wait_for(has_news, "news of the job")
     truth = stocked.services.jobs.show(goes_on.id)
     assert seen.view.state in WORKING
     assert before.view.step < seen.view.step <= truth.step

@@ -18,6 +18,8 @@ from backend.records.state import JobState
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import makes_steps, of_runs
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 NODES = ("node1", "node2", "node3")

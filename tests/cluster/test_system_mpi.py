@@ -34,6 +34,8 @@ from tests.cluster.runs import (
 from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end, limited
 from tests.integration.tiny import raw_job
 
+pytestmark = pytest.mark.slow
+
 NODES = ("node1", "node2", "node3")
 BROUGHT, DEBIANS = "5.0.11", "4.1.4"
 OWN = SetUpOptions(system_mpi=True)

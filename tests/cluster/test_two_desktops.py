@@ -19,6 +19,8 @@ from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 WRITING_S = 60.0
