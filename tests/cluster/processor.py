@@ -69,6 +69,12 @@ class Processor:
             for folder in before:
                 (folder / "cgroup.procs").write_text(str(pid))
 
+    def throttled(self) -> int:
+        """Return how often its processes had to wait because the quota was used up."""
+        folder = _ROOT / self._name if _is_one_tree() else _ROOT / "cpu" / self._name
+        lines = (folder / "cpu.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["nr_throttled"])
+
     def used_s(self) -> float:
         """Seconds of a core that its processes took since it was made, ended ones included."""
         if _is_one_tree():

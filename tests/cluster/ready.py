@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from unittest import mock
 
-from backend.cluster import agent_commands, set_up
+from backend.cluster import agent_commands, set_up, ssh
 from backend.cluster.agent_commands import AgentPlace
 from backend.errors import BackendError
 from backend.records import health
@@ -95,6 +95,7 @@ def patience() -> Iterator[None]:
     with ExitStack() as stack:
         for module, limits in _PATIENT:
             stack.enter_context(mock.patch.multiple(module, **limits))
+        stack.enter_context(mock.patch.dict(ssh.connect.__kwdefaults__, limit_s=30.0))
         yield
 
 

@@ -89,7 +89,6 @@ def far_files(carried: ReadyCluster, name: str, *below: str) -> str:
     return carried[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
 
 
-@pytest.mark.timeout(600)
 def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     carried: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
@@ -133,7 +132,6 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
 
 
-@pytest.mark.timeout(600)
 def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     carried: ReadyCluster, run: Callable[..., JobView]
 ) -> None:

@@ -30,7 +30,6 @@ def looks(ready: ReadyCluster, count: int) -> list[Preflight]:
         return list(pool.map(look, islice(cycle(SHAPES), count)))
 
 
-@pytest.mark.timeout(600)
 def test_x1_clean_looks_block_nobody(ready_cluster: ReadyCluster) -> None:
     found = looks(ready_cluster, 2 * len(SHAPES))
     assert [fault.sentence for one in found for fault in one.faults] == []

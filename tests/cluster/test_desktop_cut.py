@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster import line
 from backend.datastore import run_state
 from backend.errors import BackendError
 from backend.records.job_view import JobView
@@ -22,11 +23,13 @@ from backend.services.workplace import Services
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 HOUR_S = 3600.0
+SILENCE_S = 1.0
+"""A connection to a host that is cut off is given up then."""
 NO_NEWS = re.compile(r"no news since \d\d:\d\d")
 
 
@@ -55,8 +58,13 @@ def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Ser
         yield services
 
 
+@pytest.mark.usefixtures("soon_missed")
 def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_up_in_one_look(
-    stocked: ReadyCluster, run: Callable[..., JobView], desktop: Services, clock: Clock
+    stocked: ReadyCluster,
+    run: Callable[..., JobView],
+    desktop: Services,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goes_on, ends = run("node1", "node2"), run("node3")
     before = desktop.jobs.look(goes_on.id)
@@ -71,6 +79,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     for node in stocked.cluster.nodes.values():
         node.leave_the_desktop()
+    monkeypatch.setattr(line, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
     stocked.services.jobs.stop(ends.id)
     seen, seen_end = before, before_end
@@ -90,6 +99,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     for node in stocked.cluster.nodes.values():
         node.find_the_desktop()
+    monkeypatch.setattr(line, "SILENCE_S", LIMIT_S)
 
     def has_news() -> bool:
         nonlocal seen

@@ -50,7 +50,6 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     return found
 
 
-@pytest.mark.timeout(400)
 def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
 ) -> None:
@@ -84,7 +83,6 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
 
 
-@pytest.mark.timeout(400)
 def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_there_is_room(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
 ) -> None:

@@ -47,7 +47,6 @@ slow = pytest.mark.slow
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 
-@pytest.mark.timeout(600)
 def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
     stocked: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
@@ -120,7 +119,6 @@ def test_f08_a_node_that_is_lost_in_mid_run_is_named_and_holds_nothing(
 
 
 @slow
-@pytest.mark.timeout(400)
 def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
@@ -139,7 +137,6 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
 
 
 @slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("late", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
 def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
     stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, late: bool

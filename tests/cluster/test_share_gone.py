@@ -94,7 +94,6 @@ def written(ready: ReadyCluster) -> set[str]:
     return found
 
 
-@pytest.mark.timeout(400)
 def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
@@ -135,7 +134,6 @@ def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
     assert all(name.endswith(".log") for name in kept), kept
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("taken", [unmounted, read_only])
 def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for_failed(
     stocked: ReadyCluster,

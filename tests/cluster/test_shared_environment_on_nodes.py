@@ -56,7 +56,6 @@ def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:
     return name
 
 
-@pytest.mark.timeout(600)
 def test_nodes_that_share_an_environment_train_from_it(
     stocked: ReadyCluster, shared: PurePosixPath, run: Callable[..., JobView]
 ) -> None:

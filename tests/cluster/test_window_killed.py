@@ -59,7 +59,6 @@ def job(
     jobs.wait(made.id)
 
 
-@pytest.mark.timeout(600)
 def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
     stocked: ReadyCluster,
     job: JobView,
