@@ -1,4 +1,7 @@
-"""One cluster for all tests in here, whole again after each of them."""
+"""One cluster for all tests in here, whole again after each of them.
+
+What protects a merge brings up `ready_cluster` and no other; tests that use `cluster` are slow.
+"""
 
 from __future__ import annotations
 

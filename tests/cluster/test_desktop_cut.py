@@ -66,7 +66,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    goes_on, ends = run("node1", "node2"), run("node3")
+    goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
     before = desktop.jobs.look(goes_on.id)
     before_end = desktop.jobs.look(ends.id)
     assert before.view.state in WORKING

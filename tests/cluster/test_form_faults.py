@@ -24,7 +24,7 @@ from tests.waiting import LIMIT_S
 
 NODE, AGAIN = "node2", "again"
 SHORT_S = 2.0
-QUICK = ("refused", "wrong user", "host key changed")
+QUICK = ("refused", "wrong user", "host key changed", "no Python", "disk full")
 Made = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 

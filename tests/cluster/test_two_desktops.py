@@ -19,8 +19,6 @@ from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job
 from tests.waiting import LIMIT_S
 
-pytestmark = pytest.mark.slow
-
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 ROUNDS = 8
