@@ -32,7 +32,7 @@ _PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),
     (preflight_node, {"LOOK_LIMIT_S": 60.0, "COMMAND_LIMIT_S": 55.0, "ROOT_LIMIT_S": 20.0}),
     (preflight_node, {"MEET_LIMIT_S": 20.0, "_LISTEN_LIMIT_S": 60.0}),
-    (preflight_flight, {"_MEETING_S": 60.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
+    (preflight_flight, {"_MEETING_S": 20.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
     (preflight_mends, {"_AGENT_LIMIT_S": LIMIT_S}),
     (set_up, {"_AGENT_LIMIT_S": LIMIT_S}),
 )
@@ -91,11 +91,14 @@ class ReadyCluster:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Give the desktop limits that the nodes keep where one busy machine plays all of them."""
+    """Give the desktop limits that the nodes keep where one busy machine plays all of them.
+
+    Nodes meet while they listen, which is for 30 s, whoever of them does not answer.
+    """
     with ExitStack() as stack:
         for module, limits in _PATIENT:
             stack.enter_context(mock.patch.multiple(module, **limits))
-        stack.enter_context(mock.patch.dict(ssh.connect.__kwdefaults__, limit_s=30.0))
+        stack.enter_context(mock.patch.dict(ssh.connect.__kwdefaults__, limit_s=15.0))
         yield
 
 
