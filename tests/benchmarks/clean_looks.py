@@ -13,11 +13,12 @@ from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
 from tests.cluster.ready import made_ready
 from tests.cluster.test_clean_looks import AT_ONCE, looks
-from tests.cluster.test_preflight import LIMIT_S, config
+from tests.cluster.test_preflight import config
 
 LOOKS = 50
 FOUR = ("node1", "node2", "node3", "node4")
 ALONE = 3
+LIMIT_S = 20.0
 
 
 def measure() -> list[Figure]:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
+from tests.cluster.commands import ClusterError, call, ip
 from tests.cluster.slot import Slot
+from tests.waiting import LIMIT_S, wait_for
 
 _NOBODY = "02:52:4d:ff:ff:ff"
 _RELAY = Path(__file__).with_name("relay.py")
@@ -58,7 +59,7 @@ class Cable:
     def mend(self) -> None:
         ip([f"link set {self._link} up"])
         state = Path("/sys/class/net", self._link, "operstate")
-        wait_for(lambda: state.read_text() == "up\n", f"{self.namespace} got no carrier")
+        wait_for(lambda: state.read_text() == "up\n", f"a carrier for {self.namespace}")
 
     def forget_neighbours(self) -> None:
         ip(["neigh flush dev eth0"], self.namespace)

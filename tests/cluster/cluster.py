@@ -20,9 +20,10 @@ from pathlib import Path
 
 from installers.console import Progress
 from tests.cluster import image
-from tests.cluster.commands import LIMIT_S, ClusterError, call, ip
+from tests.cluster.commands import ClusterError, call, ip
 from tests.cluster.node import CLOCK_OFFSET, DATA_ROOT, Node, Plan, Process, make_file_system
 from tests.cluster.slot import Slot, claimed
+from tests.waiting import LIMIT_S
 
 DISK_BYTES = 8_000_000_000
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-LIMIT_S = 30.0
-_LOOK_INTERVAL_S = 0.005
+from tests.waiting import LIMIT_S
 
 
 class ClusterError(Exception):
@@ -40,18 +38,3 @@ def ip(lines: Sequence[str], namespace: str = "") -> None:
     """Hand several commands to one ip(8), in a network namespace if one is named."""
     where = ("-n", namespace) if namespace else ()
     call("ip", *where, "-batch", "-", input="\n".join(lines) + "\n")
-
-
-def wait_for(
-    fact: Callable[[], bool], what: str, limit_s: float = LIMIT_S, hint: Callable[[], str] = str
-) -> None:
-    """Look until it is so.
-
-    Raises:
-        ClusterError: It is not so within the limit: ``what``, and what ``hint`` knows of it.
-    """
-    end = time.monotonic() + limit_s
-    while not fact():
-        if time.monotonic() > end:
-            raise ClusterError(f"{what} within {limit_s:.0f} s. {hint()}".strip())
-        time.sleep(_LOOK_INTERVAL_S)

@@ -1,4 +1,7 @@
-"""One cluster for all tests in here, whole again after each of them."""
+"""One cluster for all tests in here, whole again after each of them.
+
+What protects a merge brings up `ready_cluster` and no other; tests that use `cluster` are slow.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
+from backend.records import health
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
 from tests.cluster.far_desktop import known_keys
-from tests.cluster.ready import ReadyCluster, made_ready
+from tests.cluster.ready import ReadyCluster, made_ready, patience
 from tests.cluster.windows import window_on
 
 # What helpers claim is told in words, too, when it is not so.
@@ -61,6 +65,18 @@ def ready_cluster(
         made_ready(standing, tmp_path_factory.mktemp("desktop")) as ready,
     ):
         yield ready
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> Iterator[None]:
+    with patience():
+        yield
+
+
+@pytest.fixture
+def soon_missed(_patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent counts as gone after three beats again, for tests in which one is."""
+    monkeypatch.setattr(health, "_MISSED_BEATS", 3)
 
 
 @pytest.fixture

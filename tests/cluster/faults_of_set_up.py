@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from backend.datastore.shared_folders import make_folder
 from backend.records.layout import DataRoot
 from backend.services import preflight_words as words
-from tests.cluster.commands import call, wait_for
+from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten
+from tests.waiting import wait_for
 
 
 @fault(words.PYTORCH)
@@ -109,7 +110,7 @@ def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
     tag = f"RINGMASTER_RUN=20200101-{node}/1"
     ready[node].run(["sh", "-c", f"{tag} setsid sleep 3600 >/dev/null 2>&1 </dev/null &"])
     asleep = ("sleep", "3600")
-    wait_for(lambda: any(p.argv == asleep for p in ready[node].processes()), "No process came")
+    wait_for(lambda: any(p.argv == asleep for p in ready[node].processes()), "a process")
     yield
     for process in ready[node].processes():
         if process.argv == asleep:

@@ -17,14 +17,17 @@ from pathlib import Path, PurePosixPath
 
 from tests.cluster import image
 from tests.cluster.cable import Cable
-from tests.cluster.commands import LIMIT_S, ClusterError, call, ip, wait_for
+from tests.cluster.commands import ClusterError, call, ip
 from tests.cluster.processor import Processor
 from tests.cluster.slot import Slot, end_processes, loops_below, processes_in
+from tests.waiting import LIMIT_S, wait_for
 
 DATA_ROOT = "/srv/data"
 CLOCK_OFFSET = Path("var/lib/clock-offset")
 _START = Path(__file__).with_name("node_start.sh")
 _GRACE_S = 2.0
+_CONNECT_S = 1.0
+"""For a try of many: the kernel of a node that is up takes a connection at once."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,8 @@ class Node:
         for process in asked:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.host_pid, signal.SIGTERM)
-        with contextlib.suppress(ClusterError):
-            wait_for(lambda: not set(asked) & set(self.processes()), "It did not end", _GRACE_S)
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: not set(asked) & set(self.processes()), "an end in order", _GRACE_S)
         end_processes(self._namespace)
         self._cable.pull()
         self._end()
@@ -226,7 +229,7 @@ class Node:
     def stop_sshd(self) -> None:
         """No new connection is taken; those that are open stay, as with ``systemctl stop ssh``."""
         self.must("sh", "-c", "kill $(cat /run/sshd.pid)")
-        wait_for(lambda: self._banner() == b"", f"sshd of {self.name} did not stop")
+        wait_for(lambda: self._banner() == b"", f"the end of sshd on {self.name}")
 
     def start_sshd(self) -> None:
         self.must("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
@@ -298,7 +301,7 @@ class Node:
         if not self.is_on:
             self.boot()
         if before is not None:
-            wait_for(lambda: not self._end_newer(before), f"A process on {self.name} does not end")
+            wait_for(lambda: not self._end_newer(before), f"the end of processes on {self.name}")
         self.mend()
         if self._cable.is_delayed:
             self.delay(0)
@@ -337,7 +340,7 @@ class Node:
         call("ip", "netns", "delete", self._namespace)
         self._process.wait(LIMIT_S)
         folder = self._plan.folder
-        wait_for(lambda: not loops_below(folder), f"The disk of {self.name} is still mounted")
+        wait_for(lambda: not loops_below(folder), f"the end of the disk of {self.name}")
 
     def _wait_for_sshd(self) -> None:
         def answers() -> bool:
@@ -345,14 +348,15 @@ class Node:
                 raise ClusterError(f"{self.name} did not start: {self._log.read_text()}")
             return self._banner().startswith(b"SSH-2.0")
 
-        wait_for(answers, f"{self.name} did not answer", hint=self._log.read_text)
+        wait_for(answers, f"an answer of {self.name}", hint=self._log.read_text)
 
     def _banner(self) -> bytes:
         """The first words of its sshd, b"" when it has none."""
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((self.address, 22), timeout=1.0) as connection,
+            socket.create_connection((self.address, 22), timeout=_CONNECT_S) as connection,
         ):
+            connection.settimeout(LIMIT_S)
             return connection.recv(64)
         return b""
 

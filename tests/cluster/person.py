@@ -20,9 +20,9 @@ from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from tests.turns import are_done
+from tests.waiting import LIMIT_MS
 from widgets.common.look import ThemeChoice
 
-SOON_MS = 60_000
 _MENU_MS = 50
 _PASSES = 10
 _SMALL = (1000, 640)
@@ -43,10 +43,10 @@ class Person:
         self._also_small = bool(told)
         self._count = 0
 
-    def wait(self, is_so: Callable[[], object], limit_ms: int = SOON_MS) -> None:
+    def wait(self, is_so: Callable[[], object], limit_ms: int = LIMIT_MS) -> None:
         self._qtbot.waitUntil(lambda: bool(is_so()), timeout=limit_ms)
 
-    def press(self, words: str, limit_ms: int = SOON_MS) -> None:
+    def press(self, words: str, limit_ms: int = LIMIT_MS) -> None:
         """The button that says so, or that is heard so."""
 
         def is_it(one: QAbstractButton) -> bool:
@@ -120,7 +120,7 @@ class Person:
         kind: type[_Widget],
         is_it: Callable[[_Widget], bool],
         what: str,
-        limit_ms: int = SOON_MS,
+        limit_ms: int = LIMIT_MS,
     ) -> _Widget:
         found: list[_Widget] = []
 

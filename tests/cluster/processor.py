@@ -12,7 +12,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.commands import ClusterError
+from tests.waiting import wait_for
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD_US = 20_000
@@ -68,6 +69,12 @@ class Processor:
             for folder in before:
                 (folder / "cgroup.procs").write_text(str(pid))
 
+    def throttled(self) -> int:
+        """Return how often its processes had to wait because the quota was used up."""
+        folder = _ROOT / self._name if _is_one_tree() else _ROOT / "cpu" / self._name
+        lines = (folder / "cpu.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["nr_throttled"])
+
     def used_s(self) -> float:
         """Seconds of a core that its processes took since it was made, ended ones included."""
         if _is_one_tree():
@@ -85,7 +92,7 @@ def remove(prefix: str) -> None:
                 folder.rmdir()
         return not groups(prefix)
 
-    wait_for(are_gone, f"Control groups {prefix}* do not go")
+    wait_for(are_gone, f"the end of control groups {prefix}*")
 
 
 def groups(prefix: str) -> list[Path]:

@@ -8,22 +8,34 @@ files stay: whoever spoils a file of a node puts it back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from unittest import mock
 
-from backend.cluster import agent_commands
+from backend.cluster import agent_commands, set_up, ssh
 from backend.cluster.agent_commands import AgentPlace
 from backend.errors import BackendError
+from backend.records import health
 from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.services import preflight_flight, preflight_mends, preflight_node
 from backend.services.workplace import Services, open_services
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError
 from tests.cluster.node import Node
+from tests.waiting import LIMIT_S
 
 _AGENT = "backend.node.agent"
-_AGENT_LIMIT_S = 20.0
+
+_PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
+    (health, {"_MISSED_BEATS": 30}),
+    (preflight_node, {"LOOK_LIMIT_S": 60.0, "COMMAND_LIMIT_S": 55.0, "ROOT_LIMIT_S": 20.0}),
+    (preflight_node, {"MEET_LIMIT_S": 20.0, "_LISTEN_LIMIT_S": 60.0}),
+    (preflight_flight, {"_MEETING_S": 20.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
+    (preflight_mends, {"_AGENT_LIMIT_S": LIMIT_S}),
+    (set_up, {"_AGENT_LIMIT_S": LIMIT_S}),
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class ReadyCluster:
 
     def start_agent(self, name: str) -> None:
         place = self._place(name)
-        for argv in (agent_commands.start(place), agent_commands.check(place, _AGENT_LIMIT_S)):
+        for argv in (agent_commands.start(place), agent_commands.check(place, LIMIT_S)):
             done = self.cluster[name].run(argv)
             if done.returncode:
                 raise ClusterError(f"The agent of {name} does not start: {done.stderr}")
@@ -75,6 +87,19 @@ class ReadyCluster:
         assert entry.facts is not None
         assert entry.installation is not None
         return AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Give the desktop limits that the nodes keep where one busy machine plays all of them.
+
+    Nodes meet while they listen, which is for 30 s, whoever of them does not answer.
+    """
+    with ExitStack() as stack:
+        for module, limits in _PATIENT:
+            stack.enter_context(mock.patch.multiple(module, **limits))
+        stack.enter_context(mock.patch.dict(ssh.connect.__kwdefaults__, limit_s=15.0))
+        yield
 
 
 @contextmanager
@@ -98,9 +123,10 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
                 node_data_root=cluster.data_root,
             )
         steps: dict[str, SetUp] = {}
-        outcome = services.set_up.set_up(
-            tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
-        )
+        with patience():
+            outcome = services.set_up.set_up(
+                tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
+            )
         _insist(outcome, steps)
         yield ReadyCluster(cluster, services)
     finally:

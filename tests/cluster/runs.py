@@ -15,13 +15,17 @@ from backend.records.library import Kind
 from backend.records.node import Presence
 from backend.records.state import JobState
 from backend.records.status import RankError
-from tests.cluster.commands import wait_for
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING, is_training
 from tests.integration.tiny import MODEL, raw_job, write_sources
+from tests.waiting import LIMIT_S, wait_for
 
 ENDLESS = 1_000_000
+CALM = {"PAUSE_S": "0.01", "HOROVOD_CYCLE_TIME": "50"}
+"""The environment of a job that need not be fast: its ranks leave the processor to the others."""
+LOST_LIMIT_S = 2 * LIMIT_S
+"""For a run to notice a lost node, by limits of the product of about a minute."""
 
 
 def makes_steps(view: JobView) -> bool:
@@ -49,6 +53,7 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
 
     def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
         placement = [{"node": node, "processes": processes} for node in nodes]
+        changes["environment"] = {**CALM, **changes.get("environment", {})}
         raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
         view = jobs.create(raw)
         begun.append(view.id)
@@ -74,13 +79,13 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
     ]
 
 
-def leaves_nothing(stocked: ReadyCluster, limit_s: float) -> None:
-    """What is left of runs then is named."""
+def leaves_nothing(stocked: ReadyCluster) -> None:
+    """Wait until every process of a run has ended; what is left after that is named."""
 
     def left() -> str:
         return "; ".join(f"on {name}: {' '.join(one.argv)}" for name, one in of_runs(stocked))
 
-    wait_for(lambda: not of_runs(stocked), "Not all of the run has ended", limit_s, left)
+    wait_for(lambda: not of_runs(stocked), "the end of all processes of the run", hint=left)
 
 
 def is_one(process: Process, what: str) -> bool:
@@ -92,12 +97,20 @@ def is_one(process: Process, what: str) -> bool:
     )
 
 
-def grows(stocked: ReadyCluster, job_id: str, beyond: int, limit_s: float = 60.0) -> JobView:
-    deadline = time.monotonic() + limit_s
-    return stocked.services.jobs.wait(
-        job_id,
-        until=lambda v: v.step > beyond or not v.state.is_live or time.monotonic() > deadline,
+def grows(stocked: ReadyCluster, job_id: str, beyond: int) -> JobView:
+    """Return the job once it has made more steps than ``beyond``, or is over."""
+    return reaches(stocked, job_id, lambda v: v.step > beyond or not v.state.is_live)
+
+
+def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]) -> JobView:
+    """Return the job once it is so."""
+    deadline = time.monotonic() + LOST_LIMIT_S
+    view = stocked.services.jobs.wait(
+        job_id, until=lambda v: is_so(v) or time.monotonic() > deadline
     )
+    said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
+    assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"
+    return view
 
 
 def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView:
@@ -106,7 +119,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     jobs.stop(view.id)
     view = jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    leaves_nothing(stocked, 10)
+    leaves_nothing(stocked)
     verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
 
     jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
@@ -119,15 +132,9 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     return view
 
 
-def is_over_within(stocked: ReadyCluster, job_id: str, limit_s: float) -> JobView:
-    """The job once it is over, which takes no longer than that."""
-    deadline = time.monotonic() + limit_s
-    view = stocked.services.jobs.wait(
-        job_id, until=lambda v: not v.state.is_live or time.monotonic() > deadline
-    )
-    said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
-    assert not view.state.is_live, f"It goes on after {limit_s:.0f} s: {said}"
-    return view
+def is_over(stocked: ReadyCluster, job_id: str) -> JobView:
+    """Return the job once it is over."""
+    return reaches(stocked, job_id, lambda v: not v.state.is_live)
 
 
 def ends_by_name_when_killed(
@@ -136,27 +143,26 @@ def ends_by_name_when_killed(
     """What a run says after one of its processes was killed on a node; nothing of it is left."""
     process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
     stocked[name].run(["kill", "-9", str(process.pid)])
-    view = is_over_within(stocked, view.id, 30)
+    view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.sentence
-    leaves_nothing(stocked, 30)
+    leaves_nothing(stocked)
     return view.error
 
 
 def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView) -> None:
-    """Of a run on node1 and node2; both sides are free within 90 s."""
-    began = time.monotonic()
+    """Of a run on node1 and node2; both sides are free then."""
     stocked["node2"].cut()
-    view = is_over_within(stocked, view.id, 90)
+    view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.message.startswith("node2 no longer answers")
     assert view.error is not None
     assert view.error.node == "node2"
-    leaves_nothing(stocked, 90 - time.monotonic() + began)
+    leaves_nothing(stocked)
 
 
-def tells(stocked: ReadyCluster, job_id: str, words: str, limit_s: float = 60.0) -> JobView:
+def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
     """The job as it is once its message says so; "" is nothing to say."""
     seen: list[JobView] = []
 
@@ -164,7 +170,7 @@ def tells(stocked: ReadyCluster, job_id: str, words: str, limit_s: float = 60.0)
         seen.append(stocked.services.jobs.show(job_id))
         return words in seen[-1].message if words else not seen[-1].message
 
-    wait_for(says, f"“{words}” was not told", limit_s, lambda: f"It was: {seen[-1].message}")
+    wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].message}")
     return seen[-1]
 
 

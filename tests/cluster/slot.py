@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster import processor
-from tests.cluster.commands import ClusterError, call, ip, wait_for
+from tests.cluster.commands import ClusterError, call, ip
+from tests.waiting import wait_for
 
 _LOCKS = Path("/run/lock")
 _SLOTS = range(64)
@@ -149,7 +150,12 @@ def take_down(slot: Slot) -> None:
     if folder := slot.lock.read_text():
         for mount in mounts_below(Path(folder)):
             call("umount", "--lazy", mount)
-        wait_for(lambda: not loops_below(Path(folder)), f"Loop devices of {folder} did not go")
+        try:
+            wait_for(lambda: not loops_below(Path(folder)), f"the end of loop devices in {folder}")
+        except AssertionError as error:
+            # A process of this machine still has a file open there, and the device goes with it.
+            # That is told, and fails no test: the one that happens to be the last is innocent.
+            sys.stderr.write(f"{error}\n")
         for disk in Path(folder).glob("**/*.ext4"):
             disk.unlink()
     slot.lock.write_text("")
@@ -172,7 +178,7 @@ def end_processes(namespace: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         return not pids
 
-    wait_for(is_empty, f"Processes in {namespace} did not end", hint=lambda: call("ps", "-ef"))
+    wait_for(is_empty, f"the end of processes in {namespace}", hint=lambda: call("ps", "-ef"))
 
 
 def mounts_below(folder: Path) -> list[str]:

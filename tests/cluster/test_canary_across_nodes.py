@@ -12,6 +12,8 @@ from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job, write_sources
 
+pytestmark = pytest.mark.slow
+
 NODES = ("node1", "node2", "node3")
 
 

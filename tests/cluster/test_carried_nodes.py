@@ -18,16 +18,18 @@ from backend.records.node import Presence
 from backend.records.set_up_choices import SetUpOptions
 from backend.records.state import JobState
 from backend.services.workplace import open_services
-from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
     grows,
+    leaves_nothing,
     makes_steps,
-    of_runs,
     starting,
     stock,
 )
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2")
 
@@ -87,7 +89,6 @@ def far_files(carried: ReadyCluster, name: str, *below: str) -> str:
     return carried[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
 
 
-@pytest.mark.timeout(600)
 def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     carried: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
@@ -131,7 +132,6 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
 
 
-@pytest.mark.timeout(600)
 def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     carried: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     view = run("node1", "node2", processes=1)
     assert makes_steps(view)
     assert (view.world_size, view.error) == (2, None)
-    view = grows(carried, view.id, view.step + 20)
+    view = grows(carried, view.id, view.step + 5)
     assert jobs.log(view.id, 1).size > 0
     jobs.stop(view.id)
     view = jobs.wait(view.id)
@@ -154,4 +154,4 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     assert makes_steps(view)
     error = ends_by_name_when_killed(carried, view, "node1", "backend.training.rank")
     assert (error.rank, error.node) == (1, "node1")
-    wait_for(lambda: not of_runs(carried), "nothing to be left on any node", 30)
+    leaves_nothing(carried)

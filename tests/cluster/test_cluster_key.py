@@ -57,7 +57,7 @@ def test_f62_the_key_is_refused_elsewhere_and_opens_no_terminal_and_no_tunnel(
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_f62_a_key_that_was_limited_starts_runs_and_no_shell_no_files_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster import line
 from backend.datastore import run_state
 from backend.errors import BackendError
 from backend.records.job_view import JobView
@@ -19,14 +20,16 @@ from backend.records.node import Presence
 from backend.records.state import JobState
 from backend.services import job_looks
 from backend.services.workplace import Services
-from tests.cluster.commands import wait_for
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
+from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 HOUR_S = 3600.0
+SILENCE_S = 1.0
+"""A connection to a host that is cut off is given up then."""
 NO_NEWS = re.compile(r"no news since \d\d:\d\d")
 
 
@@ -55,22 +58,28 @@ def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Ser
         yield services
 
 
+@pytest.mark.usefixtures("soon_missed")
 def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_up_in_one_look(
-    stocked: ReadyCluster, run: Callable[..., JobView], desktop: Services, clock: Clock
+    stocked: ReadyCluster,
+    run: Callable[..., JobView],
+    desktop: Services,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    goes_on, ends = run("node1", "node2"), run("node3")
+    goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
     before = desktop.jobs.look(goes_on.id)
     before_end = desktop.jobs.look(ends.id)
     assert before.view.state in WORKING
     assert (before.view.doubt, before_end.view.doubt) == ("", "")
     wait_for(
         lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
-        "The desktop does not see the nodes",
+        "the desktop to see the nodes",
     )
     steps = list(before.history.steps)
 
     for node in stocked.cluster.nodes.values():
         node.leave_the_desktop()
+    monkeypatch.setattr(line, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
     stocked.services.jobs.stop(ends.id)
     seen, seen_end = before, before_end
@@ -90,13 +99,14 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     for node in stocked.cluster.nodes.values():
         node.find_the_desktop()
+    monkeypatch.setattr(line, "SILENCE_S", LIMIT_S)
 
     def has_news() -> bool:
         nonlocal seen
         seen = desktop.jobs.look(goes_on.id, seen.cursor)
         return not seen.view.doubt
 
-    wait_for(has_news, "The desktop did not find its way back", 20)
+    wait_for(has_news, "news of the job")
     truth = stocked.services.jobs.show(goes_on.id)
     assert seen.view.state in WORKING
     assert before.view.step < seen.view.step <= truth.step

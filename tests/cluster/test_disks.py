@@ -13,11 +13,13 @@ from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.workplace import Services, open_services
-from tests.cluster.commands import wait_for
 from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, of_runs, tells
+from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, tells
 from tests.integration.tiny import MODEL, raw_job
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
@@ -42,19 +44,18 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     """The newest checkpoint, which is sound, beside which nothing lies that is half."""
     folder = stocked.services.data_root.job(job_id).checkpoints
     # A live run may be trying again just now.
-    wait_for(lambda: not list(folder.glob(".*")), "A half checkpoint stays")
+    wait_for(lambda: not list(folder.glob(".*")), "whole checkpoints alone")
     (found,) = (one for one in stocked.services.jobs.checkpoints(job_id) if one.is_latest)
     verify(found)
     return found
 
 
-@pytest.mark.timeout(400)
 def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
 ) -> None:
     jobs, share = stocked.services.jobs, stocked.cluster.share
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
         said = tells(stocked, view.id, "could not be written: No space left on device")
         assert said.message.startswith("The checkpoint epoch-")
@@ -63,12 +64,12 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
         fill(share)
         said = tells(stocked, view.id, "The history cannot be written and waits in memory")
-        view = grows(stocked, view.id, said.step + 20)
+        view = grows(stocked, view.id, said.step + 5)
         assert (view.state.is_live, view.doubt) == (True, "")
         assert newest(stocked, view.id) == kept
-        wait_for(lambda: everyone_is_online(stocked), "An agent is missed", 20)
+        wait_for(lambda: everyone_is_online(stocked), "every node to be online")
     tells(stocked, view.id, "")
-    wait_for(lambda: newest(stocked, view.id).step > kept.step, "No checkpoint came", 60)
+    wait_for(lambda: newest(stocked, view.id).step > kept.step, "a checkpoint")
 
     with filled(share):
         # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
@@ -82,14 +83,13 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
 
 
-@pytest.mark.timeout(400)
 def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_there_is_room(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
 ) -> None:
     jobs, share = stocked.services.jobs, stocked.cluster.share
     # Half of the limit is how long a last checkpoint waits for room.
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share):
         kept = newest(stocked, view.id)
         jobs.stop(view.id)
@@ -99,7 +99,7 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
         assert "could not be written: No space left on device" in view.message
         assert view.message.endswith("Make room, then resume from the newest checkpoint.")
         assert newest(stocked, view.id) == kept
-        wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+        leaves_nothing(stocked)
     jobs.resume(view.id)
     view = grows(stocked, view.id, view.step)
     assert (view.run, view.state.is_live, view.message) == (2, True, "")

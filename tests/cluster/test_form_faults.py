@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from backend.cluster import ssh
 from backend.cluster.shell import HostKeyChanged, PassphraseNeeded, Refused, Unreachable
 from backend.errors import BackendError
 from backend.records.cluster import NodeAddress
@@ -19,18 +20,25 @@ from tests.cluster.commands import call
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, moved
+from tests.waiting import LIMIT_S
 
 NODE, AGAIN = "node2", "again"
+SHORT_S = 2.0
+QUICK = ("refused", "wrong user", "host key changed", "no Python", "disk full")
 Made = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 class Row(NamedTuple):
-    """``made`` spoils the node; ``typed`` is what the person types otherwise than it is."""
+    """``made`` spoils the node; ``typed`` is what the person types otherwise than it is.
+
+    ``limit_s`` is how long the node may be silent; where it is for ever, that is short.
+    """
 
     told: str
     kind: type[BackendError] = Unreachable
     made: Made = lambda _ready: nullcontext()
     typed: Mapping[str, Any] = MappingProxyType({})
+    limit_s: float = LIMIT_S
 
 
 def seeded(name: str) -> Made:
@@ -68,9 +76,9 @@ def home_of_root(ready: ReadyCluster) -> Iterator[None]:
 ROWS = {
     "host not found": Row("was not found", typed={"host": "no-such-host.invalid"}),
     "refused": Row("refuses connections on port 22", made=seeded("sshd_stopped")),
-    "no answer": Row("did not greet within", made=seeded("sshd_hangs")),
-    "no route": Row("no route|did not answer", made=seeded("cable_pulled")),
-    "switched off": Row("no route|did not answer", made=seeded("powered_off")),
+    "no answer": Row("did not greet within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
+    "no route": Row("no route|did not answer", made=seeded("cable_pulled"), limit_s=SHORT_S),
+    "switched off": Row("no route|did not answer", made=seeded("powered_off"), limit_s=SHORT_S),
     "wrong user": Row("does not let nobody-here in", Refused, typed={"user": "nobody-here"}),
     "user not allowed": Row("does not let lab in", Refused, seeded("sshd_wants_another_user")),
     "wrong key": Row("does not let lab in", Refused, seeded("desktop_key_removed")),
@@ -127,10 +135,20 @@ def mail(ready_cluster: ReadyCluster) -> None:
 
 
 @pytest.mark.usefixtures("mail")
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=() if name in QUICK else pytest.mark.slow, id=name)
+        for name, row in ROWS.items()
+    ],
+)
 def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
-    ready_cluster: ReadyCluster, add: Callable[..., None], row: Row
+    ready_cluster: ReadyCluster,
+    add: Callable[..., None],
+    row: Row,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(ssh.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
     before = services.cluster.list()
     with row.made(ready_cluster), pytest.raises(row.kind, match=row.told) as told:
@@ -139,6 +157,7 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
     assert services.cluster.list() == before
 
 
+@pytest.mark.slow
 def test_f52_a_bashrc_that_prints_keeps_nobody_out(
     ready_cluster: ReadyCluster, add: Callable[..., None]
 ) -> None:

@@ -17,7 +17,8 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services
 from widgets.cluster.set_up_dialog import SetUpDialog
 
-LONG_MS = 120_000
+pytestmark = pytest.mark.slow
+
 LEFT = Qt.MouseButton.LeftButton
 
 
@@ -26,7 +27,7 @@ def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Itera
     """The set-up of node2, begun while its sshd shows another key than it did."""
     with FAULTS["host_key_changed"].made(ready_cluster, "node2"):
         program.window.go("nodes")
-        qtbot.waitUntil(lambda: "node2" in program.nodes._states, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: "node2" in program.nodes._states)
         yield begun(program, qtbot)
 
 
@@ -34,10 +35,10 @@ def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     """A ready node is set up once more, as it is."""
     set_ups = program._node_controller.set_ups
     set_ups.set_up("node2")
-    qtbot.waitUntil(lambda: set_ups._choosing.now is not None, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: set_ups._choosing.now is not None)
     assert set_ups._choosing.now is not None
     qtbot.mouseClick(set_ups._choosing.now._begin, LEFT)
-    qtbot.waitUntil(lambda: set_ups._dialog is not None, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: set_ups._dialog is not None)
     assert set_ups._dialog is not None
     return set_ups._dialog
 
@@ -62,7 +63,7 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
     plate, cluster = dialog._plate, services(program).cluster
     host = ready_cluster.cluster.address_of("node2")
     old = cluster.host_key("node2")
-    qtbot.waitUntil(plate.changed.isVisible, timeout=LONG_MS)
+    qtbot.waitUntil(plate.changed.isVisible)
     assert plate.changed._shown.text() == fingerprint(ready_cluster)
     assert plate.changed._command.text() == to_forget(host, 22)
     assert buttons(dialog) == ["Close"]
@@ -71,9 +72,9 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
 
     cluster.forget(host)
     plate = begun(program, qtbot)._plate
-    qtbot.waitUntil(plate.trust.isVisible, timeout=LONG_MS)
+    qtbot.waitUntil(plate.trust.isVisible)
     assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
     assert cluster.host_key("node2") == "", "it was shown, and nobody has said yes"
     qtbot.mouseClick(plate.trust.trust, LEFT)
-    qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
     assert cluster.host_key("node2") not in ("", old)

@@ -12,6 +12,7 @@ import pytest
 
 from installers.console import Progress
 from tests.cluster import image
+from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_two_runs_make_it_once(
     provide: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    both_came = threading.Barrier(2, timeout=10.0)
+    both_came = threading.Barrier(2, timeout=LIMIT_S)
 
     def make(root: Path, *_: object) -> None:
         made.append(root)

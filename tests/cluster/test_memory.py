@@ -10,10 +10,11 @@ import pytest
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.state import JobState
-from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import of_runs
+from tests.cluster.runs import leaves_nothing
 from tests.integration.tiny import LOADER
+
+pytestmark = pytest.mark.slow
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
@@ -50,4 +51,4 @@ def test_f19_a_rank_on_another_node_that_finds_no_memory_is_told_with_the_batch_
         "Rank 1 on node2: The memory of the node is full. Try batch_size = 32 instead of 48."
     )
     assert "torch.zeros" in view.error.traceback
-    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+    leaves_nothing(stocked)

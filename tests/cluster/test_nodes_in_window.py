@@ -12,16 +12,15 @@ from app.bootstrap import Program
 from backend.records.cluster import NodeAddress
 from backend.records.layout import RUN_VARIABLE
 from backend.records.node import Presence
-from tests.cluster.commands import wait_for
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import row_of, services
 from tests.integration.tiny import raw_job
+from tests.waiting import wait_for
 from widgets.cluster.node_row import Condition, NodeRow
 from widgets.common.buttons import Button
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
-LONG_MS = 60_000
 
 
 def is_shown(program: Program, node: str) -> bool:
@@ -33,22 +32,25 @@ def tells(row: NodeRow) -> bool:
     return row.processor is not None and bool(row.memory) and not row.aside
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("soon_missed")
 def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else the window would start it.
     monkeypatch.setattr(services(program).set_up, "wake", lambda name: None)
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: is_shown(program, "node2"), timeout=LONG_MS)
-    qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: is_shown(program, "node2"))
+    qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent silent", timeout=LONG_MS)
+    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent silent")
     row = row_of(program, "node2")
     assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "by SSH", True)
     ready_cluster.start_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now", timeout=LONG_MS)
+    qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
 
 
+@pytest.mark.slow
 def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
@@ -58,9 +60,7 @@ def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
     cluster.add("bare", address, accept=lambda _key: False, node_data_root=made.data_root)
     try:
         program.window.go("nodes")
-        qtbot.waitUntil(
-            lambda: is_shown(program, "bare") and tells(row_of(program, "bare")), timeout=LONG_MS
-        )
+        qtbot.waitUntil(lambda: is_shown(program, "bare") and tells(row_of(program, "bare")))
         assert row_of(program, "bare").condition is Condition.NEW
         assert program.nodes._states["bare"].presence is Presence.NEW
     finally:
@@ -75,7 +75,7 @@ def planted(stocked: ReadyCluster) -> Iterator[None]:
     job = stocked.services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
     for tag in (f"{RUN_VARIABLE}=long-gone/x", "OTHER=1"):
         node.run(["sh", "-c", f"{tag} setsid sleep 3717 > /dev/null 2>&1 < /dev/null &"])
-    wait_for(lambda: len(_planted(stocked)) == 2, "what is planted does not live")
+    wait_for(lambda: len(_planted(stocked)) == 2, "what is planted")
     yield
     for one in _planted(stocked):
         node.run(["kill", "-9", str(one.pid)])
@@ -86,16 +86,17 @@ def _planted(ready_cluster: ReadyCluster) -> list[Process]:
     return [one for one in ready_cluster["node1"].processes() if "3717" in one.argv]
 
 
+@pytest.mark.slow
 def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
     program: Program, ready_cluster: ReadyCluster, planted: None, qtbot: QtBot
 ) -> None:
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: is_shown(program, "node1"), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: is_shown(program, "node1"))
     program.nodes.open_node("node1")
-    qtbot.waitUntil(lambda: bool(_offered(program)), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: bool(_offered(program)))
     (end,) = _offered(program)
     qtbot.mouseClick(end, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: not _offered(program), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: not _offered(program))
     assert len(_planted(ready_cluster)) == 1
 
 

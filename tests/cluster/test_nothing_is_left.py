@@ -17,8 +17,11 @@ import pytest
 
 from tests.cluster import processor
 from tests.cluster.cluster import Cluster, check_rights
-from tests.cluster.commands import ClusterError, wait_for
+from tests.cluster.commands import ClusterError
 from tests.cluster.slot import Slot, loops_below, mounts_below
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -112,7 +115,7 @@ def test_a_run_that_is_ended_leaves_nothing(end: signal.Signals, tmp_path: Path)
         assert len(traces(slot, tmp_path)) > 5
         program.send_signal(end)
         program.wait(30.0)
-    wait_for(lambda: is_released(slot), "The guard did not end")
+    wait_for(lambda: is_released(slot), "the end of the guard")
     assert traces(slot, tmp_path) == []
 
 

@@ -12,10 +12,13 @@ from backend.records.layout import JobFolder
 from backend.records.library import Kind
 from backend.records.queue import Cause
 from backend.records.state import JobState
-from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import CALM
 from tests.integration.conftest import is_training
 from tests.integration.tiny import raw_job, write_sources
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2")
 
@@ -44,7 +47,13 @@ def made(stocked: ReadyCluster) -> Iterator[list[JobView]]:
 def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
     placement = [{"node": node, "processes": processes} for node in NODES]
     what = dict.fromkeys(("model", "loader", "dataset"), "queued")
-    raw = raw_job(**what, name=f"{processes} each", epochs=epochs, placement=placement)
+    raw = raw_job(
+        **what,
+        name=f"{processes} each",
+        epochs=epochs,
+        placement=placement,
+        environment=CALM,
+    )
     return stocked.services.jobs.create(raw)
 
 
@@ -70,13 +79,14 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
 
     # As a cron of the node would; from here on no desktop does anything.
     stocked.revive()
-    wait_for(folder.attempt(1).exit.exists, "the second job to start and to end", 240)
+    wait_for(folder.attempt(1).exit.exists, "the second job to start and to end")
     assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
     assert read_json(folder.attempt(1).claimed)["host"] == "node1"
     assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)
-    wait_for(lambda: not list(services.data_root.queue.iterdir()), "It still waits in the queue")
+    wait_for(lambda: not list(services.data_root.queue.iterdir()), "an empty queue")
 
 
+@pytest.mark.usefixtures("soon_missed")
 def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
     stocked: ReadyCluster, made: list[JobView]
 ) -> None:
@@ -93,4 +103,4 @@ def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
 
     assert told() == "The queue is paused by root."
     services.queue.resume()
-    wait_for(lambda: told().startswith("node2 is offline"), "the agent to be missed", 30)
+    wait_for(lambda: told().startswith("node2 is offline"), "the agent to be missed")

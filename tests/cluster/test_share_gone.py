@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -17,12 +16,14 @@ from backend.datastore import run_state
 from backend.datastore.checkpoint_files import verify
 from backend.records.job_view import JobView
 from backend.records.state import JobState
-from tests.cluster.commands import wait_for
 from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, is_one, of_runs, tells
+from tests.cluster.runs import everyone_is_online, grows, is_one, leaves_nothing, of_runs, tells
 from tests.cluster.seeding import read_only_over
 from tests.integration.conftest import WORKING
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
@@ -93,22 +94,20 @@ def written(ready: ReadyCluster) -> set[str]:
     return found
 
 
-@pytest.mark.timeout(400)
 def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
         update = jobs.look(view.id)
-        while time.monotonic() < end:
-            threading.Event().wait(0.5)
-            update = jobs.look(view.id, update.cursor)
-            assert update.view.state in LIVE
+        jobs.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
+        update = jobs.look(view.id, update.cursor)
+        assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
-    view = grows(stocked, view.id, update.view.step + 20)
+    view = grows(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     tells(stocked, view.id, "")
@@ -119,7 +118,7 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     verify(newest)
     assert newest.step == view.step
     assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
-    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
+    leaves_nothing(stocked)
 
 
 def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
@@ -135,7 +134,6 @@ def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
     assert all(name.endswith(".log") for name in kept), kept
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("taken", [unmounted, read_only])
 def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for_failed(
     stocked: ReadyCluster,
@@ -145,7 +143,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
 ) -> None:
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "There were no two checkpoints", 90)
+    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     # The desktop says sooner that it has no news; the run knows nothing of that time.
     monkeypatch.setattr(run_state, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.look(view.id)
@@ -155,7 +153,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
             assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
         silent_at = update.view.step
-    view = grows(stocked, view.id, silent_at + 20)
+    view = grows(stocked, view.id, silent_at + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     tells(stocked, view.id, "")
@@ -173,5 +171,5 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     verify(newest)
     assert newest.step == view.step
     assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
-    wait_for(lambda: not of_runs(stocked), "Something is left on a node", 10)
-    wait_for(lambda: everyone_is_online(stocked), "A node is still missed", 20)
+    leaves_nothing(stocked)
+    wait_for(lambda: everyone_is_online(stocked), "every node to be online")

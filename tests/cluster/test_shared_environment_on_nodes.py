@@ -18,6 +18,8 @@ from backend.records.state import JobState
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import makes_steps, of_runs
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
 NODES = ("node1", "node2", "node3")
@@ -54,7 +56,6 @@ def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:
     return name
 
 
-@pytest.mark.timeout(600)
 def test_nodes_that_share_an_environment_train_from_it(
     stocked: ReadyCluster, shared: PurePosixPath, run: Callable[..., JobView]
 ) -> None:

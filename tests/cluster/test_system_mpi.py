@@ -34,6 +34,8 @@ from tests.cluster.runs import (
 from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end, limited
 from tests.integration.tiny import raw_job
 
+pytestmark = pytest.mark.slow
+
 NODES = ("node1", "node2", "node3")
 BROUGHT, DEBIANS = "5.0.11", "4.1.4"
 OWN = SetUpOptions(system_mpi=True)
@@ -95,7 +97,6 @@ def look(ready: ReadyCluster) -> Preflight:
     return ready.services.preflight.run(config())
 
 
-@pytest.mark.timeout(600)
 def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
@@ -126,14 +127,12 @@ def test_f02_f03_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
         assert "signal 9" in error.sentence
 
 
-@pytest.mark.timeout(400)
 def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
 
 
-@pytest.mark.timeout(600)
 def test_f62_a_key_that_was_limited_starts_debians_daemon_and_nothing_else(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:

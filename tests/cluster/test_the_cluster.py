@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.commands import wait_for
 from tests.cluster.node import Node
+from tests.waiting import LIMIT_S, wait_for
+
+pytestmark = pytest.mark.slow
 
 SILENCE_S = 0.5
+DELAY_S = 0.040
 
 
 def connection_to(node: Node) -> socket.socket:
     """An open connection to its sshd, whose banner was read."""
-    connection = socket.create_connection((node.address, 22), timeout=5.0)
+    connection = socket.create_connection((node.address, 22), timeout=LIMIT_S)
     assert connection.recv(64).startswith(b"SSH-2.0")
     connection.settimeout(SILENCE_S)
     return connection
@@ -70,7 +73,8 @@ def test_each_node_is_a_machine_of_its_own(cluster: Cluster) -> None:
         assert int(node.run(["sh", "-c", "echo $$"]).stdout) < 10_000
         seen = node.run(["ps", "-e", "-o", "pid="]).stdout.split()
         assert {str(process.pid) for process in node.processes()} <= set(seen)
-        assert float(node.read("/proc/uptime").split()[0]) < 3600.0
+        here_s, there_s = Path("/proc/uptime").read_text(), node.read("/proc/uptime")
+        assert float(there_s.split()[0]) < float(here_s.split()[0])
 
 
 def test_nodes_reach_each_other_and_nobody_else(cluster: Cluster) -> None:
@@ -104,7 +108,7 @@ def test_a_node_has_what_ranks_need(cluster: Cluster) -> None:
 def test_orphans_are_taken_in(cluster: Cluster) -> None:
     node = cluster["node1"]
     node.run(["sh", "-c", "(sh -c 'sleep 0.05' &) ; true"])
-    wait_for(lambda: not [p for p in node.processes() if p.uid], "The orphan stays", 5.0)
+    wait_for(lambda: not [p for p in node.processes() if p.uid], "the end of the orphan")
 
 
 def test_a_cut_node_is_silent_and_comes_back_with_its_connections(cluster: Cluster) -> None:
@@ -118,7 +122,7 @@ def test_a_cut_node_is_silent_and_comes_back_with_its_connections(cluster: Clust
         assert boot_id(node)
         node.mend()
         connection.sendall(b"SSH-2.0-test\r\n")
-        connection.settimeout(30.0)
+        connection.settimeout(LIMIT_S)
         assert connection.recv(1)
     assert cluster.ssh("node2", "true").returncode == 0
 
@@ -128,31 +132,34 @@ def time_to_connect_s(node: Node) -> float:
     times = []
     for _ in range(3):
         began = time.monotonic()
-        socket.create_connection((node.address, 22), timeout=10.0).close()
+        socket.create_connection((node.address, 22), timeout=LIMIT_S).close()
         times.append(time.monotonic() - began)
     return min(times)
+
+
+def is_near_again(node: Node) -> None:
+    wait_for(lambda: time_to_connect_s(node) < DELAY_S, "a connection without the delay")
 
 
 def test_a_node_far_away_answers_later_and_loses_nothing(cluster: Cluster) -> None:
     node = cluster["node2"]
     with connection_to(node) as connection:
-        near_s = time_to_connect_s(node)
         node.delay(40)
-        assert 0.040 <= time_to_connect_s(node) < near_s + 0.120
+        assert time_to_connect_s(node) >= DELAY_S
         connection.sendall(b"SSH-2.0-test\r\n")
-        connection.settimeout(30.0)
+        connection.settimeout(LIMIT_S)
         assert connection.recv(1), "the connection did not live through it"
     content = random.Random(1).randbytes(20_000_000)
     (cluster.share / "content").write_bytes(content)
     fetched = subprocess.run(
         ["ssh", *cluster.ssh_options, cluster.target("node2"), f"cat {cluster.data_root}/content"],
         capture_output=True,
-        timeout=60.0,
+        timeout=LIMIT_S,
         check=True,
     )
     assert fetched.stdout == content
     node.delay(0)
-    assert time_to_connect_s(node) < 0.030
+    is_near_again(node)
 
 
 def test_a_delayed_node_can_be_cut_and_switched_off(cluster: Cluster) -> None:
@@ -162,10 +169,10 @@ def test_a_delayed_node_can_be_cut_and_switched_off(cluster: Cluster) -> None:
     with pytest.raises(OSError, match=r"timed out|No route"):
         socket.create_connection((node.address, 22), timeout=SILENCE_S)
     node.mend()
-    assert time_to_connect_s(node) >= 0.040
+    assert time_to_connect_s(node) >= DELAY_S
     node.power_off()
     node.boot()
-    assert time_to_connect_s(node) < 0.030
+    is_near_again(node)
 
 
 def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
@@ -185,17 +192,17 @@ def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
             asked.flush()
             return float(told.readline()) - time.time()
 
-        assert offset_s() == pytest.approx(0, abs=5)
+        assert offset_s() == pytest.approx(0, abs=60)
         node.set_clock(-600)
-        assert offset_s() == pytest.approx(-600, abs=5)
+        assert offset_s() == pytest.approx(-600, abs=60)
         shown = float(cluster.ssh("node1", "date", "+%s.%N").stdout)
-        assert shown - time.time() == pytest.approx(-600, abs=5)
-        assert cluster["node2"].run(["date", "+%s"]).stdout >= str(int(time.time()) - 5)
+        assert shown - time.time() == pytest.approx(-600, abs=60)
+        assert cluster["node2"].run(["date", "+%s"]).stdout >= str(int(time.time()) - 60)
         node.run(["touch", "new"])
         touched = float(node.run(["stat", "-c", "%Y", "new"]).stdout)
-        assert touched - time.time() == pytest.approx(0, abs=5)
+        assert touched - time.time() == pytest.approx(0, abs=60)
         node.set_clock(0)
-        assert offset_s() == pytest.approx(0, abs=5)
+        assert offset_s() == pytest.approx(0, abs=60)
 
 
 def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
@@ -211,7 +218,6 @@ def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
     node.boot()
     assert cluster.ssh("node2", "cat", "kept", "/tmp/gone").stdout == "kept\n"
     assert boot_id(node) != before
-    assert float(node.read("/proc/uptime").split()[0]) < 30.0
 
 
 def test_a_loss_of_power_closes_nothing(cluster: Cluster) -> None:
@@ -259,10 +265,10 @@ def test_a_share_goes_under_those_who_use_it(cluster: Cluster) -> None:
         ["ssh", *cluster.ssh_options, cluster.target("node1"), f"cat >{cluster.data_root}/open"],
         stdin=subprocess.PIPE,
     ) as writer:
-        wait_for((cluster.share / "open").exists, "Nothing was opened")
+        wait_for((cluster.share / "open").exists, "a file that is open")
         node.unmount_share()
         assert node.run(["ls", "-A", cluster.data_root]).stdout == ""
-        writer.communicate(b"still", timeout=10.0)
+        writer.communicate(b"still", timeout=LIMIT_S)
     assert (cluster.share / "open").read_text() == "still"
 
 
@@ -273,11 +279,11 @@ def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) ->
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as session:
-        wait_for(lambda: any(p.argv == ("cat",) for p in node.processes()), "No session came")
+        wait_for(lambda: any(p.argv == ("cat",) for p in node.processes()), "a session")
         node.stop_sshd()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((node.address, 22), timeout=5.0)
-        assert session.communicate(b"alive", timeout=10.0)[0] == b"alive"
+            socket.create_connection((node.address, 22), timeout=LIMIT_S)
+        assert session.communicate(b"alive", timeout=LIMIT_S)[0] == b"alive"
     node.start_sshd()
     assert cluster.ssh("node1", "true").returncode == 0
 

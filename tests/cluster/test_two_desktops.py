@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +17,11 @@ from backend.services.workplace import Services
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job
+from tests.waiting import LIMIT_S
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
-WRITING_S = 60.0
-LEAST_ROUNDS = 3
+ROUNDS = 8
 ON_NODE1 = [{"node": "node1", "processes": 1}]
 
 
@@ -39,35 +38,26 @@ def desktops(
         yield stocked.services, far
 
 
-def rounds() -> Iterator[int]:
-    """For a minute; on a busy machine for longer, or nobody would meet anybody."""
-    end = time.monotonic() + WRITING_S
-    number = 0
-    while number < LEAST_ROUNDS or time.monotonic() < end:
-        yield number
-        number += 1
-
-
 def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
     desktops: tuple[Services, Services], tmp_path: Path
 ) -> None:
     made: list[str] = []
     imported: dict[str, str] = {}
-    start = threading.Barrier(4)
+    all_begin = threading.Barrier(4, timeout=LIMIT_S)
 
     def make_jobs(services: Services, who: str) -> None:
         jobs = services.jobs
-        start.wait()
-        for _ in rounds():
+        for _ in range(ROUNDS):
+            all_begin.wait()
             view = jobs.create(raw_job(name=who, placement=ON_NODE1))
             made.append(view.id)
             made.append(jobs.create(jobs.clone(view.id)).id)
             jobs.annotate(view.id, notes=f"by {who}")
 
     def import_versions(services: Services, who: str) -> None:
-        start.wait()
-        for _ in rounds():
-            text = f"{who}, {time.monotonic()}"
+        for number in range(ROUNDS):
+            all_begin.wait()
+            text = f"{who}, {number}"
             source = tmp_path / text
             source.mkdir()
             (source / "text").write_text(text)
@@ -93,7 +83,7 @@ def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
         assert set(made) <= views.keys()
         notes = Counter((views[one].name, views[one].notes) for one in made)
         for who in ("mounted", "far"):
-            assert notes[who, f"by {who}"] == notes[f"{who} (copy)", ""] >= LEAST_ROUNDS
+            assert notes[who, f"by {who}"] == notes[f"{who} (copy)", ""] == ROUNDS
         items = {item.reference: item for item in services.catalogue.items(Kind.DATASET)}
         assert imported.keys() <= items.keys()
         for reference, text in imported.items():

@@ -12,9 +12,8 @@ from backend.records.cluster import NodeEntry
 from backend.records.job_view import JobView
 from backend.records.set_up_choices import SetUpOptions
 from backend.records.state import JobState
-from tests.cluster.commands import wait_for
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import makes_steps, of_runs
+from tests.cluster.runs import leaves_nothing, makes_steps, of_runs
 
 
 def with_the_key(
@@ -78,4 +77,4 @@ def lets_a_run_begin_and_end(ready: ReadyCluster, run: Callable[..., JobView]) -
     # The sweep goes over this very key, too.
     log = ready.services.data_root.job(view.id).mpirun_log.read_text()
     assert "could not be swept" not in log
-    wait_for(lambda: not of_runs(ready), "Something is left on a node", 10)
+    leaves_nothing(ready)
