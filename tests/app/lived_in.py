@@ -13,7 +13,7 @@ from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.fakes import trained
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 SWEEP, SWEEP_NAME, SWEPT = "sweep:digits-k3pf", "digits-k3pf", 6
 FALLING = [2.0 / step for step in range(1, 31)]

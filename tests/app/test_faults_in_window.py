@@ -32,7 +32,6 @@ pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
     "tests.backend.services.both_ways_fixtures",
 ]
-LONG_MS = 60_000
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
 NO_NEWS = re.compile(r"No news since \d\d:\d\d")
 PRESSES = 2
@@ -46,7 +45,7 @@ class Seen:
         self._qtbot = qtbot
 
     def wait(self, is_so):
-        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=LONG_MS)
+        self._qtbot.waitUntil(lambda: bool(is_so()))
 
     def open(self, job_id):
         jobs = self.program.jobs

@@ -42,7 +42,7 @@ def program(qapp, request, tmp_path_factory):
         program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
         program._look.choose(ThemeChoice.LIGHT)
         program.show()
-        QtBot(request).waitUntil(lambda: program._node_names != (), timeout=60_000)
+        QtBot(request).waitUntil(lambda: program._node_names != ())
         yield program
         program.window.close()
         end(program)
@@ -107,7 +107,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
 def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):
     page = program._pages.settings
     program.frame.check()
-    qtbot.waitUntil(lambda: page._checks.count() > 3, timeout=120_000)
+    qtbot.waitUntil(lambda: page._checks.count() > 3)
     texts = {label.text() for label in page.findChildren(Label)}
     assert str(program._services.catalogue.path) in texts
     assert os.fspath(program._data_root) in texts

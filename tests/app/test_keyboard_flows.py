@@ -12,7 +12,6 @@ from backend.node import sweep
 from backend.records.layout import run_tag
 from backend.records.state import JobState
 from tests.app.keyboard_window import (
-    LONG_MS,
     choose,
     go,
     hands,
@@ -299,16 +298,16 @@ def test_a_whole_job_is_made_and_started_and_stopped(hands, program):
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("400")
-    hands.wait(lambda: program.form._may_start, LONG_MS)
+    hands.wait(lambda: program.form._may_start)
     hands.press("Ctrl+Return")
-    hands.wait(lambda: program.window.place == "jobs", LONG_MS)
+    hands.wait(lambda: program.window.place == "jobs")
     view = program.jobs.open_view
     assert view.name == "by hand"
     assert (view.config.world_size, view.config.epochs) == (1, 400)
     try:
-        hands.wait(lambda: program.jobs.open_view.step > 0, LONG_MS)
+        hands.wait(lambda: program.jobs.open_view.step > 0)
         hands.press("Ctrl+.")
-        hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED, LONG_MS)
+        hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED)
     finally:
         sweep.end_tagged(run_tag(view.id, 1), 0.0)
 

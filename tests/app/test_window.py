@@ -21,7 +21,6 @@ from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
 from widgets.common.look import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG_MS = 240_000
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def open_program(qtbot, qapp, places):
         qtbot.addWidget(program.window)
         program.show()
         opened.append(program)
-        qtbot.waitUntil(lambda: program.is_built, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.is_built)
         return program
 
     yield open_it
@@ -70,15 +69,15 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
         return 0 if curve is None else len(curve)
 
     # The whole job takes five seconds on an idle machine: one picture, then Stop.
-    qtbot.waitUntil(lambda: points() > 60, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: points() > 60)
     assert detail.header.act.text() == "Stop"
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
     assert detail.header.act.text() == "Resume"
     stopped_at = points()
     qtbot.waitUntil(lambda: bool(detail._checkpoints))
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: state(program) is JobState.FINISHED, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: state(program) is JobState.FINISHED)
     qtbot.waitUntil(lambda: points() > stopped_at)
     steps = detail.curves.curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
@@ -94,7 +93,7 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
     dialog._format.choose("pt")
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(target.exists, timeout=LONG_MS)
+    qtbot.waitUntil(target.exists)
     qtbot.waitUntil(lambda: dialog._message.isVisible())
     dialog.reject()
     script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
@@ -113,7 +112,7 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
     window = subprocess.Popen(command, env=environment)
     try:
-        qtbot.waitUntil(lambda: services.jobs.show(job.id).step > 30, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: services.jobs.show(job.id).step > 30)
     finally:
         window.send_signal(signal.SIGKILL)
         window.wait()
@@ -122,13 +121,11 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     program = open_program()
     detail = program.jobs.detail
     curve = detail.curves.curve
-    qtbot.waitUntil(
-        lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20, timeout=LONG_MS
-    )
+    qtbot.waitUntil(lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20)
     steps = curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
     # The supervisor writes the end before it ends itself.
     qtbot.waitUntil(lambda: not sweep.tagged(run_tag(seen.id, seen.run)))
 
@@ -140,7 +137,7 @@ def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, 
     )
     try:
         # The window opens the catalogue after its first frame.
-        qtbot.waitUntil(lambda: places[1].exists() or window.poll() is not None, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: places[1].exists() or window.poll() is not None)
         assert window.poll() is None, window.stderr.read()
         window.send_signal(signal.SIGINT)
         assert window.wait(timeout=60) == 0
