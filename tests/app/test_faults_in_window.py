@@ -21,7 +21,6 @@ from backend.records.library import Kind
 from backend.records.node import Presence
 from backend.records.state import JobState
 from backend.records.status import RunExit, RunStatus
-from backend.services.nodes import NodeService
 from backend.services.workplace import open_services
 from tests.app.shut_folder import ShutFolder
 from tests.backend.services.both_ways import started
@@ -125,8 +124,6 @@ def services(library, tmp_path):
 @pytest.fixture
 def open_window(qapp, qtbot, tmp_path, monkeypatch):
     """Opens windows, each of a desktop of its own."""
-    # It imports torch at the opening of each, and is not what this is about.
-    monkeypatch.setattr(NodeService, "doctor", lambda _: ())
     with ExitStack() as stack:
         number = iter(range(9))
 

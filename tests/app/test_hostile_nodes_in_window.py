@@ -12,7 +12,6 @@ from backend.records.cluster import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.files import replace_bytes, replace_json
 from backend.records.layout import DataRoot
 from backend.records.node import Cpu, Gpu, GpuProcess, Presence
-from backend.services.nodes import NodeService
 from backend.services.workplace import open_services
 from tests.cluster.windows import window_on
 from widgets.cluster.node_row import Condition, node_row
@@ -40,7 +39,6 @@ def reading(root):
 @pytest.fixture
 def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
     """A window in which gpu1 is online and open."""
-    monkeypatch.setattr(NodeService, "doctor", lambda _: ())
     say(root, reading, 1)
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
         say(root, reading, 2)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.benchmarks.soak import slope_of, soak
 
 SECONDS = 12.0
 NODES, JOBS, ENDED = 8, 4, 6
 
 
+@pytest.mark.slow
 def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
     told = soak(SECONDS, NODES, JOBS, life_s=60.0, ended=ENDED)
     assert told["nodes"] == NODES + 1, "this computer is one more"

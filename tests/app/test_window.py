@@ -103,6 +103,7 @@ def test_example_live_curve_stop_resume_export(qtbot, open_program, tmp_path):
     assert int(loaded.stdout) > 3
 
 
+@pytest.mark.slow
 def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, places):
     """F6: kill -9 of the window; reopened, the curve has no gap and Stop works."""
     services = open_services(*places)
