@@ -260,7 +260,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
         window.wait(lambda: NO_NEWS.match(window.said))
         window.wait(lambda: "does not answer: no news since" in window.trouble)
         assert (window.word, window.figure_tone) == ("Training", "text3")
-        # Whoever goes through the places meanwhile waits for nothing (the stall watch looks on).
+        # Nothing of these places asks the folder on the GUI thread, where it would hang.
         for place in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
             window.program.window.go(place)
             window.program.window.repaint()
