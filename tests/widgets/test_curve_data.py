@@ -119,7 +119,7 @@ def test_of_each_step_the_last_word_counts(points: list[tuple[int, float]], piec
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(1, 900), st.floats(0, 1)), min_size=2, max_size=12))
 def test_points_survive_every_growth_and_every_going_back(plan: list[tuple[int, float]]) -> None:
     data, expected = CurveData(0.6), list[float]()
