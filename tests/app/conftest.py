@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from backend.records.node import Finding
 from backend.services import tool_process
@@ -14,6 +15,13 @@ from backend.services.tool_process import ToolError
 pytest.register_assert_rewrite(
     *(f"tests.app.keys_{place}" for place in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_style_stays(qapp: QApplication) -> Iterator[None]:
+    """The style of a window goes with it: whatever the next files make would be polished by it."""
+    yield
+    qapp.setStyleSheet("")
 
 
 @pytest.fixture(autouse=True, scope="module")

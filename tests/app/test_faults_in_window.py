@@ -275,7 +275,14 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     assert training.lock.exists()
 
 
-@pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.SAVING])
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(JobState.STARTING, marks=pytest.mark.slow),
+        JobState.TRAINING,
+        pytest.param(JobState.SAVING, marks=pytest.mark.slow),
+    ],
+)
 def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_either(
     training, open_window, state
 ):
@@ -295,6 +302,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
     assert len(list(training.path.glob("job.lock*"))) == 1
 
 
+@pytest.mark.slow
 def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_window):
     windows = [open_window(), open_window()]
     for window in windows:
