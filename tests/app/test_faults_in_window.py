@@ -234,6 +234,7 @@ def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(wi
     assert (window.word, window.figure_tone) == ("Training", "text")
 
 
+@pytest.mark.slow
 def test_f34_a_data_root_that_is_not_connected_is_no_bug_of_the_window(
     window, training, tmp_path, monkeypatch
 ):
