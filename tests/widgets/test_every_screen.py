@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _some_fast(screens: Iterable[str]) -> list[object]:
-    """All of them; every tenth, which is some of nearly each page, is in the fast tier, too."""
+    """All of them; every twelfth, some of each page, is in the fast tier, too."""
     return [
-        name if number % 10 == 0 else pytest.param(name, marks=pytest.mark.slow)
+        name if number % 12 == 0 else pytest.param(name, marks=pytest.mark.slow)
         for number, name in enumerate(screens)
     ]
 

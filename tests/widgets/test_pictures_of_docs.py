@@ -58,7 +58,7 @@ def _changed(before: QImage, now: QImage) -> float:
 
 
 _FAST = "provision"
-"""Drawing all of them takes as long as many a folder of tests."""
+"""Drawn before each merge; the others are slow."""
 PUBLISHED = [
     pytest.param(
         screen,
