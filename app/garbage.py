@@ -29,7 +29,7 @@ class Garbage(QObject):
         self._timer.start(INTERVAL_MS)
 
     def settle(self) -> None:
-        """What there is now stays as long as the window: it is not looked through again.
+        """What there is now stays as long as the process: it is not looked through again.
 
         The modules alone are 140,000 objects; to find each time that none of them is garbage held
         the GUI thread up for 100 ms and more.
@@ -37,7 +37,6 @@ class Garbage(QObject):
         gc.freeze()
 
     def close(self) -> None:
-        gc.unfreeze()
         self._timer.stop()
         if self._was_enabled:
             gc.enable()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QWidget
+from collections.abc import Callable
 
+from PySide6.QtWidgets import QApplication, QWidget
+
+from tests.waiting import wait_for
 from widgets.common.turns import Turns
 
 
@@ -16,3 +19,13 @@ def finish(turns: Turns) -> None:
 def are_done(window: QWidget) -> bool:
     """Whether nothing is left of them, in the window or anything in it: a page is painted."""
     return all(turns.is_done for turns in window.findChildren(Turns))
+
+
+def wait_in_loop(fact: Callable[[], object], what: str = "") -> None:
+    """Wait for it while the window goes on."""
+
+    def has_come() -> bool:
+        QApplication.processEvents()
+        return bool(fact())
+
+    wait_for(has_come, what)

@@ -1,7 +1,38 @@
-"""What presses keys says as well as a test what it did not see."""
+"""What presses keys says as well as a test what it did not see; no window imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
+from PySide6.QtWidgets import QApplication
+
+from backend.records.node import Finding
+from backend.services import tool_process
+from backend.services.nodes import NodeService
+from backend.services.tool_process import ToolError
 
 pytest.register_assert_rewrite(
     *(f"tests.app.keys_{place}" for place in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_style_stays(qapp: QApplication) -> Iterator[None]:
+    """The style of a window goes with it: whatever the next files make would be polished by it."""
+    yield
+    qapp.setStyleSheet("")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_imported() -> Iterator[None]:
+    """Each window checks what is installed, and each new job is measured: seconds of torch."""
+    found = tuple(Finding(check, True, f"{check} is there") for check in ("MPI", "torch", "ssh"))
+
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeService, "doctor", lambda _: (*found, Finding("GPUs", True, "none")))
+        patch.setattr(tool_process, "measure", measure)
+        yield

@@ -72,8 +72,8 @@ class Hands:
             self.press("Tab")
         raise AssertionError(f"Tab does not lead to {widget}")
 
-    def wait(self, is_so: Callable[[], object], timeout_ms: int = 15_000) -> None:
-        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=timeout_ms)
+    def wait(self, is_so: Callable[[], object]) -> None:
+        self._qtbot.waitUntil(lambda: bool(is_so()))
 
     def walk(self) -> list[QWidget]:
         """Everything that Tab leads to, from here once around."""

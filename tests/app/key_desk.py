@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.app.hands import Hands
-from tests.app.keyboard_window import LONG_MS, rows
+from tests.app.keyboard_window import rows
 from tests.app.lived_in import WAITING, rows_of_all
 from widgets.jobs.job_list_model import JobColumn
 
@@ -32,8 +32,8 @@ class Desk:
         """A job with its curves, the focus in the list."""
         self.program._open_job(self.ids[name])
         detail = self.jobs.detail
-        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view, LONG_MS)
-        self.wait(lambda: detail._checkpoints is not None, LONG_MS)
+        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
+        self.wait(lambda: detail._checkpoints is not None)
         detail._choose_tab("curves")
         self.jobs.setFocus()
         return detail
@@ -61,7 +61,7 @@ class Desk:
         """The focus is on this one that waits."""
         self.wait(lambda: self.order() == list(WAITING))
         self.program._open_job(self.ids[name])
-        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view, LONG_MS)
+        self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
         view = self.jobs.list.view
         self.wait(lambda: view.currentIndex().data() == name)
         view.setFocus()

@@ -14,7 +14,6 @@ from tests.app.lived_in import move_in, move_out, rows_of_all
 from tests.programs import end
 from widgets.common.look import ThemeChoice
 
-LONG_MS = 240_000
 _CTRL = Qt.KeyboardModifier.ControlModifier
 
 
@@ -31,9 +30,9 @@ def ids_and_program(qapp, request, tmp_path_factory):
         program.window.resize(1440, 900)
         bot = QtBot(request)
         program.show()
-        bot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
-        bot.waitUntil(lambda: program.jobs.total == len(ids) + 1, timeout=LONG_MS)
-        bot.waitUntil(lambda: is_in_front(program.window), timeout=LONG_MS)
+        bot.waitUntil(lambda: program.is_built and program._services is not None)
+        bot.waitUntil(lambda: program.jobs.total == len(ids) + 1)
+        bot.waitUntil(lambda: is_in_front(program.window))
         yield ids, program
         program.window.close()
         end(program)
@@ -51,7 +50,7 @@ def program(ids_and_program, qtbot):
     program = ids_and_program[1]
     while (dialog := QApplication.activeModalWidget()) is not None:
         dialog.close()
-    qtbot.waitUntil(lambda: is_in_front(program.window), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: is_in_front(program.window))
     program.frame.palette.close_again()
     program.jobs.show_list()
     program.window.go("jobs")

@@ -23,8 +23,6 @@ from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 
-LONG_MS = 60_000
-
 
 @pytest.fixture
 def origin(tmp_path):
@@ -188,11 +186,11 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
     program.window.resize(1440, 900)
     program.show()
     try:
-        qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.is_built and program._services is not None)
         controller = program._bundle_controller
 
         program.window.dropped.emit(str(bundle))
-        qtbot.waitUntil(lambda: program.jobs.open_id != "", timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
         qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._message.text())

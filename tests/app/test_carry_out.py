@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt, QTimer
 from app.background import Background
 from app.carry_out import CarryOut
 from backend.errors import BackendError
+from tests.waiting import wait_for
 from tests.widgets.jobs.test_job_detail import FAILED, checkpoint
 from widgets.common import promised_file
 from widgets.common.promised_file import Promise, PromisedFile
@@ -32,8 +33,7 @@ class Jobs:
 
     def export(self, job_id, name, kind, target, progress):
         self.asked.append((job_id, name, kind, target.name))
-        while not self.may.wait(0.01):
-            progress.step(0, 1, "waiting")
+        wait_for(lambda: progress.step(0, 1, "waiting") or self.may.is_set())
         progress.step(0, 1, "writing")
         if self.fault:
             raise self.fault

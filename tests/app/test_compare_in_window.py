@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFileDialog
 from backend.records.job import Optimizer
 from backend.records.layout import DataRoot
 from backend.records.state import JobState
-from tests.app.test_window import LONG_MS, open_program, places
+from tests.app.test_window import open_program, places
 from tests.fakes import trained
 
 __all__ = ["open_program", "places"]
@@ -30,7 +30,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 ):
     program = open_program()
     page = program._pages.compare
-    qtbot.waitUntil(lambda: program.jobs.total == 2, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: program.jobs.total == 2)
     for job_id in jobs:
         program.jobs.detail.compare_requested.emit(job_id)
     assert program.window.place == "compare"
@@ -39,7 +39,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
         curve = page.curves(job_id).get("loss")
         return 0 if curve is None else len(curve)
 
-    qtbot.waitUntil(lambda: [drawn(each) for each in jobs] == [30, 20], timeout=LONG_MS)
+    qtbot.waitUntil(lambda: [drawn(each) for each in jobs] == [30, 20])
     qtbot.waitUntil(lambda: page.turns.is_done)
     assert page.table.texts()["optimizer.lr"] == ["0.01", "0.02"]
     assert page.table.texts()["validation/accuracy"] == ["0.850", "0.900, best"]
@@ -48,14 +48,14 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     history = DataRoot(places[0]).job(jobs[1]).history
     trained.write_steps(history, 21, [0.01] * 10, [0.95])
     program._compare_controller._look_at(program._compare_controller._followed[jobs[1]])
-    qtbot.waitUntil(lambda: drawn(jobs[1]) == 30, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: drawn(jobs[1]) == 30)
     qtbot.waitUntil(lambda: page.turns.is_done)
     assert page.table.texts()["validation/accuracy"] == ["0.850", "0.950, best"]
 
     path = tmp_path / "all.csv"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     page._csv.click()
-    qtbot.waitUntil(path.exists, timeout=LONG_MS)
+    qtbot.waitUntil(path.exists)
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for job_id in jobs:
@@ -66,7 +66,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):
     """Whoever has plots wishes them saved, and somebody hears it."""
     program = open_program()
-    qtbot.waitUntil(lambda: program.jobs.total == len(jobs), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, wish in (
         ("job", program.jobs.detail.save_requested),
         ("node", program.nodes.save_requested),
@@ -76,5 +76,5 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
         path = tmp_path / f"{name}.svg"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
         wish.emit("a plot.svg", name.encode())
-        qtbot.waitUntil(path.exists, timeout=LONG_MS)
+        qtbot.waitUntil(path.exists)
         assert path.read_bytes() == name.encode()

@@ -8,7 +8,6 @@ pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
     "tests.backend.services.both_ways_fixtures",
 ]
-LONG_MS = 60_000
 
 
 def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
@@ -22,11 +21,11 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
     try:
         program.show()
         assert shown == [f"lab:{far_place.root}"]
-        qtbot.waitUntil(lambda: program.is_built, timeout=LONG_MS)
-        qtbot.waitUntil(lambda: program.window.place == "refusal", timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.is_built)
+        qtbot.waitUntil(lambda: program.window.place == "refusal")
         assert program.opening.unknown_key.fingerprint == far_place.sshd.fingerprint
         program._pages.refusal.pressed.emit()
-        qtbot.waitUntil(lambda: program._services is not None, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.place == "jobs"
     finally:
         end(program)

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 import tomli_w
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
@@ -42,10 +42,33 @@ def program(qapp, request, tmp_path_factory):
         program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
         program._look.choose(ThemeChoice.LIGHT)
         program.show()
-        QtBot(request).waitUntil(lambda: program._node_names != (), timeout=60_000)
+        QtBot(request).waitUntil(lambda: program._node_names != ())
         yield program
         program.window.close()
         end(program)
+
+
+class Undressed:
+    """Stands for the application: a whole window that is dressed anew takes seconds to polish."""
+
+    def styleSheet(self):
+        return "a sheet"
+
+    def setPalette(self, palette):
+        pass
+
+    def setStyleSheet(self, sheet):
+        for widget in QApplication.allWidgets():
+            QApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
+
+
+@pytest.fixture
+def undressed(program, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(program._look, "_app", Undressed())
+        yield
+        program._look.choose(ThemeChoice.LIGHT)
+        program._look.reduce_motion(False)
 
 
 def type_into_palette(qtbot, program, text):
@@ -86,6 +109,7 @@ def test_what_nothing_is_called_is_said(qtbot, program):
     assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
 
 
+@pytest.mark.usefixtures("undressed")
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
     page = program._pages.settings
@@ -107,7 +131,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
 def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):
     page = program._pages.settings
     program.frame.check()
-    qtbot.waitUntil(lambda: page._checks.count() > 3, timeout=120_000)
+    qtbot.waitUntil(lambda: page._checks.count() > 3)
     texts = {label.text() for label in page.findChildren(Label)}
     assert str(program._services.catalogue.path) in texts
     assert os.fspath(program._data_root) in texts
@@ -260,21 +284,9 @@ def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, 
 # Units, contrast, SSH
 
 
+@pytest.mark.usefixtures("undressed")
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = program._pages.settings
-    program.frame.open_settings()
-    for control, key in (
-        (page._sizes, "binary"),
-        (page._clock, "12"),
-        (page._temperature, "fahrenheit"),
-    ):
-        control.choose(key)
-        control.chosen.emit(key)
-    assert formats.units() == formats.Units("binary", "fahrenheit", "12")
-    assert formats.disk(3 * 2**30).endswith("GiB")
-    program._keeping.save()
-    kept = Settings(settings_file()).preferences
-    assert kept.units == formats.units()
     node = program.nodes.detail
     program.window.go("nodes")
     qtbot.waitUntil(lambda: any("free" in fact.value for fact in node._facts._facts))
@@ -282,16 +294,22 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     def left():
         return next(fact.value for fact in node._facts._facts if "free" in fact.value)
 
-    assert "iB free" in left()
-    page._sizes.choose("usual")
-    page._sizes.chosen.emit("usual")
-    assert "iB" not in left(), "what stands there already is written anew"
-    for control in (page._clock, page._temperature):
+    controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
+    assert "iB" not in left()
+    for control, key in controls:
+        control.choose(key)
+        control.chosen.emit(key)
+    assert formats.units() == formats.Units("binary", "fahrenheit", "12")
+    assert "iB free" in left(), "what stands there already is written anew"
+    program._keeping.save()
+    assert Settings(settings_file()).preferences.units == formats.units()
+    for control, _ in controls:
         control.choose(control._keys[0])
         control.chosen.emit(control._keys[0])
     assert formats.units() == formats.Units()
 
 
+@pytest.mark.usefixtures("undressed")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
     page = program._pages.settings
     page._contrast.click()

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.garbage import INTERVAL_MS, Garbage
+from app.garbage import Garbage
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_work_in_a_thread_never_destroys_a_widget(qtbot: QtBot) -> None:
     garbage = Garbage()
     dropped_panel(destroyed_in)
     work_elsewhere()
-    qtbot.waitUntil(lambda: bool(destroyed_in), timeout=10 * INTERVAL_MS)
+    qtbot.waitUntil(lambda: bool(destroyed_in))
     assert destroyed_in == [threading.main_thread()]
     garbage.close()
 
@@ -83,4 +83,3 @@ def test_what_stays_is_not_looked_through_again_and_what_comes_is(qtbot: QtBot) 
     gc.collect()
     assert destroyed_in == [threading.main_thread()]
     garbage.close()
-    assert gc.get_freeze_count() == 0

@@ -12,12 +12,10 @@ from backend.records.cluster import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.files import replace_bytes, replace_json
 from backend.records.layout import DataRoot
 from backend.records.node import Cpu, Gpu, GpuProcess, Presence
-from backend.services.nodes import NodeService
 from backend.services.workplace import open_services
 from tests.cluster.windows import window_on
 from widgets.cluster.node_row import Condition, node_row
 
-LONG_MS = 60_000
 INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
 MOST_CHARS = 1000
 """Of anything that is shown: what of it a page holds in one place, with words around it."""
@@ -41,7 +39,6 @@ def reading(root):
 @pytest.fixture
 def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
     """A window in which gpu1 is online and open."""
-    monkeypatch.setattr(NodeService, "doctor", lambda _: ())
     say(root, reading, 1)
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
         say(root, reading, 2)
@@ -63,7 +60,7 @@ def wait_for_node(qtbot, program, is_so):
         node = program.nodes._states.get("gpu1")
         return node is not None and is_so(node)
 
-    qtbot.waitUntil(seen, timeout=LONG_MS)
+    qtbot.waitUntil(seen)
 
 
 HOSTILE = {
@@ -119,7 +116,7 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
     # In the rack, on the node's own page, and where a job is placed.
     for look in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
         look()
-        qtbot.waitUntil(lambda: program.nodes.detail.turns.is_done, timeout=LONG_MS)
+        qtbot.waitUntil(lambda: program.nodes.detail.turns.is_done)
         assert_plain(program.window)
     program.window.go("new-job")
     assert_plain(program.window)

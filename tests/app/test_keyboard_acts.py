@@ -9,7 +9,6 @@ from backend.records.files import replace_json
 from backend.records.layout import DataRoot
 from backend.records.state import JobState
 from tests.app.keyboard_window import (
-    LONG_MS,
     answer_file_dialog,
     choose,
     go,
@@ -274,9 +273,9 @@ def test_a_sweep_is_queued(hands, program):
     hands.press("Return")
     # A sweep can only be queued, so the one button says so.
     start = program.form._side.acts.start
-    hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs", LONG_MS)
+    hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")
-    hands.wait(lambda: program.window.place == "jobs", LONG_MS)
+    hands.wait(lambda: program.window.place == "jobs")
     lines = program.jobs.model
     hands.wait(lambda: sum(name in lines.line(one).name for one in lines.queue_places()) == 2)

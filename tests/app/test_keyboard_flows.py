@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication
 
@@ -12,7 +13,6 @@ from backend.node import sweep
 from backend.records.layout import run_tag
 from backend.records.state import JobState
 from tests.app.keyboard_window import (
-    LONG_MS,
     choose,
     go,
     hands,
@@ -281,7 +281,7 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         hands.wait(lambda: list(program.form._picker._rows) == ["this-computer"])
 
 
-def test_a_whole_job_is_made_and_started_and_stopped(hands, program):
+def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
     go(hands, program, "Ctrl+N", "new-job")
     assert hands.name() == "Name"
     hands.press("Ctrl+A")
@@ -299,18 +299,31 @@ def test_a_whole_job_is_made_and_started_and_stopped(hands, program):
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("400")
-    hands.wait(lambda: program.form._may_start, LONG_MS)
+    hands.wait(lambda: program.form._may_start)
     hands.press("Ctrl+Return")
-    hands.wait(lambda: program.window.place == "jobs", LONG_MS)
+    hands.wait(lambda: program.window.place == "jobs")
     view = program.jobs.open_view
     assert view.name == "by hand"
     assert (view.config.world_size, view.config.epochs) == (1, 400)
     try:
-        hands.wait(lambda: program.jobs.open_view.step > 0, LONG_MS)
+        hands.wait(lambda: program.jobs.open_view.step > 0)
         hands.press("Ctrl+.")
-        hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED, LONG_MS)
+        hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED)
+        stopped_at = program.jobs.open_view.step
+        header = program.jobs.detail.header
+        hands.wait(lambda: header.act.text() == "Resume" and header.act.isEnabled())
+        hands.tab_to("Resume")
+        hands.press("Space")
+        curve = program.jobs.detail.curves.curve
+        hands.wait(lambda: curve("loss") is not None and len(curve("loss")) > stopped_at)
+        steps = curve("loss").steps
+        assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
+        assert program.jobs.open_view.run == 2
+        hands.press("Ctrl+.")
+        hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED)
     finally:
-        sweep.end_tagged(run_tag(view.id, 1), 0.0)
+        for run in (1, 2):
+            sweep.end_tagged(run_tag(view.id, run), 0.0)
 
 
 def test_a_field_takes_several_values(hands, program):

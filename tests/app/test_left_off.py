@@ -12,9 +12,9 @@ from app.left_off import first_place
 from app.settings import Preferences, Settings
 from backend.services.example import create_example
 from backend.services.workplace import open_services
+from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG_S = 240
 OPEN = """
 import json, sys, tomllib
 from pathlib import Path
@@ -22,8 +22,10 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 from backend.records.library import Kind
+from backend.services.nodes import NodeService
 from widgets.jobs.job_columns import JobColumn
 
+NodeService.doctor = lambda _: ()  # seconds of torch, and nothing here is about it
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
 program.window.resize(1440, 900)
@@ -130,7 +132,7 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
     process.wait()
 
     again = start(LOOK)
-    out, _ = again.communicate(timeout=LONG_S)
+    out, _ = again.communicate(timeout=2 * LIMIT_S)
     assert json.loads(out.splitlines()[-1]) == {
         "place": "models",
         "as table": True,

@@ -1,15 +1,7 @@
-"""A real log of 200 MB in the real tab, read by real workers: it opens and follows without a stall.
-
-Every test with a window is watched for stalls (`tests.gui_stalls`). What is measured here is the
-processor time of the whole process until the end of the log is in sight, which a busy machine does
-not change.
-"""
+"""A long log in the real tab, read by real workers; how fast is `tests.benchmarks.log`."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -35,20 +27,7 @@ RAW = {
     "optimizer": {"name": "sgd", "lr": 0.1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
-SIZE_BYTES = 200_000_000
-# Its pace is what the tab is tried with; nothing waits for a clock.
-WRITER = """
-import sys, time
-path, count = sys.argv[1], int(sys.argv[2])
-with open(path, "a") as file:
-    for tenth in range(count // 1000):
-        begin = time.monotonic()
-        for line in range(1000):
-            file.write(f"\\x1b[32mstep {tenth * 1000 + line}\\x1b[0m loss 0.5\\n")
-        file.flush()
-        time.sleep(max(0, 0.1 - (time.monotonic() - begin)))
-    file.write("the last line\\n")
-"""
+SIZE_BYTES = 5_000_000
 
 
 @pytest.fixture
@@ -68,8 +47,7 @@ def big(folder: JobFolder) -> Path:
         for _ in range(SIZE_BYTES // len(block)):
             file.write(block)
         file.write(b"KeyError: 'colour'\nthe end\n")
-    yield path
-    path.unlink()
+    return path
 
 
 @pytest.fixture
@@ -96,35 +74,32 @@ def shows(tab, text):
     return any(view.text_of(n) == text for n in range(max(0, bottom - 2), bottom + 1))
 
 
-def test_s11_p15_a_log_of_200_mb_opens_and_is_searched_without_a_stall(tab, big, qtbot):
+def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     with big.open("rb") as file:
         lines = sum(1 for _ in file)
-    # The first frame of a window costs what it costs, with a log or without.
-    with qtbot.waitExposed(tab):
-        tab.show()
-    begin = time.process_time()
+    tab.show()
     tab.open_job(live())
-    qtbot.waitUntil(lambda: shows(tab, "the end"), timeout=60_000)
-    opened_s = time.process_time() - begin
-    assert opened_s <= 1.0
+    qtbot.waitUntil(lambda: shows(tab, "the end"))
     assert tab.view.total == lines
 
     tab._search.setText("step 0012345")
-    qtbot.waitUntil(lambda: " of " in tab._count.text(), timeout=60_000)
+    qtbot.waitUntil(lambda: " of " in tab._count.text())
     assert tab._count.text().endswith(f"of {tab.view.total // 20_000}")
     tab._wish_error()
-    qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2, timeout=60_000)
+    qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2)
     tab.view.verticalScrollBar().setValue(tab.view.total // 2)
-    qtbot.waitUntil(lambda: tab.view.text_of(tab.view.top) is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: tab.view.text_of(tab.view.top) is not None)
 
 
-def test_p15_10_000_lines_a_second_are_followed_without_a_stall(tab, folder, qtbot):
+def test_a_log_that_grows_by_thousands_of_lines_is_followed(tab, folder, qtbot):
     path = folder.rank_log(0)
     path.write_text("begun\n" * 1000)
     tab.open_job(live())
     tab.show()
-    qtbot.waitUntil(lambda: shows(tab, "begun"), timeout=60_000)
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), "20000"])
-    qtbot.waitUntil(lambda: shows(tab, "the last line"), timeout=120_000)
-    assert writer.wait(60) == 0
-    assert tab.view.total == 21_001
+    qtbot.waitUntil(lambda: shows(tab, "begun"))
+    with path.open("a") as file:
+        for number in range(1, 4):
+            file.write("\x1b[32mstep\x1b[0m loss 0.5\n" * 9_999 + f"line {number}0000\n")
+            file.flush()
+            qtbot.waitUntil(lambda number=number: shows(tab, f"line {number}0000"))
+    assert tab.view.total == 31_000

@@ -19,7 +19,7 @@ from backend.records.job import THIS_COMPUTER
 from backend.records.layout import RUN_VARIABLE, DataRoot
 from backend.records.node import GpuProcess
 from tests.turns import finish
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 from tests.widgets.cluster import samples
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.buttons import Button
@@ -158,5 +158,5 @@ def test_s14_a_real_orphan_is_ended_and_a_foreign_process_never_offered(
     assert page.detail._processes_card.isVisible()
     assert page.detail._processes_card.findChildren(Button) == []
     press(qtbot, page, over.pid)
-    assert over.wait(10) is not None
+    assert over.wait(LIMIT_S) is not None
     assert (buttons(page), foreign.poll()) == ({}, None)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableVie
 
 from backend.records.library import Kind
 from backend.records.state import JobState
-from tests.app.keyboard_window import LONG_MS, ids, ids_and_program, program
+from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.lived_in import SWEEP, SWEEP_NAME, WAITING
 from widgets.common.buttons import Choices
 from widgets.frame.keys import KEYS
@@ -92,8 +92,8 @@ def missing(program):
 
 def open_job(program, qtbot, job_id):
     program._open_job(job_id)
-    qtbot.waitUntil(lambda: program.jobs.open_view is not None, timeout=LONG_MS)
-    qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: program.jobs.open_view is not None)
+    qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
 
 
 @pytest.mark.parametrize("name", ["slow", "failed", WAITING[0]])
@@ -171,10 +171,10 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     assert target.title.startswith("Take out")
     assert program.window.place == "jobs"
     model = program.jobs.model
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED, timeout=LONG_MS)
-    qtbot.waitUntil(lambda: "Queue" in reached_anew(program, "queue"), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)
+    qtbot.waitUntil(lambda: "Queue" in reached_anew(program, "queue"))
     choose(program, "queue", "the open job")
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED)
 
 
 def reached_anew(program, words):
@@ -209,7 +209,7 @@ def asked(qtbot, program, words):
     answers = []
     look(program)
     program.frame.go_to.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
-    qtbot.waitUntil(lambda: answers[-1][1], timeout=LONG_MS)
+    qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 
 
@@ -227,4 +227,4 @@ def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, id
     program._services.templates.save("nightly", {**raw, "name": "x"}, replaces=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.go_to.open(template)
-    qtbot.waitUntil(lambda: program.window.place == "new-job", timeout=LONG_MS)
+    qtbot.waitUntil(lambda: program.window.place == "new-job")

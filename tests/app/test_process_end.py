@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import LIMIT_S
+
 ROOT = Path(__file__).resolve().parents[2]
-LONG_S = 150
 CLOSED = """
 import sys, threading
 from pathlib import Path
@@ -38,6 +39,6 @@ def test_a_window_that_is_closed_while_a_share_hangs_leaves_no_process(tmp_path)
         capture_output=True,
         text=True,
         check=False,
-        timeout=LONG_S,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from backend.node.queue_keeper import lock_of
 from backend.records.queue import Cause
 from backend.services.example import create_example
 from backend.services.workplace import open_services
-from tests.app.test_window import LONG_MS, open_program, places
+from tests.app.test_window import open_program, places
 from tests.waiting import wait_for
 
 __all__ = ["open_program", "places"]
@@ -34,15 +34,15 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     draft, open_program, qtbot
 ):
     page = open_program().jobs
-    qtbot.waitUntil(lambda: page.open_id == draft.id, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: page.open_id == draft.id)
     page.detail.header._wait.click()
-    qtbot.waitUntil(lambda: page.model.place(draft.id) is not None, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
     assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
     banner = page.detail._banner
-    qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName(), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
     assert page.list.strip.isVisible()
     page.list.strip._button.click()
-    qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1, timeout=LONG_MS)
-    qtbot.waitUntil(lambda: not page.list.strip.isVisible(), timeout=LONG_MS)
+    qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
+    qtbot.waitUntil(lambda: not page.list.strip.isVisible())
     page.detail.stop_requested.emit(draft.id)
-    qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over, timeout=LONG_MS)
+    qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over)

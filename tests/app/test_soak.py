@@ -14,6 +14,7 @@ NODES, JOBS, ENDED = 8, 4, 6
 WARM_ACTS = 30
 
 
+@pytest.mark.slow
 def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
     told = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED, warm_acts=WARM_ACTS)
     assert told["nodes"] == NODES + 1, "this computer is one more"

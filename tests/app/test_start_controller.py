@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from backend.records.job_view import JobView
 from backend.records.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight import NotFit
 from tests.conftest import Immediately
+from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
 from tests.widgets.jobs.test_job_detail import CONFIG, CREATED
@@ -275,12 +275,10 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     background = Background(parent=window)
     controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
     wished = Wished(Nodes())
-    never = threading.Event()
 
     def look(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.report(0, 0, "Looking at 2 nodes")
-        while not progress.is_cancelled:
-            never.wait(0.01)
+        wait_for(lambda: progress.is_cancelled)
         raise Cancelled
 
     wish = StartWish("a", look, wished.busy.append, wished.began.append, wished.refused.append)

@@ -114,19 +114,118 @@ for pair in range(pairs + 1):
         print(*found[show_ours], plain, *found[show_bare], flush=True)
 """
 
+SHARES = """
+import itertools, sys, time
+import numpy as np
+from PySide6.QtCore import QLineF, QStringListModel
+from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
+from PySide6.QtWidgets import QApplication, QListView
+from backend.records.parallel import parallel
+from tests.widgets.cluster import samples
+from tests.widgets.compare.sweep_samples import sweep
+from widgets.cluster.node_row import node_row
+from widgets.cluster.rack import Rack
+from widgets.common.look import Look, ThemeChoice
+from widgets.compare.parallel_plot import ParallelPlot
+from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.curve_panel import CurvePanel
+
+app = QApplication([])
+look = Look(app, ThemeChoice.LIGHT)
+
+def least(call):
+    took = []
+    for _ in range(7):
+        began = time.thread_time()
+        call()
+        took.append(time.thread_time() - began)
+    return min(took)
+
+def shown(widget, width, height):
+    widget.resize(width, height)
+    widget.show()
+    for _ in range(5):
+        app.processEvents()
+    return widget
+
+def curve(values):
+    data = CurveData(0.9)
+    data.extend(np.arange(float(len(values))), values)
+    return data
+
+rng = np.random.default_rng(0)
+panel = shown(CurvePanel("Use"), 700, 300)
+
+def painted(values):
+    panel.set_curve("use", "use", curve(values), 0)
+    app.processEvents()
+    return least(panel.grab)
+
+long, short = curve(rng.normal(size=1_000_000)), curve(rng.normal(size=10_000))
+
+def cut(data, log=False):
+    last = np.log10(len(data)) if log else len(data)
+    return least(lambda: data.columns(XAxis.STEP, 0.0, last, 1000, log=log))
+
+def gone_back(count):
+    data = curve(rng.normal(size=count))
+    began = time.thread_time()
+    data.append(count - 5_000, 0.5)
+    return time.thread_time() - began
+
+plot = shown(ParallelPlot(), 1100, 320)
+plot.show_parallel(parallel(sweep(500)))
+ways = [plot.picture.points_of(line) for line in plot._shown.lines]
+lines = [QLineF(a, b) for way in ways for a, b in itertools.pairwise(way)]
+ends = itertools.cycle(np.linspace(0.5, 0.8, 7))
+
+def brushed():
+    plot.brush(1, 0.1, next(ends))
+    plot.repaint()
+
+def bare_lines():
+    image = QImage(plot.size(), QImage.Format.Format_ARGB32_Premultiplied)
+    painter = QPainter(image)
+    painter.setPen(QPen(QColor("blue"), 1.0))
+    painter.drawLines(lines)
+    painter.end()
+
+rack = shown(Rack(), 1100, 600)
+rack.show_rows([node_row(one, samples.JOBS, beat_age_s=1.0) for one in samples.cluster(64)])
+plain = QListView()
+plain.setModel(QStringListModel([f"gpu{number}" for number in range(64)]))
+shown(plain, 1100, 64 * 30)
+app.processEvents()
+
+def render(view):
+    picture = QPixmap(view.viewport().size())
+    return least(lambda: view.viewport().render(picture))
+
+for pair in range(int(sys.argv[1])):
+    print(
+        painted(rng.uniform(0.0, 100.0, 150)) / painted(np.linspace(0.0, 100.0, 150)),
+        cut(long) / cut(short),
+        cut(long, log=True) / cut(long),
+        min(gone_back(1_000_000) for _ in range(3)) / min(gone_back(10_000) for _ in range(3)),
+        least(brushed) / least(bare_lines),
+        render(rack) / render(plain),
+        flush=True,
+    )
+"""
+_SHARES = (
+    ("a frame of a curve that winds / a flat one", 2.0),
+    ("the columns of a million points / of ten thousand", 3.0),
+    ("the columns of a logarithmic axis / a linear one", 6.0),
+    ("a resumed run goes back in a million points / in ten thousand", 4.0),
+    ("a brush over 500 jobs of a sweep / Qt's lines alone", 2.5),
+    ("a rack of 64 nodes with 8 GPUs / a list of 64 names", 5.0),
+)
+
 
 def measure() -> list[Figure]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, (RUNS, POINTS, FRAMES, PAIRS))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    rows = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    rows = _told(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
     frame, append, plain, bare_frame, bare_append = zip(*rows, strict=True)
+    shares = zip(*_told(SHARES, PAIRS), strict=True)
     what = f"{RUNS} runs × {POINTS:,} points"
     bare = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
     grown = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
@@ -154,4 +253,21 @@ def measure() -> list[Figure]:
             tuple(a / b for a, b in zip(plain, bare_frame, strict=True)),
             1.0,
         ),
+        *(
+            Figure("P7", what, values, limit)
+            for (what, limit), values in zip(_SHARES, shares, strict=True)
+        ),
     ]
+
+
+def _told(script: str, *arguments: int) -> list[tuple[float, ...]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    return [tuple(map(float, line.split())) for line in done.stdout.splitlines()]

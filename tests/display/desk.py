@@ -8,28 +8,19 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import LIMIT_S, wait_for
+
 HERE = Path(__file__).parent
 PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
 WIDTH, HEIGHT = 2560, 1000
 LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
-_LONG_S = 90.0
 _STEADY = 20
 """So often in a row something has to be true that might be over at once."""
-
-
-def wait_for(what: Callable[[], Any], why: str, seconds: float = _LONG_S) -> Any:
-    """The first true value of ``what``."""
-    deadline = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {why}"
-        time.sleep(0.01)
-    return value
 
 
 @dataclass(frozen=True)
@@ -145,7 +136,7 @@ class Desk:
             process.terminate()
         for process in reversed(self._running):
             try:
-                process.wait(10)
+                process.wait(LIMIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -193,7 +184,7 @@ class Program:
             if not self._path.exists():
                 return {}
             connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(_LONG_S)
+            connection.settimeout(LIMIT_S)
             try:
                 connection.connect(str(self._path))
             except ConnectionRefusedError:

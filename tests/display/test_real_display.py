@@ -18,8 +18,11 @@ from backend.records.files import replace_json
 from backend.records.layout import DataRoot
 from backend.services.workplace import open_services
 from tests.app.lived_in import WAITING, move_in, move_out
-from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk, wait_for
+from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk
 from tests.fakes import trained
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 CHECKPOINT = "epoch-3-step-30"
 
@@ -189,7 +192,7 @@ def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk
         return [place.entry.name for place in services.queue.look().places]
 
     before = queued()
-    wait_for(lambda: order() == before, "the queue in its order", 30.0)
+    wait_for(lambda: order() == before, "the queue in its order")
     first, last = program.find(before[0], "row"), program.find(before[2], "row")
     above = (first.middle[0], first.box[1] + 6)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
@@ -14,7 +12,7 @@ from app.bootstrap import Program
 from backend.records.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end
-from tests.turns import are_done
+from tests.turns import are_done, wait_in_loop
 from widgets.common.look import ThemeChoice
 
 OF_PROGRAM = (
@@ -25,7 +23,6 @@ OF_PROGRAM = (
     "finished-light",
 )
 """Names of all pictures that `take_program` takes."""
-_LONGEST_S = 240.0
 _POINTS = 60
 """So many points make a curve; the whole job takes seconds."""
 
@@ -54,7 +51,7 @@ def _train(program: Program, folder: Path) -> None:
         program.window.resize(*size)
         for _ in range(4):
             QApplication.processEvents()
-        _wait(lambda: are_done(program.window))
+        wait_in_loop(lambda: are_done(program.window))
         program.window.grab().save(str(folder / f"{name}.png"))
 
     def state() -> JobState | None:
@@ -64,10 +61,10 @@ def _train(program: Program, folder: Path) -> None:
     program._look.choose(ThemeChoice.LIGHT)
     program.window.resize(*LARGE)
     program.show()
-    _wait(lambda: program.is_built)
+    wait_in_loop(lambda: program.is_built)
     first, detail = program.jobs.first_start, program.jobs.detail
-    _wait(lambda: first._example.isVisible() and "core" in first._reading_words)
-    _wait(lambda: first._findings is not None)
+    wait_in_loop(lambda: first._example.isVisible() and "core" in first._reading_words)
+    wait_in_loop(lambda: first._findings is not None)
     take("first-start-light")
     first._example.click()
 
@@ -75,22 +72,15 @@ def _train(program: Program, folder: Path) -> None:
         curve = detail.curves.curve("loss")
         return 0 if curve is None else len(curve)
 
-    _wait(lambda: points() > _POINTS)
+    wait_in_loop(lambda: points() > _POINTS)
     take("jobs-light")
     detail.header.act.click()
-    _wait(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
+    wait_in_loop(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
     take("stopped-dark", ThemeChoice.DARK)
     take("stopped-1000x640-light", size=SMALL)
     detail.header.act.click()
-    _wait(lambda: state() is JobState.FINISHED)
-    _wait(lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints))
+    wait_in_loop(lambda: state() is JobState.FINISHED)
+    wait_in_loop(
+        lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints)
+    )
     take("finished-light")
-
-
-def _wait(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + _LONGEST_S
-    while not what():
-        if time.monotonic() > until:
-            raise TimeoutError("The program did not come so far.")
-        QApplication.processEvents()
-        time.sleep(0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
@@ -12,14 +11,13 @@ from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.garbage import collect_due
 from backend.records.job_view import JobView
 from backend.records.library import Kind
 from backend.records.node import NodeState
 from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size
-from tests.turns import are_done
+from tests.turns import are_done, wait_in_loop
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common import theme
 from widgets.compare.compare_page import ComparePage
@@ -32,7 +30,6 @@ from widgets.library.library_page import LibraryPage
 from widgets.main_window import MainWindow
 
 _Widget = TypeVar("_Widget", bound=QWidget)
-_SETTLED_AFTER_S = 20.0
 
 
 class Stage:
@@ -108,11 +105,7 @@ class Stage:
         A height that hangs on a width climbs one layout a pass: the form of a new job was still
         squeezed after four.
         """
-        end = time.monotonic() + _SETTLED_AFTER_S
-        while not are_done(self.window):
-            if time.monotonic() > end:
-                raise RuntimeError(f"The window still has work to do after {_SETTLED_AFTER_S} s.")
-            QApplication.processEvents()
+        wait_in_loop(lambda: are_done(self.window), "the window to have nothing left to do")
         for _ in range(10):
             QApplication.processEvents()
 
@@ -150,4 +143,3 @@ class Stage:
         self.window.close()
         shiboken6.delete(self.window)
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-        collect_due()

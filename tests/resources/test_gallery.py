@@ -43,6 +43,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_the_digits_reach_97_percent_with_the_settings_of_their_job() -> None:
     job = parse_job(tomllib.loads((DIGITS / "job.toml").read_text(encoding="utf-8"))).config

@@ -2,15 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 import shiboken6
-from hypothesis import settings
 from PySide6.QtWidgets import QApplication
 
 from widgets.common import theme
 from widgets.common.look import Look, ThemeChoice
-
-# A machine that does other things too is no fault of a test.
-settings.register_profile("widgets", deadline=None)
-settings.load_profile("widgets")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -159,19 +158,6 @@ def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
         found = ticks.elapsed_log(low, high, 6)
         assert 2 <= len(found) <= 7
         assert all(low <= place <= high for place, _ in found)
-
-
-def test_a_frame_of_a_logarithmic_axis_costs_what_another_costs(panel: CurvePanel) -> None:
-    data = long(np.random.default_rng(0).normal(size=MILLION))
-    took = {}
-    for log, stretch in ((False, (1.0, 1e6)), (True, (0.0, 6.0))):
-        times = []
-        for _ in range(20):
-            begin = time.thread_time()
-            data.columns(XAxis.STEP, *stretch, 900, log=log)
-            times.append(time.thread_time() - begin)
-        took[log] = float(np.median(times))
-    assert took[True] < 6 * took[False] + 0.001
 
 
 def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,15 @@ from widgets.curves.picture_menu import PictureButton
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", SCREENS)
+def _some_fast(screens: Iterable[str]) -> list[object]:
+    """All of them; every twelfth, some of each page, is in the fast tier, too."""
+    return [
+        name if number % 12 == 0 else pytest.param(name, marks=pytest.mark.slow)
+        for number, name in enumerate(screens)
+    ]
+
+
+@pytest.mark.parametrize("name", _some_fast(SCREENS))
 def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: Look) -> None:
     """A window without a dialog is resized from size to size, as a person does it."""
     screen = SCREENS[name]
@@ -42,6 +51,7 @@ def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: Look) -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
     """In a process of its own: the scale is read once."""
     some = ("failed", "preflight")

@@ -57,7 +57,18 @@ def _changed(before: QImage, now: QImage) -> float:
     return float((np.abs(_pieces(before) - _pieces(now)).max(axis=2) > _SLIGHT).mean())
 
 
-PUBLISHED = [(screen, theme) for screen in SCREENS.values() for theme in screen.published]
+_FAST = "provision"
+"""Drawn before each merge; the others are slow."""
+PUBLISHED = [
+    pytest.param(
+        screen,
+        theme,
+        id=f"{screen.name}-{theme}",
+        marks=() if screen.name == _FAST else pytest.mark.slow,
+    )
+    for screen in SCREENS.values()
+    for theme in screen.published
+]
 
 
 def _drawn(screen: Screen, theme: str, look: Look) -> QImage:
@@ -66,7 +77,7 @@ def _drawn(screen: Screen, theme: str, look: Look) -> QImage:
         return stage.picture()
 
 
-@pytest.mark.parametrize(("screen", "theme"), PUBLISHED, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize(("screen", "theme"), PUBLISHED)
 def test_a_picture_of_the_documents_is_not_old(screen: Screen, theme: str, look: Look) -> None:
     name = screen.picture(screen.sizes[0], theme)
     kept = QImage(str(DOCS / f"{name}.png"))
@@ -76,7 +87,7 @@ def test_a_picture_of_the_documents_is_not_old(screen: Screen, theme: str, look:
 
 def test_what_changed_visibly_is_found(look: Look) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
-    screen = SCREENS["provision"]
+    screen = SCREENS[_FAST]
     kept = QImage(str(DOCS / "provision-light.png"))
     with drawn(screen, screen.sizes[0]) as stage:
         assert stage.over is not None

@@ -39,9 +39,15 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     ("screen", "names"),
     [
         ("failed", ["vit-s16 · plankton adamw Memory of GPU 3 on gpu03, GiB"]),
-        ("failed-warned", ["vit-s16 · plankton adamw Learning rate"]),
-        ("ranks", ["retinanet-r50 · coco 2x Temperature, gpu07, during this job"]),
-        ("node-detail", ["Temperature, gpu07, since"]),
+        pytest.param(
+            "failed-warned", ["vit-s16 · plankton adamw Learning rate"], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "ranks",
+            ["retinanet-r50 · coco 2x Temperature, gpu07, during this job"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("node-detail", ["Temperature, gpu07, since"], marks=pytest.mark.slow),
         ("parallel", ["Parallel coordinates", "Loss"]),
         ("new-job", ["Learning rate by epoch"]),
     ],

@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QTimer
+import pytest
+from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
+from tests.turns import finish
 from widgets.common.throttle import Throttle
 
+pytestmark = pytest.mark.usefixtures("qapp")
+_HOUR_MS = 3_600_000
 
-def test_the_first_comes_at_once_and_the_last_of_many_once_more(qtbot: QtBot) -> None:
+
+def end_pause(throttle: Throttle) -> None:
+    throttle._pause.stop()
+    throttle._pause_over()
+    finish(throttle._turns)
+
+
+def test_the_first_comes_at_once_and_the_last_of_many_once_more() -> None:
     owner, calls = QObject(), []
-    throttle = Throttle(50, lambda: calls.append("call"), owner)
+    throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
     for _ in range(100):
         throttle.ask()
     assert len(calls) == 1
+    end_pause(throttle)
+    assert len(calls) == 2
+    throttle.ask()
+    assert len(calls) == 2
+
+
+def test_one_who_asks_seldom_is_never_held_back() -> None:
+    owner, calls = QObject(), []
+    throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
+    throttle.ask()
+    end_pause(throttle)
+    throttle.ask()
+    assert len(calls) == 2
+
+
+def test_a_pause_ends_by_itself(qtbot: QtBot) -> None:
+    owner, calls = QObject(), []
+    throttle = Throttle(1, lambda: calls.append("call"), owner)
+    throttle.ask()
+    throttle.ask()
     qtbot.waitUntil(lambda: len(calls) == 2)
-    throttle.ask()
-    assert len(calls) == 2
 
 
-def test_one_who_asks_seldom_is_never_held_back(qtbot: QtBot) -> None:
+def test_stopped_it_leaves_out_what_was_asked_for() -> None:
     owner, calls = QObject(), []
-    throttle = Throttle(0, lambda: calls.append("call"), owner)
-    throttle.ask()
-    qtbot.waitUntil(lambda: not throttle.findChildren(QObject)[0].isActive())
-    throttle.ask()
-    assert len(calls) == 2
-
-
-def test_stopped_it_leaves_out_what_was_asked_for(qtbot: QtBot) -> None:
-    owner, calls = QObject(), []
-    throttle = Throttle(10, lambda: calls.append("call"), owner)
+    throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
     throttle.ask()
     throttle.ask()
     throttle.stop()
-    over = QTimer(owner)
-    over.setSingleShot(True)
-    with qtbot.waitSignal(over.timeout):
-        over.start(50)
+    assert not throttle._pause.isActive()
+    end_pause(throttle)
     assert len(calls) == 1
