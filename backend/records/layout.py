@@ -50,7 +50,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 RUN_VARIABLE = "RINGMASTER_RUN"
-"""Environment variable on every process of a run: ``<job id>/<run>``."""
+"""Environment variable on every process of a run: ``<job id>/<run>``; of a tool, `TOOL_TAG` and a number."""
+TOOL_TAG = "tool/"
 
 
 def run_tag(job_id: str, run: int) -> str:
