@@ -135,7 +135,7 @@ TEXT = st.text()
 
 
 @settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
 )
 @example(name="\0", notes="after a NUL", tags=[], metrics={})
 @given(TEXT, TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, st.none() | st.floats()))

@@ -261,7 +261,7 @@ def test_f49_code_without_its_file_is_refused(root: Path, source: Path, kind: Ki
 
 
 @settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80
 )
 @given(
     st.text(st.characters(codec="utf-8"), max_size=40)

@@ -27,7 +27,8 @@ from backend.records.layout import JobFolder
 from backend.records.series import HistoryUpdate, RunStart
 from backend.records.state import JobState
 from backend.records.status import RunExit, RunStatus
-from tests.fakes.runs import Run, wait_for
+from tests.fakes.runs import Run
+from tests.waiting import wait_for
 
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
 
@@ -298,7 +299,7 @@ def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: 
     ended = RunExit(1, JobState.ERROR, "The run did not start within 120 s.")
     replace_json(run.attempt.exit, ended.to_dict())
     run.start()
-    wait_for(lambda: not run.leftovers(), why="the supervisor's end")
+    wait_for(lambda: not run.leftovers(), "the supervisor's end")
     assert not run.attempt.supervisor.exists()
     assert not run.folder.mpirun_log.exists()
 

@@ -23,7 +23,7 @@ from backend.records.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.node import NodeReading
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
-from tests.fakes.runs import Run, wait_for
+from tests.fakes.runs import Run
 
 ROOT = Path(__file__).parents[3]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7)
@@ -87,14 +87,14 @@ def beats(folder: NodeFolder) -> int:
 
 def wait_for_news(folder: NodeFolder, count: int = 2) -> int:
     seen = beats(folder)
-    wait_for(lambda: beats(folder) >= seen + count, why="a heartbeat")
+    wait_for(lambda: beats(folder) >= seen + count, "a heartbeat")
     return beats(folder)
 
 
 def end(agent: subprocess.Popen[str]) -> str:
     """What it complained of."""
     agent.terminate()
-    _, complaint = agent.communicate(timeout=20)
+    _, complaint = agent.communicate(timeout=LIMIT_S)
     assert agent.returncode == 0
     return complaint
 
@@ -149,7 +149,7 @@ def test_a_second_agent_leaves_with_a_sentence(start: Start, folder: NodeFolder)
     first = start()
     wait_for_news(folder)
     second = start("--detach")
-    _, complaint = second.communicate(timeout=20)
+    _, complaint = second.communicate(timeout=LIMIT_S)
     assert second.returncode == 1
     assert complaint == (
         f"An agent (pid {first.pid}) already writes to {folder.path} on this computer.\n"
@@ -161,7 +161,7 @@ def test_a_detached_agent_returns_at_once_and_writes_its_failures_to_its_log(
     start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
     starter = start("--detach", "--log", str(tmp_path / "agent.log"))
-    starter.communicate(timeout=20)
+    starter.communicate(timeout=LIMIT_S)
     assert starter.returncode == 0
     wait_for_news(folder)
     agent = ProcessIdentity.from_dict(read_json(folder.info))
@@ -191,6 +191,7 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
 HANGING = """
 import os, sys
 import backend.node.agent as agent
+from tests.waiting import LIMIT_S, wait_for
 replace = agent.Spare.replace_bytes
 agent.Spare.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
 sys.exit(agent.main(sys.argv[1:]))
@@ -272,7 +273,7 @@ def test_m07_a_run_whose_supervisor_was_killed_is_closed_and_nothing_of_it_is_le
         start()
         wait_for_news(folder)
         identity.send_signal(run.supervisor, signal.SIGKILL)
-        wait_for(run.attempt.exit.exists, 30, "the agent's record of the end")
+        wait_for(run.attempt.exit.exists, "the agent's record of the end")
         ended = RunExit.from_dict(read_json(run.attempt.exit))
         assert ended.message.startswith("The supervisor of the run ended without a record")
         assert run.leftovers() == ()
@@ -367,7 +368,7 @@ def test_the_lock_of_another_kind_of_file_is_refused(folder: NodeFolder, start: 
     lock = AgentLock(folder.path)
     lock.path.symlink_to(folder.path / "elsewhere")
     agent = start()
-    _, complaint = agent.communicate(timeout=20)
+    _, complaint = agent.communicate(timeout=LIMIT_S)
     assert agent.returncode == 1
     assert complaint.startswith(f"The agent's lock {lock.path} cannot be opened: ")
     assert not (folder.path / "elsewhere").exists()

@@ -18,7 +18,7 @@ from backend.node.agent_service import AgentService, Kept
 from backend.records.files import read_json
 from backend.records.layout import NodeFolder
 from backend.records.status import ProcessIdentity
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 NASTY = "a b;$(touch pwned) 'q' \"d\" 100% $HOME `id` ü -x #"
 CRONTAB = """#!/bin/sh
@@ -205,7 +205,7 @@ def test_without_both_it_runs_until_the_next_reboot_and_that_is_said(
     kept = agent_service.install(service)
     assert kept == Kept("", "After a reboot the agent is started on the next contact.")
     folder = NodeFolder(Path(service.folder))
-    wait_for(folder.status.exists, why="the first reading")
+    wait_for(folder.status.exists, "the first reading")
     assert identity.is_alive(ProcessIdentity.from_dict(read_json(folder.info)))
     assert read_json(folder.status)["name"] == "gpu 1"
 

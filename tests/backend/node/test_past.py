@@ -18,7 +18,7 @@ from backend.records.layout import DataRoot, NodeFolder
 from backend.records.node import Cpu, Gpu, NodeReading
 from backend.records.node_past import PastLines, PastReading, names_line, past_line
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 DAY_S = 86_400.0
@@ -119,7 +119,7 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
     agent = subprocess.Popen(command, env={**driver.environment, "PYTHONPATH": str(ROOT)})
     try:
         reader = PastReader(root)
-        wait_for(lambda: reader.look("gpu1", time.time(), 0.0, DAY_S), why="a line")
+        wait_for(lambda: reader.look("gpu1", time.time(), 0.0, DAY_S), "a line")
     finally:
         agent.terminate()
         agent.wait()

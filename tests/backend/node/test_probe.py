@@ -16,7 +16,6 @@ import pytest
 from backend.node import probe
 from backend.records.node import NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import wait_for
 
 ROOT = Path(__file__).parents[3]
 READ = """
@@ -24,6 +23,7 @@ import json, sys
 from pathlib import Path
 from backend.node import gpus
 from backend.node.probe import Probe
+from tests.waiting import wait_for
 vars(gpus).update(json.loads(sys.argv[1]))
 probe = Probe("gpu1", Path("/"))
 for _ in sys.stdin:

@@ -36,8 +36,9 @@ from backend.records.notice import (
 from backend.records.state import JobState
 from backend.records.status import RankError, RunExit
 from tests.fakes.mail_server import MailServer, certificate
-from tests.fakes.runs import Run, wait_for
+from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
+from tests.waiting import LIMIT_S, wait_for
 
 MESSAGE = Message(
     "job-1", 2, "ERROR", "Failed", "digits", "Rank 1 on gpu07 ran out of memory.",
@@ -217,7 +218,7 @@ def test_s16_of_two_processes_exactly_one_tells(
         assert desk.stdin is not None
         desk.stdin.write(b"x")
         desk.stdin.close()
-    assert [desk.wait(30) for desk in desks] == [0, 0, 0]
+    assert [desk.wait(LIMIT_S) for desk in desks] == [0, 0, 0]
     assert len(hook.posts) == 1
 
 
@@ -401,8 +402,8 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
     replace_json(place, Channels(hook.url, mail).to_dict(), mode=0o600)
     run = Run(tmp_path, {1: "exit7"}, ranks=2).start()
     try:
-        wait_for(lambda: hook.posts and server.mails, why="webhook and mail")
-        wait_for(lambda: not run.leftovers(), why="the end of who told it")
+        wait_for(lambda: hook.posts and server.mails, "webhook and mail")
+        wait_for(lambda: not run.leftovers(), "the end of who told it")
         (post,) = hook.posts
         assert (post["state"], post["rank"]) == ("ERROR", 1)
         assert run.folder.job_id in server.mails[0].get_content()
@@ -413,7 +414,7 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
         )
         assert b"T0-secret-B0" not in written, "not in the data root, not in a log"
         assert tell.begin(run.folder, 1), "a second one who would tell"
-        wait_for(lambda: not run.leftovers(), why="the end of the second one")
+        wait_for(lambda: not run.leftovers(), "the end of the second one")
         assert (len(hook.posts), len(server.mails)) == (1, 1)
     finally:
         run.clean()
@@ -433,7 +434,7 @@ def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
         identity.send_signal(run.supervisor, signal.SIGKILL)
         wait_for(lambda: not identity.is_alive(run.supervisor))
         assert RunWatch(DataRoot(tmp_path), "this-computer").look() == (run.folder.job_id,)
-        wait_for(lambda: hook.posts, why="the webhook")
+        wait_for(lambda: hook.posts, "the webhook")
         assert "supervisor of the run ended" in hook.posts[0]["cause"]
     finally:
         run.clean()

@@ -14,7 +14,7 @@ from backend.records.node import NodeState, Presence
 from backend.services.workplace import Services
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.backend.services.both_ways import NODE, FakeHead, FarRun, Place, on_node
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 
 class CarriedPlace(Place):
@@ -67,7 +67,7 @@ def comes_home(folder: JobFolder, run: int = 1) -> None:
         carried = carried_of(folder.attempt(run))
         return carried is not None and carried.is_home
 
-    wait_for(is_home, why="everything of the run to be in the data root")
+    wait_for(is_home, "everything of the run to be in the data root")
 
 
 def state_of(services: Services) -> NodeState:
@@ -77,7 +77,7 @@ def state_of(services: Services) -> NodeState:
 
 def comes_online(services: Services) -> NodeState:
     """The node, once its beats are fetched: on a busy machine the first come late."""
-    wait_for(lambda: state_of(services).presence is Presence.ONLINE, why="beats of the node")
+    wait_for(lambda: state_of(services).presence is Presence.ONLINE, "beats of the node")
     return state_of(services)
 
 

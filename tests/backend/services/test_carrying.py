@@ -44,7 +44,7 @@ from tests.backend.services.carried_rig import (
     state_of,
     stocked,
 )
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
@@ -73,7 +73,7 @@ def test_its_readings_and_hours_come_over_ssh(blind: CarriedPlace) -> None:
     assert state.reading is not None
     assert state.reading.cpu.cores > 0
     beat = state.reading.heartbeat
-    wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, why="a beat")
+    wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, "a beat")
     far = blind.far.node(NODE)
     far.past.write_bytes(b"{}\n")
     services.nodes.past(NODE)
@@ -87,7 +87,7 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     state = comes_online(services)
     assert state.reading is not None
     seen = state.reading.heartbeat
-    wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, why="a beat")
+    wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
     # However busy this machine is.
     monkeypatch.setattr(carrying, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic
@@ -125,7 +125,7 @@ def test_a_silent_node_is_missed_and_delays_nobody(blind: CarriedPlace) -> None:
         slowest_s = max(slowest_s, time.monotonic() - began)
         return state.presence is Presence.OFFLINE
 
-    wait_for(is_missed, why="silence of the node")
+    wait_for(is_missed, "silence of the node")
     assert slowest_s < 2
     # Who comes now asks for the first time, and does not wait as long as the line does.
     other = blind.desktop()
@@ -387,7 +387,7 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(blind: CarriedPlace) ->
     seen = (services, far)
     wait_for(
         lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
-        why="what the other one fetches",
+        "what the other one fetches",
     )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
         far.jobs.start(view.id)

@@ -24,7 +24,7 @@ from backend.records.library import Kind
 from backend.records.node import NodeReading, Presence
 from backend.services.workplace import Services, open_services
 from tests.backend.services.both_ways import NODE, Beat, Place, on_node
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
@@ -133,14 +133,14 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd) -> Non
     expected = {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
     wait_for(
         lambda: {state.name: state.presence for state in other.nodes.far()} == expected,
-        why="beats of one, and none of the other",
+        "beats of one, and none of the other",
     )
     one.cluster.set_in_service("gpu2", False)
     assert not other.cluster.entry("gpu2").in_service
     one.cluster.remove("gpu2")
     assert [entry.name for entry in other.cluster.list()] == [NODE]
     heart.stop()
-    wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, why="silence")
+    wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, "silence")
     assert other.nodes.far()[0].message.startswith("no news")
 
 

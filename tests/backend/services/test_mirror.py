@@ -27,8 +27,8 @@ from tests.backend.services.both_ways import (
     on_node,
     started,
 )
-from tests.fakes.runs import wait_for
 from tests.integration.tiny import raw_job
+from tests.waiting import wait_for
 
 pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
@@ -116,7 +116,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
     with pytest.raises(Unreachable):
         services.jobs.annotate(view.id, name="other")
     wait_for(
-        lambda: services.nodes.far()[0].presence is Presence.OFFLINE, why="silence of the node"
+        lambda: services.nodes.far()[0].presence is Presence.OFFLINE, "silence of the node"
     )
     far_place.wire.mend()
 
@@ -124,7 +124,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
         seen = services.jobs.look(view.id, silent.cursor)
         return None if seen.view.doubt else seen
 
-    seen = wait_for(back, why="news")
+    seen = wait_for(back, "news")
     assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
 
 

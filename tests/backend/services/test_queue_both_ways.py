@@ -16,7 +16,7 @@ from backend.records.queue import Cause
 from backend.records.state import JobState
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import NODE, Heart, Place, on_node
-from tests.fakes.runs import wait_for
+from tests.waiting import wait_for
 
 pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
@@ -57,7 +57,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     other.queue.resume()
     probe = Probe(NODE, place.root)
     agent = QueueWatch(place.data, NODE, probe.read)
-    begun = wait_for(agent.look, why="the first turn")
+    begun = wait_for(agent.look, "the first turn")
     assert begun[0] == ids["c"]
     # What both of them see is what the agent did, and nothing is left of it in the queue.
     assert other.jobs.show(ids["c"]).state is JobState.STARTING
@@ -96,7 +96,7 @@ def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
         assert found is not None
         return found.waiting and found.waiting.cause
 
-    wait_for(lambda: cause() is Cause.NODE_DOWN, why="the node to be missed")
+    wait_for(lambda: cause() is Cause.NODE_DOWN, "the node to be missed")
     found = services.queue.look().of(view.id)
     assert found is not None
     assert found.sentence.startswith("gpu1 is offline: no news since ")
