@@ -50,8 +50,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 RUN_VARIABLE = "RINGMASTER_RUN"
-"""Environment variable on every process of a run: ``<job id>/<run>``; of a tool, `TOOL_TAG` and a number."""
+"""Environment variable on every process of a run: ``<job id>/<run>``."""
 TOOL_TAG = "tool/"
+"""Begins that variable on the processes of a check, a preview or an export."""
 
 
 def run_tag(job_id: str, run: int) -> str:

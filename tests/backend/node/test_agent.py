@@ -24,6 +24,7 @@ from backend.records.node import NodeReading
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
 from tests.fakes.runs import Run
+from tests.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).parents[3]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7)
@@ -191,7 +192,6 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
 HANGING = """
 import os, sys
 import backend.node.agent as agent
-from tests.waiting import LIMIT_S, wait_for
 replace = agent.Spare.replace_bytes
 agent.Spare.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
 sys.exit(agent.main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,11 @@ _TORCH_BYTES = 3_000_000
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
-    text = "".join(f"NUMBER_{n} = {n * 2**61 - 1}\n" for n in range(_TORCH_BYTES // 30))
-    return put_house(
-        tmp_path_factory.mktemp("relay") / "wheels", torch=f"__version__ = '2.13.0+cpu'\n{text}"
+    # Bytes that no wheel makes smaller, and that Python compiles at once.
+    text = (
+        f"__version__ = '2.13.0+cpu'\nBULK = '{random.Random(1).randbytes(_TORCH_BYTES).hex()}'\n"
     )
+    return put_house(tmp_path_factory.mktemp("relay") / "wheels", torch=text)
 
 
 @pytest.fixture
@@ -63,6 +65,7 @@ def test_two_nodes_are_each_sent_theirs(cluster: Cluster, house: Wheelhouse) -> 
     assert not (cluster.root.path / "shared").exists()
 
 
+@pytest.mark.slow
 def test_a_node_without_the_data_root_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
     node = cluster.nodes["gpu2"]
     node.facts = replace(node.facts, data_root="", data_root_writable=False)
@@ -79,6 +82,7 @@ def test_a_node_that_cannot_read_there_gets_them_sent(cluster: Cluster, house: W
     assert cluster.nodes["gpu3"].shell.sent_bytes >= wheel_bytes(house)
 
 
+@pytest.mark.slow
 def test_a_data_root_that_cannot_take_them_keeps_nobody_from_being_set_up(
     cluster: Cluster, house: Wheelhouse
 ) -> None:
