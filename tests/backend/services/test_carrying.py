@@ -124,7 +124,8 @@ def test_a_silent_node_is_missed_and_delays_nobody(
     wait_for(lambda: state_of(services).presence is Presence.OFFLINE, "silence of the node")
     other = blind.desktop()
     assert state_of(other).presence is Presence.OFFLINE
-    blind.sshd.stop()
+    monkeypatch.setattr(line, "SILENCE_S", 1.0)
+    blind.wire.cut()
 
 
 # A run.
