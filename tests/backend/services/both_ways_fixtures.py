@@ -20,7 +20,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_SHORTEST_S", 60.0)
 
 
-@pytest.fixture(params=["mounted", "sftp"])
+# All other tests of the services and of the window mount their data root.
+@pytest.fixture(params=[pytest.param("mounted", marks=pytest.mark.slow), "sftp"])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, sshd: Sshd, patient: None
 ) -> Iterator[Place]:

@@ -34,9 +34,6 @@ def left_of(place: Place, services: Services) -> list[str]:
     return [path.name for root in roots for path in root.jobs.glob(".canary*")]
 
 
-@pytest.mark.parametrize(
-    "place", ["sftp", pytest.param("mounted", marks=pytest.mark.slow)], indirect=True
-)
 def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, beat: Beat) -> None:
     services = ready(place, beat)
     over = place.data.jobs / ".canary-over" / "attempts" / "1"
@@ -53,9 +50,6 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     assert left_of(place, services) == []
 
 
-@pytest.mark.parametrize(
-    "place", ["mounted", pytest.param("sftp", marks=pytest.mark.slow)], indirect=True
-)
 def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
     services = ready(place, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))
@@ -67,9 +61,6 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     assert left_of(place, services) == []
 
 
-@pytest.mark.parametrize(
-    "place", ["mounted", pytest.param("sftp", marks=pytest.mark.slow)], indirect=True
-)
 @pytest.mark.parametrize(
     "during",
     [pytest.param(None, marks=pytest.mark.slow), JobState.TRAINING],

@@ -150,12 +150,6 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
     assert "2 parameters got no gradient (idle.weight, idle.bias)" in found.warnings[0]
 
 
-def test_f59_what_a_model_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
-    text = r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')" + "\n" + GOOD
-    found = tool_process.check_model(model(tmp_path, text))
-    assert found.output == "red 10%\n20%?\n"
-
-
 @pytest.mark.slow
 def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None:
     error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
@@ -165,7 +159,11 @@ def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("import sys; sys.exit(0)", "bks_model.py, while it was imported, ended the program"),
+        pytest.param(
+            "import sys; sys.exit(0)",
+            "bks_model.py, while it was imported, ended the program",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("x = = 1", "bks_model.py, line 1: invalid syntax.", marks=pytest.mark.slow),
         (GOOD.replace("64", "63"), "The model's forward raised RuntimeError: mat1 and mat2"),
         pytest.param(
@@ -221,7 +219,7 @@ def test_f49_where_an_infinite_import_stood_can_be_read(tmp_path: Path) -> None:
     assert 'bks_model.py", line 1 in <module>' in error.output
 
 
-def test_f49_of_what_is_printed_without_end_little_is_kept(
+def test_f49_f59_of_endless_output_little_is_kept_and_it_cannot_steer_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD
@@ -233,10 +231,11 @@ def test_f49_of_what_is_printed_without_end_little_is_kept(
         return result(run, read)
 
     monkeypatch.setattr(tool_process._Run, "result", count)
-    found = tool_process.check_model(model(tmp_path, text + "\nprint('the end')"))
+    text += "\n" + r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')"
+    found = tool_process.check_model(model(tmp_path, text))
     assert kept[0] < 1 << 20
     assert len(found.output) <= 4000
-    assert found.output.endswith("xx" + "the end\n")
+    assert found.output.endswith("xxred 10%\n20%?\n")
 
 
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
@@ -274,6 +273,7 @@ def test_a_model_that_reads_standard_input_gets_none(tmp_path: Path) -> None:
     assert "EOFError" in error.sentence
 
 
+@pytest.mark.slow
 def test_f18_children_in_sessions_of_their_own_are_gone_after_the_check(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + GOOD
