@@ -50,6 +50,7 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     assert left_of(place, services) == []
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
     services = ready(place, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))

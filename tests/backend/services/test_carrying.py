@@ -105,6 +105,7 @@ def test_who_looks_for_the_first_time_takes_a_slow_line_for_no_silence(
     assert state_of(blind.desktop()).presence is Presence.ONLINE
 
 
+@pytest.mark.slow
 def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace) -> None:
     one, other = blind.desktop(), blind.desktop()
     for _ in range(3):
@@ -225,6 +226,7 @@ def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
         verify(one)
 
 
+@pytest.mark.slow
 def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
@@ -236,6 +238,7 @@ def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> No
     verify(record)
 
 
+@pytest.mark.slow
 def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
@@ -277,6 +280,7 @@ def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: Carried
     assert run.folder.history.read_bytes() == blind.data.job(view.id).history.read_bytes()
 
 
+@pytest.mark.slow
 def test_starting_over_begins_with_empty_folders_there_too(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
@@ -315,6 +319,7 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
     assert not blind.data.job(view.id).attempt(1).exit.exists()
 
 
+@pytest.mark.slow
 def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
@@ -324,6 +329,7 @@ def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
     assert len(services.jobs.history(view.id).steps) == 6
 
 
+@pytest.mark.slow
 def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)

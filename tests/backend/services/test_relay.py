@@ -59,6 +59,7 @@ def test_three_nodes_get_what_was_sent_once(cluster: Cluster, house: Wheelhouse)
         }
 
 
+@pytest.mark.slow
 def test_two_nodes_are_each_sent_theirs(cluster: Cluster, house: Wheelhouse) -> None:
     assert_all_ready(cluster, "gpu1", "gpu2")
     assert sent(cluster) >= 2 * wheel_bytes(house)
@@ -91,6 +92,7 @@ def test_a_data_root_that_cannot_take_them_keeps_nobody_from_being_set_up(
     assert sent(cluster) >= 3 * wheel_bytes(house)
 
 
+@pytest.mark.slow
 def test_what_was_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
     def damage(argv: tuple[str, ...]) -> Answer | None:
         if argv[0] == "cp" and "torch" in argv[2]:

@@ -162,6 +162,7 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: b
     assert "Set gpu1 and gpu2 up" in refused[0].remedy or "Set gpu2 and gpu1" in refused[0].remedy
 
 
+@pytest.mark.slow
 def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     entry = cluster.entry("gpu1")
@@ -184,6 +185,7 @@ def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
     assert [cluster.entry(name).is_ready for name in names] == [False, True]
 
 
+@pytest.mark.slow
 def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     service = cluster.service()

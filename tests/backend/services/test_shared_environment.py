@@ -72,6 +72,7 @@ def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
     assert did(cluster, "127.0.0.1:2") == ["gpu3"]
 
 
+@pytest.mark.slow
 def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
     failed = threading.Event()
 
