@@ -97,7 +97,7 @@ def test_the_heartbeat_of_the_last_status_is_newer_than_any_before(endless: Run)
     assert endless.status.heartbeat > before
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_f01_f02_a_killed_rank_is_named_with_its_computer_and_signal(
     endless: Run, rank: int
 ) -> None:
@@ -135,6 +135,7 @@ def test_f04_nothing_survives_a_killed_supervisor(endless: Run) -> None:
     assert not endless.attempt.exit.exists()
 
 
+@pytest.mark.slow
 def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run) -> None:
     mpirun = endless.find(" --map-by ")
     identity.send_signal(endless.supervisor, signal.SIGKILL)
