@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend.node import identity, sweep
 from backend.node.owner import age_s, owner_of
-from backend.records.layout import DataRoot
+from backend.records.layout import TOOL_TAG, DataRoot
 from backend.records.node import Orphan
 from backend.records.status import ProcessIdentity
 
@@ -85,6 +85,8 @@ def _is_mine(pid: int) -> bool:
 
 def _why_over(root: DataRoot, tag: str) -> str:
     """Why nothing of this run should live any more, or ""."""
+    if tag.startswith(TOOL_TAG):
+        return ""
     job, _, run = tag.rpartition("/")
     if not run.isdecimal() or not job or "/" in job or job in (".", ".."):
         return "No job started it."

@@ -51,6 +51,8 @@ from pathlib import Path, PurePosixPath
 
 RUN_VARIABLE = "RINGMASTER_RUN"
 """Environment variable on every process of a run: ``<job id>/<run>``."""
+TOOL_TAG = "tool/"
+"""Begins that variable on the processes of a check, a preview or an export."""
 
 
 def run_tag(job_id: str, run: int) -> str:

@@ -29,7 +29,7 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.files import read_json, replace_json
 from backend.records.job import JobConfig
-from backend.records.layout import RUN_VARIABLE
+from backend.records.layout import RUN_VARIABLE, TOOL_TAG
 from backend.records.preview import DataSize, ModelCheck, Preview
 from backend.records.values import printable
 from backend.services.held_checkpoint import held
@@ -239,7 +239,7 @@ class _Run:
     ) -> None:
         self._what = what
         self._time_limit_s = time_limit_s
-        self._tag = f"tool/{secrets.token_hex(8)}"
+        self._tag = f"{TOOL_TAG}{secrets.token_hex(8)}"
         self._result = folder / "result.json"
         self._progress_file = folder / "progress"
         self._progress_file.touch()

@@ -1,61 +1,66 @@
-"""A thread that works beside a window leaves it most of the time; any other one hurries."""
+"""A thread that works next to a window pauses most of the time; any other one never does."""
 
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Callable
 
 import pytest
 
 from backend import pace
 
-_PIECES, _PIECE_S = 20, 0.002
 
+class Times:
+    """The time that a thread computed, and its pauses."""
 
-def work_in_pieces() -> float:
-    """Share of the time for which this thread computed."""
-    begin_s, computed_s = time.perf_counter(), time.thread_time()
-    for _ in range(_PIECES):
-        until_s = time.thread_time() + _PIECE_S
-        while time.thread_time() < until_s:
-            pass
-        pace.pause()
-    return (time.thread_time() - computed_s) / (time.perf_counter() - begin_s)
+    def __init__(self) -> None:
+        self.computed_s = 1.0
+        self.pauses: list[float] = []
 
-
-def test_who_lets_others_go_first_computes_a_fifth_of_the_time() -> None:
-    shares = []
-
-    def work() -> None:
-        pace.let_others_go_first()
-        shares.append(work_in_pieces())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert shares[0] < 0.25
-
-
-def test_nobody_else_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_seconds: float) -> None:
-        raise AssertionError("it slept")
-
-    monkeypatch.setattr(pace.time, "sleep", refuse)
-    assert work_in_pieces() > 0
-
-
-def test_pieces_that_are_too_small_to_be_felt_are_not_paused_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(pace.time, "sleep", pauses.append)
-
-    def work() -> None:
-        pace.let_others_go_first()
-        for _ in range(50):
+    def work(self, pieces: int, piece_s: float) -> list[float]:
+        for _ in range(pieces):
+            self.computed_s += piece_s
             pace.pause()
+        return self.pauses
 
-    thread = threading.Thread(target=work)
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    times = Times()
+    monkeypatch.setattr(pace.time, "thread_time", lambda: times.computed_s)
+    monkeypatch.setattr(pace.time, "sleep", times.pauses.append)
+    return times
+
+
+def in_a_thread(work: Callable[[], object]) -> None:
+    """Run ``work`` in a thread that lets others go first, which no other thread then does."""
+
+    def run() -> None:
+        pace.let_others_go_first()
+        pace.pause()
+        work()
+
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert len(pauses) < 5
+
+
+def test_one_that_lets_others_go_first_pauses_four_times_as_long_as_it_computes(
+    times: Times,
+) -> None:
+    in_a_thread(lambda: times.work(20, 0.002))
+    assert times.pauses[1:] == pytest.approx([0.008] * 20)
+
+
+def test_no_pause_is_long(times: Times) -> None:
+    in_a_thread(lambda: times.work(1, 3.0))
+    assert times.pauses[1:] == [0.02]
+
+
+def test_no_other_thread_pauses(times: Times) -> None:
+    assert times.work(20, 0.002) == []
+
+
+def test_pieces_that_are_too_small_to_be_felt_are_not_paused_after(times: Times) -> None:
+    in_a_thread(lambda: times.work(45, 0.0001))
+    assert len(times.pauses[1:]) == 4

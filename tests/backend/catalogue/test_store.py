@@ -134,9 +134,7 @@ def test_a_forgotten_job_is_gone_from_the_index(catalogue: Catalogue) -> None:
 TEXT = st.text()
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @example(name="\0", notes="after a NUL", tags=[], metrics={})
 @given(TEXT, TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, st.none() | st.floats()))
 def test_any_text_can_be_kept(

@@ -9,23 +9,26 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import random
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from backend.cluster.known_hosts import KnownHosts
 from backend.records.cluster import HostKey, NodeAddress
+from tests.waiting import LIMIT_S
 
 USER = getpass.getuser()
-_START_LIMIT_S = 20.0
+_PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives to connections."""
 
 
 def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
     subprocess.run(
-        ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)],
+        # One round: a passphrase is made slow to guess on purpose.
+        ["ssh-keygen", "-qa1", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)],
         check=True,
     )
     return path
@@ -84,9 +87,14 @@ class Sshd:
     def start(self) -> None:
         """Until it listens; at the same port as before, if there was one."""
         Path("/run/sshd").mkdir(exist_ok=True)
-        self.port = self.port or _free_port()
+        tries = [self.port] if self.port else random.sample(_PORTS, 20)
+        self.port = next((port for port in tries if self._listens(port)), 0)
+        assert self.port, f"sshd did not start: {self.log}"
+
+    def _listens(self, port: int) -> bool:
+        """Start at ``port``; False where something else has it."""
         lines = [
-            f"Port {self.port}",
+            f"Port {port}",
             "ListenAddress 127.0.0.1",
             f"HostKey {self._folder / 'host-key'}",
             f"AuthorizedKeysFile {self.allowed}",
@@ -121,8 +129,9 @@ class Sshd:
         for line in self._process.stderr:
             self.log += line
             if "Server listening" in line:
-                return
-        raise AssertionError(f"sshd did not start: {self.log}")
+                return True
+        self.stop()
+        return False
 
     def freeze(self) -> None:
         """The server and every session of it stand still."""
@@ -131,7 +140,7 @@ class Sshd:
     def stop(self) -> None:
         if self._process is not None:
             self._signal(signal.SIGKILL)
-            self._process.communicate(timeout=_START_LIMIT_S)
+            self._process.communicate(timeout=LIMIT_S)
             self._process = None
 
     def _signal(self, number: signal.Signals) -> None:
@@ -148,9 +157,3 @@ def _descendants(pid: int) -> list[int]:
         # A session that ended by itself meanwhile.
         return []
     return [found for child in map(int, children) for found in (child, *_descendants(child))]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,7 +16,7 @@ from backend.cluster.shell import Answer, Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
 from backend.errors import BackendError, Cancelled
 from backend.node import identity
-from backend.records.cluster import NodeEntry, PythonFound, SetUp, SetUpStep, StepState
+from backend.records.cluster import NodeEntry, PythonFound, SetUp, StepState
 from backend.records.files import read_json
 from backend.records.status import ProcessIdentity
 from tests.backend.cluster.set_up_rig import BUNDLE, KEY, Node, put_house
@@ -84,24 +84,22 @@ def test_every_state_that_is_told_goes_forward(node: Node) -> None:
             assert order.index(old.state) <= order.index(new.state)
 
 
-@pytest.mark.parametrize("title", TITLES)
-def test_cancelled_before_a_step_it_goes_on_from_there(node: Node, title: str) -> None:
-    def cancelled() -> bool:
-        return any(step.title == title and step.state is StepState.RUNNING for step in now())
-
-    def now() -> tuple[SetUpStep, ...]:
-        return node.told[-1].steps
-
-    with pytest.raises(Cancelled):
-        go(node, cancelled)
-    at = TITLES.index(title)
-    assert node.states == [
-        *[StepState.DONE] * at,
-        StepState.CANCELLED,
-        *[StepState.WAITING] * (len(TITLES) - at - 1),
-    ]
-    assert not [name for name in node.environments() if name.startswith(".building")]
+def test_cancelled_before_each_step_it_goes_on_from_there(node: Node) -> None:
+    for at, title in enumerate(TITLES):
+        with pytest.raises(Cancelled):
+            go(node, lambda: _runs(node, title))  # noqa: B023
+        assert node.states == [
+            *[StepState.DONE] * at,
+            StepState.CANCELLED,
+            *[StepState.WAITING] * (len(TITLES) - at - 1),
+        ]
+        assert not [name for name in node.environments() if name.startswith(".building")]
     assert go(node).is_ready
+
+
+def _runs(node: Node, title: str) -> bool:
+    steps = node.told[-1].steps
+    return any(step.title == title and step.state is StepState.RUNNING for step in steps)
 
 
 FAULTS = {
@@ -114,22 +112,19 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("title", FAULTS)
-def test_a_failure_says_what_and_what_mends_it_and_repeating_goes_on(
-    node: Node, title: str
-) -> None:
-    command, sentence = FAULTS[title]
+def test_each_failure_says_what_and_what_mends_it_and_repeating_goes_on(node: Node) -> None:
     complaint = Answer(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
-    node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None
-    with pytest.raises(BackendError, match=sentence):
-        go(node)
-    failed = node.last.failed
-    assert failed is not None
-    assert (failed.title, failed.state) == (title, StepState.FAILED)
-    assert sentence in failed.sentence
-    assert failed.remedy or title == "Open MPI"
-    assert "libmpi.so.40" in failed.output
-    assert not [name for name in node.environments() if name.startswith(".building")]
+    for title, (command, sentence) in FAULTS.items():
+        node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
+        with pytest.raises(BackendError, match=sentence):
+            go(node)
+        failed = node.last.failed
+        assert failed is not None
+        assert (failed.title, failed.state) == (title, StepState.FAILED)
+        assert sentence in failed.sentence
+        assert failed.remedy or title == "Open MPI"
+        assert "libmpi.so.40" in failed.output
+        assert not [name for name in node.environments() if name.startswith(".building")]
     node.shell.on_run = lambda argv: None
     assert go(node).is_ready
 

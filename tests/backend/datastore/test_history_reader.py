@@ -156,7 +156,7 @@ def test_seconds_lie_evenly_within_a_block_and_a_pause_between_runs_is_no_traini
 VALUES = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.dictionaries(

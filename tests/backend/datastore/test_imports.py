@@ -260,9 +260,7 @@ def test_f49_code_without_its_file_is_refused(root: Path, source: Path, kind: Ki
         import_now(root, source, kind=kind)
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
 @given(
     st.text(st.characters(codec="utf-8"), max_size=40)
     | st.sampled_from(["..", "-x", "CON", "$(touch x)", "a;b", "it's", '"', "a b", "x" * 255, "🦔"])

@@ -36,7 +36,7 @@ TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
 
 
 @pytest.mark.usefixtures("small_blocks")
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
 def test_lines_are_those_of_the_file_wherever_blocks_end(
     tmp_path_factory: pytest.TempPathFactory,
@@ -55,7 +55,7 @@ def test_lines_are_those_of_the_file_wherever_blocks_end(
 
 
 @pytest.mark.usefixtures("small_blocks")
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(lines=TEXTS, text=st.text(st.sampled_from("abé"), min_size=1, max_size=3))
 def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], text: str

@@ -42,7 +42,7 @@ def test_p15_the_end_of_a_huge_log_does_not_read_the_whole(tmp_path: Path) -> No
     assert read_log(path, -20).text == "the end\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=60), st.integers(4, 20))
 def test_pieces_of_any_size_make_up_the_whole(text: str, limit: int) -> None:
 

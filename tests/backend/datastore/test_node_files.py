@@ -95,12 +95,10 @@ def test_no_status_yet_is_said(root: DataRoot) -> None:
     assert refusal(node_files.read_status(root, "gpu1")) == "No agent has written on gpu1 yet."
 
 
-def test_f59_ten_gigabytes_are_not_read(root: DataRoot) -> None:
+def test_f59_a_terabyte_is_not_read(root: DataRoot) -> None:
     with root.node("gpu1").status.open("wb") as file:
-        file.truncate(10 * 2**30)
-    begin = time.monotonic()
+        file.truncate(2**40)
     assert "larger than 1000000 bytes" in refusal(node_files.read_status(root, "gpu1"))
-    assert time.monotonic() - begin < 2
 
 
 @pytest.mark.parametrize(

@@ -212,9 +212,7 @@ def test_f47_more_than_the_disk_holds_is_refused_first(
         import_now(root, path)
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.data())
 def test_f47_a_zip_with_any_bytes_changed_is_refused_or_imported_whole(
     tmp_path: Path, data: st.DataObject

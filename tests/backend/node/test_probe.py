@@ -16,7 +16,7 @@ import pytest
 from backend.node import probe
 from backend.records.node import NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).parents[3]
 READ = """
@@ -41,7 +41,14 @@ class Watch:
     def __init__(self, driver: FakeDriver, **limits: float) -> None:
         self._driver = driver
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", READ, json.dumps(limits)],
+            [
+                sys.executable,
+                "-W",
+                "error",
+                "-c",
+                READ,
+                json.dumps({"_LIMIT_S": LIMIT_S, **limits}),
+            ],
             env={**driver.environment, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -291,8 +298,9 @@ def test_a_pid_that_another_process_has_now_has_the_other_owner(
 
 
 def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(probe, "_DISK_LIMIT_S", LIMIT_S)
     reading = probe.read_once("here", tmp_path, over_s=0.05)
     assert NodeReading.from_dict(json.loads(json.dumps(reading.to_dict()))) == reading
     assert reading.cpu.cores == os.cpu_count()

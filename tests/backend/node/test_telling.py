@@ -38,7 +38,7 @@ from backend.records.status import RankError, RunExit
 from tests.fakes.mail_server import MailServer, certificate
 from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 MESSAGE = Message(
     "job-1", 2, "ERROR", "Failed", "digits", "Rank 1 on gpu07 ran out of memory.",
@@ -218,7 +218,7 @@ def test_s16_of_two_processes_exactly_one_tells(
         assert desk.stdin is not None
         desk.stdin.write(b"x")
         desk.stdin.close()
-    assert [desk.wait(30) for desk in desks] == [0, 0, 0]
+    assert [desk.wait(LIMIT_S) for desk in desks] == [0, 0, 0]
     assert len(hook.posts) == 1
 
 

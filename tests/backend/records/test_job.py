@@ -202,7 +202,6 @@ TOML = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(KEYS, TOML), st.booleans())
 def test_f51_whatever_a_file_holds_is_answered_in_words(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
@@ -279,7 +278,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(job_files())
 def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]) -> None:
     job = config(raw)

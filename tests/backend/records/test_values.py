@@ -64,7 +64,7 @@ def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> N
     assert printable(fault, 1000) == fault
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8"), max_size=120))
 def test_f54_every_name_is_refused_in_words_or_can_be_a_folder(tmp_path: Path, name: str) -> None:
     if not name_fault(name):

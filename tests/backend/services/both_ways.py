@@ -51,6 +51,7 @@ class Wire:
         self._is_cut = False
         self.came_bytes = 0
         """To the desktop, with all that SSH adds."""
+        self.connections = 0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cut(self) -> None:
@@ -79,6 +80,7 @@ class Wire:
                 continue
             far = socket.create_connection(("127.0.0.1", self._to))
             self._open += [near, far]
+            self.connections += 1
             threading.Thread(target=self._carry, args=(near, far), daemon=True).start()
 
     def _carry(self, near: socket.socket, far: socket.socket) -> None:

@@ -272,7 +272,6 @@ def test_an_import_that_fails_late_takes_back_what_it_brought(
 
 @settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(share=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255))

@@ -50,6 +50,7 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     assert left_of(place, services) == []
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
     services = ready(place, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))
@@ -61,7 +62,11 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     assert left_of(place, services) == []
 
 
-@pytest.mark.parametrize("during", [None, JobState.TRAINING], ids=["at-once", "as-it-trains"])
+@pytest.mark.parametrize(
+    "during",
+    [pytest.param(None, marks=pytest.mark.slow), JobState.TRAINING],
+    ids=["at-once", "as-it-trains"],
+)
 def test_when_a_trial_is_cancelled_its_ranks_are_gone(
     place: Place, beat: Beat, during: JobState | None
 ) -> None:

@@ -248,7 +248,7 @@ def test_the_table_says_which_run_made_a_step(
 def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(20)]
+    ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
     held = weakref.WeakSet[HistoryUpdate]()
     most = 0
     look = services.jobs.look
@@ -265,8 +265,8 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
 
     monkeypatch.setattr(services.jobs, "look", watched)
     rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
-    assert len(rows) == 20 * 40
-    assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(20)]
+    assert len(rows) == 4 * 40
+    assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(4)]
     assert most == 1
 
 

@@ -272,6 +272,7 @@ def test_a_log_is_read_in_pieces_and_from_its_end(place: Place, beat: Beat) -> N
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_job_trains_on_a_node_is_stopped_and_goes_on(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)

@@ -16,6 +16,7 @@ from backend.cluster.far_files import FarFiles
 from backend.errors import BackendError, Cancelled
 from backend.node.past import Past
 from backend.progress import Progress
+from backend.records import health
 from backend.records.far_root import FarRoot
 from backend.records.files import read_json
 from backend.records.job import parse_job
@@ -122,7 +123,7 @@ def test_a_rescan_finds_what_others_brought(place: Place, beat: Beat) -> None:
     assert "config.toml" in report.problems[0]
 
 
-def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd) -> None:
+def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkeypatch) -> None:
     one, other = place.desktop(), place.desktop()
     added = one.cluster.add("gpu2", sshd.address, accept=lambda key: True)
     assert added.facts is not None
@@ -140,6 +141,7 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd) -> Non
     one.cluster.remove("gpu2")
     assert [entry.name for entry in other.cluster.list()] == [NODE]
     heart.stop()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, "silence")
     assert other.nodes.far()[0].message.startswith("no news")
 

@@ -13,6 +13,7 @@ from backend.cluster.shell import HostKeyUnknown, Unreachable
 from backend.datastore.job_files import clear_old_wish
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records import health
 from backend.records.files import replace_json
 from backend.records.job_view import RunUpdate
 from backend.records.library import Kind
@@ -28,7 +29,7 @@ from tests.backend.services.both_ways import (
     started,
 )
 from tests.integration.tiny import raw_job
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = [
     "tests.backend.cluster.sshd_fixtures",
@@ -96,7 +97,7 @@ def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat:
 
 
 def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
-    far_place: Place, beat: Beat
+    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = far_place.desktop()
     far_place.stock(services)
@@ -115,6 +116,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
         services.jobs.list()
     with pytest.raises(Unreachable):
         services.jobs.annotate(view.id, name="other")
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: services.nodes.far()[0].presence is Presence.OFFLINE, "silence of the node")
     far_place.wire.mend()
 
@@ -129,16 +131,21 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
 def test_a_silent_host_is_waited_for_once(
     far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.cluster.line.SILENCE_S", 0.5)
     services = far_place.desktop()
     far_place.stock(services)
     beat(far_place)
     view, _ = started(far_place, services)
     cursor = services.jobs.look(view.id).cursor
     far_place.sshd.freeze()
+    far_place.wire.cut()
+    far_place.wire.mend()
+    monkeypatch.setattr("backend.cluster.line.SILENCE_S", 0.5)
+    monkeypatch.setattr("backend.cluster.line._PAUSE_S", LIMIT_S)
+    before = far_place.wire.connections
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(lambda _: services.jobs.look(view.id, cursor), range(4)))
     assert {one.view.doubt[:13] for one in seen} == {"no news since"}
+    assert far_place.wire.connections == before + 1
 
 
 def test_a_sending_that_broke_off_goes_on_where_it_was(

@@ -97,6 +97,7 @@ def test_of_too_much_the_longest_unwanted_goes_and_nothing_of_the_last_hour(
     assert not source.exists()
 
 
+@pytest.mark.slow
 def test_what_the_data_root_has_no_more_or_otherwise_stays(
     fetched: tuple[Services, JobFolder, Path], far_place: Place
 ) -> None:
@@ -112,6 +113,7 @@ def test_what_the_data_root_has_no_more_or_otherwise_stays(
     assert (source / "bks_model.py").exists()
 
 
+@pytest.mark.slow
 def test_what_is_half_fetched_goes_after_a_day(
     fetched: tuple[Services, JobFolder, Path],
 ) -> None:

@@ -88,6 +88,7 @@ def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> 
     assert read_json(services.data_root.job(view.id).launch)["start_from"] == ""
 
 
+@pytest.mark.slow
 def test_weights_that_somebody_laid_there_by_hand_are_found(
     place: Place, services: Services
 ) -> None:
@@ -111,6 +112,7 @@ def test_weights_that_were_changed_since_start_nothing(
     assert services.jobs.show(view.id).run == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, file: Path) -> None:
     services.library.give_weights("tiny", file)
     other = file.with_name("other.safetensors")

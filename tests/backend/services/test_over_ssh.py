@@ -23,6 +23,7 @@ from backend.services.cluster import ClusterService
 from backend.services.nodes import _orphans
 from tests.backend.cluster.sshd_rig import USER, Sshd
 from tests.fakes.local_shell import LocalShell
+from tests.waiting import LIMIT_S
 from tests.widgets.cluster import samples
 
 pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]
@@ -80,7 +81,7 @@ def test_who_drips_is_given_up_as_well() -> None:
 
     def drip(line: socket.socket) -> None:
         line.sendall(b"S")
-        over.wait(10)
+        over.wait(LIMIT_S)
 
     with listening(drip) as hop:
         with pytest.raises(Unreachable, match="did not answer"):

@@ -10,6 +10,7 @@ from backend.errors import BackendError
 from backend.node import identity, queue_start
 from backend.node.probe import Probe
 from backend.node.queue_watch import QueueWatch
+from backend.records import health
 from backend.records.files import replace_json
 from backend.records.layout import JobFolder
 from backend.records.queue import Cause
@@ -81,7 +82,7 @@ def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
 
 
 def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
-    place: Place, beat: Beat
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = place.desktop()
     place.stock(services)
@@ -90,6 +91,7 @@ def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
     view = services.jobs.create(on_node())
     services.queue.enqueue(view.id)
     heart.stop()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
 
     def cause() -> Cause | None:
         found = services.queue.look().of(view.id)

@@ -7,9 +7,12 @@ import pytest
 
 from backend.errors import BackendError
 from backend.records.library import Kind
+from backend.records.node import Finding
 from backend.services.report import write_report
 from backend.services.workplace import open_services
 from tests.integration.tiny import raw_job, write_sources
+
+pytest_plugins = ["tests.backend.services.both_ways_fixtures"]
 
 SECRETS = {
     "WANDB_API_KEY": "planted-key-1",
@@ -19,7 +22,7 @@ SECRETS = {
 
 
 @pytest.fixture
-def services(tmp_path):
+def services(tmp_path, uncounted):
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
@@ -36,6 +39,8 @@ def parts(path):
 def test_f60_a_report_tells_what_happened_and_holds_no_secret(services, tmp_path, monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
+    finding = Finding("python", False, f"planted-key-1 is at {Path.home()}.")
+    monkeypatch.setattr(services.nodes, "doctor", lambda: [finding])
     services.jobs.create(raw_job(environment={"HARMLESS_NAME": "planted-in-job"}))
     log = tmp_path / "window.log"
     lines = [*SECRETS.values(), "planted-in-job", f"opened {Path.home()}/data", "the end"]
@@ -46,6 +51,7 @@ def test_f60_a_report_tells_what_happened_and_holds_no_secret(services, tmp_path
     for secret in (*SECRETS.values(), "planted-in-job"):
         assert secret not in whole
     assert str(Path.home()) not in whole
+    assert "is at ~." in written["checks.json"]
     assert "the end" in written["window.log"]
     assert '"state": "CREATED"' in written["jobs.json"]
     assert '"ringmaster"' in written["versions.json"]

@@ -72,6 +72,7 @@ def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
     assert did(cluster, "127.0.0.1:2") == ["gpu3"]
 
 
+@pytest.mark.slow
 def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
     failed = threading.Event()
 
@@ -118,6 +119,7 @@ def test_what_serves_others_is_never_made_anew_for_a_node_on_which_it_does_not_s
     assert did(cluster, "venv") == ["gpu1"]
 
 
+@pytest.mark.slow
 def test_taking_a_node_away_leaves_what_the_others_share(cluster: Cluster) -> None:
     cluster.set_up("gpu1", "gpu2", options=SHARED)
     before = environments(cluster)

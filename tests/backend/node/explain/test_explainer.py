@@ -46,7 +46,6 @@ and plain mistakes in a user's own code.
 from __future__ import annotations
 
 import hashlib
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -277,8 +276,6 @@ def test_a_log_that_is_not_there_explains_nothing(tmp_path: Path) -> None:
     ["a" * 4000, "a." * 2000, "1" * 4000, '  File "/x/y.py", line 3, in f', "-" * 4000],
     ids=["letters", "dots", "digits", "frames", "dashes"],
 )
-def test_odd_lines_of_a_log_as_long_as_is_read_are_gone_through_in_seconds(line: str) -> None:
-    text = f"{line}\n" * ((HEAD_BYTES + TAIL_BYTES) // (len(line) + 1))
-    begin = time.process_time()
-    assert explain(Failure(0), logs(text)).cause == UNKNOWN
-    assert time.process_time() - begin < 5
+def test_no_odd_line_of_a_log_makes_a_pattern_go_through_it_again_and_again(line: str) -> None:
+    """A pattern that does takes hours."""
+    assert explain(Failure(0), logs(f"{line}\n" * 8)).cause == UNKNOWN
