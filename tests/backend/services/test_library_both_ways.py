@@ -180,7 +180,13 @@ def kept_here_bytes(services: Services) -> int:
     return sum(path.stat().st_blocks * 512 for path in services.data_root.path.rglob("*"))
 
 
-@pytest.mark.parametrize("name", ["past.jsonl", "earlier.jsonl", "status.json", "node.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("past.jsonl", "status.json"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("earlier.jsonl", "node.json")),
+    ],
+)
 def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     place: Place, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
