@@ -15,6 +15,7 @@ import pytest
 from app import silence
 from backend.node import identity, sweep
 from backend.progress import Progress
+from backend.records import health
 from backend.records.files import replace_json
 from backend.records.layout import run_tag
 from backend.records.library import Kind
@@ -178,7 +179,7 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
 
 @pytest.mark.usefixtures("uncounted")
 def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look(
-    far_place, beat, open_window, tmp_path
+    far_place, beat, open_window, tmp_path, monkeypatch
 ):
     desktop = far_place.desktop()
     far_place.stock(desktop)
@@ -201,7 +202,9 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     assert "answer" in window.trouble or "connect" in window.trouble
     assert window.figure_tone == "text3"
     assert (window.word, window.step) == ("Training", 6)
-    window.wait(lambda: window.presences == [Presence.ONLINE, Presence.OFFLINE])
+    with monkeypatch.context() as hurried:
+        hurried.setattr(health, "_SHORTEST_S", 0.3)
+        window.wait(lambda: window.presences == [Presence.ONLINE, Presence.OFFLINE])
     assert window.program.jobs.model.line(view.id).state is JobState.TRAINING
     window.stand_still()
     run.train(500)

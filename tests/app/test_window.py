@@ -81,7 +81,9 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     steps = detail.curves.curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
     assert dict([view.best_metric])["validation/accuracy"] > 0.5
-    qtbot.waitUntil(lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints))
+    qtbot.waitUntil(
+        lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints or ())
+    )
 
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
