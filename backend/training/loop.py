@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from backend.errors import BackendError
+from backend.records import figures
 from backend.records.beat import Beat, Phase
 from backend.records.job import JobConfig
 from backend.records.launch import Launch
@@ -71,17 +73,21 @@ class Trainer:
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
-        # Every rank draws the same weights; afterwards each has random numbers of its own.
+        # Every rank draws the same weights, and makes the same data where that is left to chance.
         seed_everything(config.seed)
         self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
-        seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)
+        seed_everything(config.seed)
         training, validation = user_code.open_data(
             Path(self.launch.loader_source),
             Path(self.launch.dataset_files),
             _path(self.launch.validation_loader_source),
             _path(self.launch.validation_dataset_files),
         )
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._compare_sizes(training, validation)
+        # From here on each rank has random numbers of its own.
+        seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)
         self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
         on_gpu = self.device.type == "cuda"
@@ -127,6 +133,27 @@ class Trainer:
                 steps_per_epoch=self._order.steps_per_epoch,
                 evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
             )
+
+    def _compare_sizes(
+        self, training: user_code.UserData, validation: user_code.UserData | None
+    ) -> None:
+        """Refuse data of which the ranks have different amounts: they would wait for each other.
+
+        Raises:
+            BackendError: Two ranks have different numbers of samples.
+        """
+        own = (len(training), len(validation) if validation is not None else 0)
+        first, *others = self.strategy.gather(own)
+        for rank, sizes in enumerate(others, 1):
+            for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
+                if here != there:
+                    raise BackendError(
+                        f"The loader gives rank 0 {figures.count(here)} {kind} samples and rank "
+                        f"{rank} {figures.count(there)}; all ranks need the same samples.",
+                        "Draw what is random in the loader from random, numpy.random or torch, "
+                        "which have the same seed on every rank, or from a generator with a "
+                        "fixed seed.",
+                    )
 
     def _see_first_batch(self, training: user_code.UserData) -> None:
         kept = random_state.read(self.device)
@@ -293,6 +320,8 @@ class Trainer:
 
     def _adopt(self, metrics: dict[str, float]) -> None:
         """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
+        groups = self._optimizer.param_groups
+        user_code.require_known(self._model, {one for group in groups for one in group["params"]})
         everyones = self.strategy.gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
         self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from backend.records.job import JobConfig
 from backend.records.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
 from backend.training.user_code import (
@@ -24,6 +25,7 @@ from backend.training.user_code import (
     load_model,
     materialize,
     needs_first_batch,
+    require_known,
     shape_of,
     split_batch,
 )
@@ -43,9 +45,9 @@ class _Counts(TypedDict):
 def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
     """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
     report("PyTorch is loaded")
-    import torch
+    from backend.training.data import seed_everything
 
-    torch.manual_seed(1)
+    seed_everything(JobConfig.seed)
     report("The model is imported and built")
     model = load_model(Path(request["model"]))
     has_metrics = callable(getattr(model, "metrics", None))
@@ -60,6 +62,8 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
             warnings=tuple(warnings),
         ).to_dict()
     report("A batch is loaded")
+    # As a rank does, so that data which are left to chance are those of a job.
+    seed_everything(JobConfig.seed)
     data, target = _batch(request)
     if needs_first_batch(model):
         report("The model sees its first batch")
@@ -88,7 +92,9 @@ def _step(
     ]
     report("The model's forward runs")
     begin = time.perf_counter()
+    known = set(model.parameters())
     output = compute_output(model, data)
+    require_known(model, known)
     for hook in hooks:
         hook.remove()
     report("The model's loss is computed")

@@ -30,6 +30,7 @@ from backend.training.user_code.model import (
     load_model,
     materialize,
     needs_first_batch,
+    require_known,
 )
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "materialize",
     "needs_first_batch",
     "open_data",
+    "require_known",
     "shape_of",
     "split_batch",
     "to_device",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -91,6 +91,25 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
     # of the state; asked for here, the keys are the same in every process.
     for module in list(model.modules()):
         list(module.parameters(recurse=False))
+
+
+def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter]) -> None:
+    """Refuse parameters that a forward pass made or replaced: no optimizer knows them.
+
+    Args:
+        known: The model's parameters when the optimizer was made.
+
+    Raises:
+        UserCodeError: The model has others now.
+    """
+    new = [name for name, one in model.named_parameters() if one.requires_grad and one not in known]
+    if new:
+        shown = ", ".join(new[:3]) + (", …" if len(new) > 3 else "")
+        raise UserCodeError(
+            f"The model's forward made parameters that would never be trained: {shown}.",
+            "Make every layer in UserModel.__init__; torch.nn.LazyLinear and its relatives take "
+            "their size from the first batch.",
+        )
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:
