@@ -7,6 +7,7 @@ with the gradients, or sums over all ranks. No rank acts on what it alone knows.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -117,7 +118,9 @@ class Trainer:
             self._restore(Path(self.launch.resume_from))
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
-            fit_weights(self._model, read_weights(source), source.name)
+            sentence = fit_weights(self._model, read_weights(source), source.name)
+            if sentence and rank == 0:
+                sys.stdout.write(f"{sentence}\n")
         self._book = StepBook(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
