@@ -28,7 +28,7 @@ from backend.training import early_stop, random_state, user_code
 from backend.training.ballot import Ballot, Verdict
 from backend.training.checkpoint import fit_weights, load_checkpoint
 from backend.training.checkpoint import load_weights as read_weights
-from backend.training.checkpoint_content import content, own_buffers
+from backend.training.checkpoint_content import content, own_buffers, put_buffers
 from backend.training.course import Batch, Course, Outcome, Workers
 from backend.training.data import (
     TrainingOrder,
@@ -107,6 +107,8 @@ class Trainer:
             )
         if user_code.needs_first_batch(self._model):
             self._see_first_batch(training)
+        user_code.require_restorable(self._model)
+        self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
@@ -175,6 +177,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         self.course = Course(**state["course"])
         ranks = state["ranks"]
+        # What every rank of any number begins with: `share_model` hands rank 0's on.
+        put_buffers(self._model, ranks[0]["buffers"])
         if len(ranks) == self.strategy.world_size:
             self._own = ranks[self.strategy.rank]
         else:
@@ -195,8 +199,7 @@ class Trainer:
         stop = self._everyone_stops()
         if self._own is not None:
             random_state.write(self._own["random"], self.device)
-            for buffer, saved in zip(self._model.buffers(), self._own["buffers"], strict=False):
-                buffer.copy_(saved)
+            put_buffers(self._model, self._own["buffers"])
         if stop:
             return self._interrupted()
         while course.epoch <= config.epochs and not course.ended_early:
@@ -325,6 +328,7 @@ class Trainer:
         """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
         groups = self._optimizer.param_groups
         user_code.require_known(self._model, {one for group in groups for one in group["params"]})
+        user_code.require_same_state(self._model, self._state_shapes)
         everyones = self.strategy.gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
         self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)
@@ -407,7 +411,8 @@ class Trainer:
         self.beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
-        buffers = own_buffers(self._model, self.strategy.rank)
+        user_code.require_same_state(self._model, self._state_shapes)
+        buffers = own_buffers(self._model, self.strategy)
         ranks = self.strategy.gather({"random": random, "buffers": buffers})
         if self.workers is None:
             return

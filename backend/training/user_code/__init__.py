@@ -31,6 +31,9 @@ from backend.training.user_code.model import (
     materialize,
     needs_first_batch,
     require_known,
+    require_restorable,
+    require_same_state,
+    state_shapes,
 )
 
 __all__ = [
@@ -55,7 +58,10 @@ __all__ = [
     "needs_first_batch",
     "open_data",
     "require_known",
+    "require_restorable",
+    "require_same_state",
     "shape_of",
     "split_batch",
+    "state_shapes",
     "to_device",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backend.training.user_code.faults import UserCodeError, a, calling
+from backend.training.user_code.faults import UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
 if TYPE_CHECKING:
@@ -109,6 +109,51 @@ def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter])
             f"The model's forward made parameters that would never be trained: {shown}.",
             "Make every layer in UserModel.__init__; torch.nn.LazyLinear and its relatives take "
             "their size from the first batch.",
+        )
+
+
+def state_shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """Names and shapes in the model's state dict; () for what is no tensor."""
+    with calling("The model's state_dict"):
+        state = model.state_dict()
+    return {name: tuple(getattr(value, "shape", ())) for name, value in state.items()}
+
+
+def require_restorable(model: torch.nn.Module) -> None:
+    """Refuse a model that does not take its own state dict: no checkpoint of it could be resumed.
+
+    Raises:
+        UserCodeError: Its ``load_state_dict`` refuses what its ``state_dict`` gives.
+    """
+    with calling("The model's state_dict"):
+        state = model.state_dict()
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"The model's load_state_dict refuses what its state_dict gives: {describe(error)}.",
+            "Let state_dict return all that load_state_dict needs, or give the model a "
+            "load_state_dict that takes a part; without that no checkpoint could be resumed.",
+        ) from error
+
+
+def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a model whose state dict is another one than when it was built.
+
+    Args:
+        built: `state_shapes` of then, which is what a resumed job's model has.
+
+    Raises:
+        UserCodeError: A name came, went, or has another shape.
+    """
+    now = state_shapes(model)
+    other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
+    if other:
+        shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+        raise UserCodeError(
+            f"Training changed the names or shapes in the model's state_dict: {shown}.",
+            "Register buffers and parameters with their final shape in UserModel.__init__; a new "
+            "model could not load the checkpoint otherwise.",
         )
 
 
