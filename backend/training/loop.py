@@ -43,6 +43,9 @@ from backend.training.optimizer import load_optimizer, make_optimizer
 from backend.training.step_book import Facts, StepBook
 from backend.training.strategies.base import Strategy
 
+LOSS_LIMIT_S = 60.0
+"""A validation that fails costs at most so much training: a checkpoint precedes it."""
+
 
 @dataclass
 class Trainer:
@@ -94,7 +97,7 @@ class Trainer:
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
-        if validation is not None and not self.launch.steps_limit:
+        if validation is not None:
             order = ValidationOrder(len(validation), config.batch_size, rank, size)
             self._evaluation = Evaluation(
                 loader(validation, order, config.loader_workers, on_gpu),
@@ -127,6 +130,7 @@ class Trainer:
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self.beat.beat(Phase.SETUP)
+        self._rehearse_validation()
         self._order.epoch, self._order.position = self.course.epoch, self.course.position
         if self.workers is not None:
             left = self._order.steps_left
@@ -169,6 +173,15 @@ class Trainer:
         self._model.to(self.device)
         random_state.write(kept, self.device)
 
+    def _rehearse_validation(self) -> None:
+        """Try the validation before the first step: an epoch later its faults would cost hours."""
+        if self._evaluation is not None:
+            kept = random_state.read(self.device)
+            self._evaluation.rehearse(self._model)
+            random_state.write(kept, self.device)
+        if self.launch.steps_limit:
+            self._evaluation = None
+
     def _restore(self, path: Path) -> None:
         state = load_checkpoint(path)
         fit_weights(self._model, state["model"], path.name)
@@ -196,7 +209,7 @@ class Trainer:
 
     def _train(self) -> Outcome:
         config, course = self.config, self.course
-        stop = self._everyone_stops()
+        stop = self._anyone(self._wants_stop())
         if self._own is not None:
             random_state.write(self._own["random"], self.device)
             put_buffers(self._model, self._own["buffers"])
@@ -354,6 +367,8 @@ class Trainer:
         if self._evaluation is not None:
             if self.workers is not None:
                 self.workers.reporter.evaluating()
+            if self._saves_before_validation():
+                self._save("policy")
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw
@@ -381,6 +396,11 @@ class Trainer:
             self._save("last" if is_over else "policy", measured)
         return False
 
+    def _saves_before_validation(self) -> bool:
+        """Whether rank 0's last checkpoint is so old that a failed validation would cost much."""
+        is_old = self.workers is not None and time.monotonic() - self._last_save >= LOSS_LIMIT_S
+        return self._anyone(is_old)
+
     def _measured(self, validation: dict[str, float]) -> dict[str, float]:
         """What is known about the model at the end of this epoch."""
         return {**(self.course.held or {}), **validation}
@@ -397,9 +417,10 @@ class Trainer:
     def _wants_stop(self) -> bool:
         return self.workers is not None and self.workers.watcher.wanted
 
-    def _everyone_stops(self) -> bool:
-        wish = torch.tensor([float(self._wants_stop())], dtype=torch.float64)
-        return bool(self.strategy.total(wish).item() > 0)
+    def _anyone(self, says: bool) -> bool:
+        """Whether any rank says so; all ranks call this."""
+        said = torch.tensor([float(says)], dtype=torch.float64)
+        return bool(self.strategy.total(said).item() > 0)
 
     def _interrupted(self) -> Outcome:
         self._tell(JobState.STOPPING, "Saving a checkpoint")
