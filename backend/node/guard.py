@@ -230,6 +230,7 @@ class Guard:
             environment["TMPDIR"] = users
             if not users:
                 del environment["TMPDIR"]
+        environment["PYTHONHASHSEED"] = self._launch.config.hash_seed
         environment.update(self._launch.config.environment)
         environment.setdefault("OMP_NUM_THREADS", str(_cores_of_a_rank()))
         # Threads that wait by spinning eat the cores of those they wait for: where something else

@@ -148,6 +148,11 @@ class JobConfig:
         return self.batch_size * self.world_size
 
     @property
+    def hash_seed(self) -> str:
+        """PYTHONHASHSEED of the processes that run user code: a set has one order in all."""
+        return str(self.seed % 2**32)
+
+    @property
     def lr_factor(self) -> float:
         """What the learning rate is multiplied by for the number of processes."""
         scaling = self.strategy.lr_scaling

@@ -1,15 +1,20 @@
-"""What the ranks tell each other at every step: the wish to stop, the loss, the metrics.
+"""Per-step agreement of the ranks: stop flag, checkpoint flag, loss, metrics and step times.
 
-One small vector rides with the gradients (see `strategies.base`). Each rank has places of its own
-for its loss and its time, so everybody knows *which* rank's loss is no number and which rank is
-slow, and nobody has to ask. On a GPU the vector is read one step later: reading it at once would
-make the processor wait for the GPU at every step. All ranks are late by the same step, so they
-still leave together.
+One small float32 vector rides with the gradients (see `strategies.base`) and comes back as the mean
+over all ranks. Each rank has slots of its own for its loss, its metrics and its time, and zeros in
+those of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
+
+Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
+holds, adds to zeros and divides by the number of ranks without loss.
+
+On a GPU the vector is read one step later: reading it at once would make the processor wait for the
+GPU at every step. All ranks are late by the same step, so they still leave together.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +22,9 @@ from typing import Any
 
 import torch
 
-_STOP, _SAVE, _NORM, _FIRST_METRIC = 0, 1, 2, 3
+_STOP, _SAVE, _NORM, _FIRST_VALUE = 0, 1, 2, 3
+_HALVES = 4
+"""Numbers of 16 bits in one of 64."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,9 @@ class Ballot:
         self.names = tuple(names)
         self._rank = rank
         self._world_size = world_size
-        self._losses = _FIRST_METRIC + len(self.names)
-        self._times = self._losses + world_size
+        self._values_of_rank = _HALVES * (1 + len(self.names))
+        self._own = _FIRST_VALUE + rank * self._values_of_rank
+        self._times = _FIRST_VALUE + world_size * self._values_of_rank
         self.size = self._times + world_size
         self._cast: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
         self._vector = torch.zeros(0)
@@ -70,14 +78,17 @@ class Ballot:
         row = [0.0] * self.size
         row[_STOP] = float(stop)
         row[_SAVE] = float(save)
-        for place, name in enumerate(self.names, _FIRST_METRIC):
-            row[place] = metrics.get(name, math.nan)
-        if not self._on_gpu:
-            row[self._losses + self._rank] = loss.item()
+        # The loss of a GPU stays there: see below.
+        values = [0.0 if self._on_gpu else loss.item()]
+        values += [metrics.get(name, math.nan) for name in self.names]
+        row[self._own : self._own + self._values_of_rank] = struct.unpack(
+            f"{_HALVES * len(values)}h", struct.pack(f"{len(values)}d", *values)
+        )
         row[self._times + self._rank] = step_ms
         self._vector.copy_(torch.tensor(row), non_blocking=True)
         if self._on_gpu:
-            self._vector[self._losses + self._rank].copy_(loss.detach())
+            halves = loss.detach().double().reshape(1).view(torch.int16)
+            self._vector[self._own : self._own + _HALVES].copy_(halves)
 
     def cast(self, norm: torch.Tensor | None) -> None:
         """The vector has been reduced; ``norm`` is the gradients' norm, which all ranks share."""
@@ -101,18 +112,21 @@ class Ballot:
             vector, event = self._cast.popleft()
             if event is not None:
                 event.synchronize()
-            verdicts.append(self._read(vector.tolist()))
+            verdicts.append(self._read(vector))
         return verdicts
 
-    def _read(self, row: list[float]) -> Verdict:
+    def _read(self, vector: torch.Tensor) -> Verdict:
         size = self._world_size
-        losses = row[self._losses : self._times]
+        halves = (vector[_FIRST_VALUE : self._times] * size).round().to(torch.int16)
+        # By rank: its loss, then its metrics.
+        values = halves.view(torch.float64).view(size, -1).tolist()
+        loss, *metrics = (sum(column) / size for column in zip(*values, strict=True))
         return Verdict(
-            stop=row[_STOP] > 0,
-            save=row[_SAVE] > 0,
-            loss=sum(losses),
-            norm=row[_NORM],
-            metrics=dict(zip(self.names, row[_FIRST_METRIC : self._losses], strict=True)),
-            losses=tuple(loss * size for loss in losses),
-            rank_step_ms=tuple(ms * size for ms in row[self._times :]),
+            stop=vector[_STOP].item() > 0,
+            save=vector[_SAVE].item() > 0,
+            loss=loss,
+            norm=vector[_NORM].item(),
+            metrics=dict(zip(self.names, metrics, strict=True)),
+            losses=tuple(of_rank[0] for of_rank in values),
+            rank_step_ms=tuple((vector[self._times :] * size).tolist()),
         )

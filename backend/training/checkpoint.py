@@ -17,7 +17,7 @@ import math
 import os
 import pickle
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -378,19 +378,31 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
             f"{path.name} is no file of weights: {_first(error)}.",
             "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
         ) from error
-    if isinstance(loaded, Mapping):
-        for key in ("model", "state_dict", "model_state_dict"):
-            if isinstance(loaded.get(key), Mapping):
-                loaded = loaded[key]
-                break
-    if not isinstance(loaded, Mapping) or not any(
-        isinstance(value, torch.Tensor) for value in loaded.values()
-    ):
+    weights = _by_name(loaded)
+    if weights is None:
         raise BackendError(
             f"{path.name} holds no weights by name.",
             "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
         )
-    return {str(k).removeprefix("module."): v for k, v in loaded.items()}
+    return {str(name): value for name, value in weights.items()}
+
+
+def _by_name(loaded: object) -> Mapping[Any, Any] | None:
+    """The state dict in what was saved: itself, under a usual key, or the only one in it."""
+    if not isinstance(loaded, Mapping):
+        return None
+    inside = {
+        key: value
+        for key, value in loaded.items()
+        if isinstance(value, Mapping)
+        and any(isinstance(one, torch.Tensor) for one in value.values())
+    }
+    for key in ("model", "state_dict", "model_state_dict"):
+        if key in inside:
+            return inside[key]
+    if any(isinstance(value, torch.Tensor) for value in loaded.values()):
+        return loaded
+    return next(iter(inside.values())) if len(inside) == 1 else None
 
 
 def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -406,12 +418,42 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
+def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> str:
     """Put ``weights`` into the model, all or none.
+
+    Where the names do not fit as they are, one prefix common to all of them is cut or added:
+    compiled models have ``_orig_mod.``, data-parallel ones ``module.``, Lightning's ``model.``.
+
+    Returns:
+        A sentence on the prefix that was cut or added, else "".
 
     Raises:
         BackendError: They belong to another architecture, or fit in part; says which.
     """
+    names = list(model.state_dict())
+    tries = [(weights, "")]
+    for prefix in _common_prefixes(weights):
+        cut = {name.removeprefix(prefix): value for name, value in weights.items()}
+        tries.append((cut, f"The names in {source} begin with “{prefix}”, which was left out."))
+    for prefix in _common_prefixes(names):
+        added = {prefix + name: value for name, value in weights.items()}
+        tries.append((added, f"“{prefix}” was put before each name in {source}."))
+    # Of equals the first: the names as they are.
+    fitting, sentence = max(tries, key=lambda one: len(one[0].keys() & set(names)))
+    _put(model, fitting, source)
+    return sentence
+
+
+def _common_prefixes(names: Iterable[str]) -> list[str]:
+    """Whole parts that all names begin with, ``a.`` and ``a.b.`` of ``a.b.x`` and ``a.b.y``."""
+    first, *others = [name.split(".")[:-1] for name in names] or [[]]
+    count = 0
+    while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in others):
+        count += 1
+    return [".".join(first[: number + 1]) + "." for number in range(count)]
+
+
+def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
     own = model.state_dict()
     missing = [key for key in own if key not in weights]
     surplus = [key for key in weights if key not in own]
@@ -434,7 +476,7 @@ def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str)
         how = (
             f"{fitting} of the model's {len(own)} weights fit"
             if fitting
-            else "they belong to another architecture"
+            else "none of the names is the model's"
         )
         raise BackendError(
             f"The weights in {source} are not this model's: {how}; {'; '.join(parts)}.",

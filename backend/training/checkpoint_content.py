@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +13,8 @@ import torch
 from backend.records.launch import Launch
 from backend.training.checkpoint import FORMAT
 from backend.training.course import Course
-
-_BUFFER_BYTES = 16 * 2**20
-"""Above this, each rank's buffers are not kept: statistics are small, tables alike on all."""
+from backend.training.strategies.allreduce import bytes_of
+from backend.training.strategies.base import Strategy
 
 
 def content(
@@ -54,11 +54,35 @@ def content(
     }
 
 
-def own_buffers(model: torch.nn.Module, rank: int) -> list[torch.Tensor]:
-    """What this rank's buffers hold, where they may differ from rank 0's (running means)."""
-    buffers = list(model.buffers()) if rank else []
-    large = sum(b.numel() * b.element_size() for b in buffers) > _BUFFER_BYTES
-    return [] if large else [buffer.detach().cpu() for buffer in buffers]
+def own_buffers(
+    model: torch.nn.Module, strategy: Strategy, gather: Callable[[Any], list[Any]]
+) -> dict[str, torch.Tensor]:
+    """The buffers of this rank that neither the state dict nor rank 0 has for it.
+
+    Rank 0 gives those that its state dict leaves out (``persistent=False``), the others those that
+    differ from rank 0's, such as running means. All ranks call this.
+    """
+    buffers = {name: buffer.detach().cpu() for name, buffer in model.named_buffers()}
+    hashes = {}
+    if strategy.world_size > 1:
+        for name, buffer in buffers.items():
+            hashes[name] = hashlib.sha256(bytes_of(buffer).numpy().data).digest()
+    first = gather(hashes)[0]
+    if strategy.rank == 0:
+        kept = model.state_dict().keys()
+        return {name: buffer for name, buffer in buffers.items() if name not in kept}
+    return {name: buffer for name, buffer in buffers.items() if hashes[name] != first.get(name)}
+
+
+def put_buffers(
+    model: torch.nn.Module, saved: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
+) -> None:
+    """Put what `own_buffers` gave back into the model; a list is of a checkpoint before 0.1.0."""
+    own = dict(model.named_buffers())
+    named = saved if isinstance(saved, Mapping) else dict(zip(own, saved, strict=False))
+    for name, buffer in named.items():
+        if name in own:
+            own[name].resize_(buffer.shape).copy_(buffer)
 
 
 def _version(module: str) -> str:

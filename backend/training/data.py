@@ -111,9 +111,11 @@ class ValidationOrder(Sampler[Share]):
         return len(self.numbers())
 
     def __iter__(self) -> Iterator[Share]:
-        for batch in self.numbers():
-            start = batch * self._batch_size
-            yield Share(list(range(start, start + self.size_of(batch))), batch)
+        yield from map(self.share, self.numbers())
+
+    def share(self, batch: int) -> Share:
+        start = batch * self._batch_size
+        return Share(list(range(start, start + self.size_of(batch))), batch)
 
 
 class Items(Dataset[Any]):

@@ -52,6 +52,15 @@ class Evaluation:
         self._batch = batch
         self._mixed_precision = mixed_precision
 
+    def rehearse(self, model: torch.nn.Module) -> None:
+        """Compute the first batch and the last, the smallest, so that a fault shows at once."""
+        model.eval()
+        items: Any = self._batches.dataset
+        with torch.no_grad():
+            for number in dict.fromkeys((0, self._order.batches - 1)):
+                batch = items.__getitems__(self._order.share(number))
+                self._values(model, self._batches.collate_fn(batch))
+
     def run(
         self,
         model: torch.nn.Module,

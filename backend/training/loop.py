@@ -7,6 +7,7 @@ with the gradients, or sums over all ranks. No rank acts on what it alone knows.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from typing import Any
 
 import torch
 
+from backend.errors import BackendError
+from backend.records import figures
 from backend.records.beat import Beat, Phase
 from backend.records.job import JobConfig
 from backend.records.launch import Launch
@@ -25,7 +28,7 @@ from backend.training import early_stop, random_state, user_code
 from backend.training.ballot import Ballot, Verdict
 from backend.training.checkpoint import fit_weights, load_checkpoint
 from backend.training.checkpoint import load_weights as read_weights
-from backend.training.checkpoint_content import content, own_buffers
+from backend.training.checkpoint_content import content, own_buffers, put_buffers
 from backend.training.course import Batch, Course, Outcome, Workers
 from backend.training.data import (
     TrainingOrder,
@@ -39,6 +42,9 @@ from backend.training.last_save import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
 from backend.training.step_book import Facts, StepBook
 from backend.training.strategies.base import Strategy
+
+LOSS_LIMIT_S = 60.0
+"""A validation that fails costs at most so much training: a checkpoint precedes it."""
 
 
 @dataclass
@@ -71,23 +77,26 @@ class Trainer:
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
-        # Every rank draws the same weights; afterwards each has random numbers of its own.
+        # Every rank draws the same weights, and makes the same data where that is left to chance.
         seed_everything(config.seed)
         self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
-        seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)
+        seed_everything(config.seed)
         training, validation = user_code.open_data(
             Path(self.launch.loader_source),
             Path(self.launch.dataset_files),
             _path(self.launch.validation_loader_source),
             _path(self.launch.validation_dataset_files),
         )
+        self._compare_sizes(training, validation)
+        # From here on each rank has random numbers of its own.
+        seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)
         self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
-        if validation is not None and not self.launch.steps_limit:
+        if validation is not None:
             order = ValidationOrder(len(validation), config.batch_size, rank, size)
             self._evaluation = Evaluation(
                 loader(validation, order, config.loader_workers, on_gpu),
@@ -100,6 +109,8 @@ class Trainer:
             )
         if user_code.needs_first_batch(self._model):
             self._see_first_batch(training)
+        user_code.require_restorable(self._model)
+        self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
@@ -111,11 +122,14 @@ class Trainer:
             self._restore(Path(self.launch.resume_from))
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
-            fit_weights(self._model, read_weights(source), source.name)
+            sentence = fit_weights(self._model, read_weights(source), source.name)
+            if sentence and rank == 0:
+                sys.stdout.write(f"{sentence}\n")
         self._book = StepBook(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self.beat.beat(Phase.SETUP)
+        self._rehearse_validation()
         self._order.epoch, self._order.position = self.course.epoch, self.course.position
         if self.workers is not None:
             left = self._order.steps_left
@@ -128,6 +142,27 @@ class Trainer:
                 evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
             )
 
+    def _compare_sizes(
+        self, training: user_code.UserData, validation: user_code.UserData | None
+    ) -> None:
+        """Refuse data of which the ranks have different amounts: they would wait for each other.
+
+        Raises:
+            BackendError: Two ranks have different numbers of samples.
+        """
+        own = (len(training), len(validation) if validation is not None else 0)
+        first, *others = self._gather(own)
+        for rank, sizes in enumerate(others, 1):
+            for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
+                if here != there:
+                    raise BackendError(
+                        f"The loader gives rank 0 {figures.count(here)} {kind} samples and rank "
+                        f"{rank} {figures.count(there)}; all ranks need the same samples.",
+                        "Draw what is random in the loader from random, numpy.random or torch, "
+                        "which have the same seed on every rank, or from a generator with a "
+                        "fixed seed.",
+                    )
+
     def _see_first_batch(self, training: user_code.UserData) -> None:
         kept = random_state.read(self.device)
         size = min(self.config.batch_size, len(training))
@@ -137,6 +172,15 @@ class Trainer:
         self._model.to(self.device)
         random_state.write(kept, self.device)
 
+    def _rehearse_validation(self) -> None:
+        """Try the validation before the first step: an epoch later its faults would cost hours."""
+        if self._evaluation is not None:
+            kept = random_state.read(self.device)
+            self._evaluation.rehearse(self._model)
+            random_state.write(kept, self.device)
+        if self.launch.steps_limit:
+            self._evaluation = None
+
     def _restore(self, path: Path) -> None:
         state = load_checkpoint(path)
         fit_weights(self._model, state["model"], path.name)
@@ -145,6 +189,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         self.course = Course(**state["course"])
         ranks = state["ranks"]
+        # What every rank of any number begins with: `share_model` hands rank 0's on.
+        put_buffers(self._model, ranks[0]["buffers"])
         if len(ranks) == self.strategy.world_size:
             self._own = ranks[self.strategy.rank]
         else:
@@ -162,11 +208,10 @@ class Trainer:
 
     def _train(self) -> Outcome:
         config, course = self.config, self.course
-        stop = self._everyone_stops()
+        stop = self._anyone(self._wants_stop())
         if self._own is not None:
             random_state.write(self._own["random"], self.device)
-            for buffer, saved in zip(self._model.buffers(), self._own["buffers"], strict=False):
-                buffer.copy_(saved)
+            put_buffers(self._model, self._own["buffers"])
         if stop:
             return self._interrupted()
         while course.epoch <= config.epochs and not course.ended_early:
@@ -293,6 +338,9 @@ class Trainer:
 
     def _adopt(self, metrics: dict[str, float]) -> None:
         """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
+        groups = self._optimizer.param_groups
+        user_code.require_known(self._model, {one for group in groups for one in group["params"]})
+        user_code.require_same_state(self._model, self._state_shapes)
         everyones = self._gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
         self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)
@@ -318,6 +366,8 @@ class Trainer:
         if self._evaluation is not None:
             if self.workers is not None:
                 self.workers.reporter.evaluating()
+            if self._saves_before_validation():
+                self._save("policy")
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw
@@ -345,6 +395,11 @@ class Trainer:
             self._save("last" if is_over else "policy", measured)
         return False
 
+    def _saves_before_validation(self) -> bool:
+        """Whether rank 0's last checkpoint is so old that a failed validation would cost much."""
+        is_old = self.workers is not None and time.monotonic() - self._last_save >= LOSS_LIMIT_S
+        return self._anyone(is_old)
+
     def _measured(self, validation: dict[str, float]) -> dict[str, float]:
         """What is known about the model at the end of this epoch."""
         return {**(self.course.held or {}), **validation}
@@ -361,9 +416,10 @@ class Trainer:
     def _wants_stop(self) -> bool:
         return self.workers is not None and self.workers.watcher.wanted
 
-    def _everyone_stops(self) -> bool:
-        wish = torch.tensor([float(self._wants_stop())], dtype=torch.float64)
-        return bool(self.strategy.total(wish).item() > 0)
+    def _anyone(self, says: bool) -> bool:
+        """Whether any rank says so; all ranks call this."""
+        said = torch.tensor([float(says)], dtype=torch.float64)
+        return bool(self.strategy.total(said).item() > 0)
 
     def _interrupted(self) -> Outcome:
         self._tell(JobState.STOPPING, "Saving a checkpoint")
@@ -375,7 +431,8 @@ class Trainer:
         self.beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
-        buffers = own_buffers(self._model, self.strategy.rank)
+        user_code.require_same_state(self._model, self._state_shapes)
+        buffers = own_buffers(self._model, self.strategy, self._gather)
         ranks = self._gather({"random": random, "buffers": buffers})
         if self.workers is None:
             return

@@ -191,9 +191,11 @@ class Rank:
             attempt.path.mkdir(parents=True, exist_ok=True)
             replace_json(attempt.rank_error(self._rank), record)
         if trainer is not None and trainer.workers is not None:
-            # The last steps before the failure are what one wants to see.
+            # The last steps before the failure, and the checkpoint that is being written.
             with contextlib.suppress(BaseException):
                 trainer.workers.reporter.close()
+            with contextlib.suppress(BaseException):
+                trainer.workers.checkpointer.wait()
 
 
 def _tell_guard(record: Mapping[str, Any]) -> None:

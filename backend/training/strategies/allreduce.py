@@ -4,6 +4,9 @@ Small gradients lie in few flat buckets that live as long as the job, each reduc
 the ballot is the tail of one of them, so agreeing adds no message to a step. Large ones travel
 each by itself in the memory where autograd left them: nothing is zeroed, added or copied.
 
+Behind the ballot stands one number for each parameter, 1 where a rank's step used it. A parameter
+that no rank used has no gradient after `reduce`, as on one process.
+
 Horovod's own ``DistributedOptimizer`` sends one tensor for each parameter and fuses what happens
 to be ready in the same cycle of a millisecond; then the grouping, and with it the order in which a
 ring adds up, depends on timing. Fusion is switched off here: what is reduced together is fixed, so
@@ -39,6 +42,8 @@ class AllReduce(Strategy):
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
+        self._parameters: list[torch.nn.Parameter] = []
+        self._used = torch.zeros(0)
 
     @property
     def rank(self) -> int:
@@ -97,12 +102,16 @@ class AllReduce(Strategy):
             start = end
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        groups = grouped([p for p in model.parameters() if p.requires_grad])
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        groups = grouped(self._parameters)
+        # The last small one to leave: by then it is known which parameters the step used.
+        carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
+        tail = ballot_size + len(self._parameters)
         ballot: Bucket | None = None
         for number, group in enumerate(groups):
             name = f"gradients-{number}"
-            if ballot is None and _may_carry(group):
-                ballot = Bucket(self._hvd, name, group, ballot_size)
+            if number == carrier:
+                ballot = Bucket(self._hvd, name, group, tail)
                 self._messages.append(ballot)
             elif len(group) == 1:
                 self._messages.append(Single(self._hvd, name, group[0]))
@@ -110,22 +119,32 @@ class AllReduce(Strategy):
                 self._messages.append(Bucket(self._hvd, name, group, 0))
         if ballot is None:
             # No small gradient of 32 bits: the ballot goes alone, beside the gradients.
-            ballot = Bucket(self._hvd, "ballot", [], ballot_size)
+            ballot = Bucket(self._hvd, "ballot", [], tail)
             self._messages.append(ballot)
-        if len(groups) > 1:
-            for message in self._messages:
-                message.send_when_ready()
-        return ballot.tail
+        for message in self._messages:
+            message.watch(send=len(groups) > 1 and message is not ballot)
+        self._used = ballot.tail[ballot_size:]
+        return ballot.tail[:ballot_size]
 
     def zero(self) -> None:
         for message in self._messages:
             message.zero()
 
     def reduce(self) -> None:
+        unused = {p for message in self._messages for p in message.unused()}
+        self._used.fill_(1.0)
+        places = [place for place, p in enumerate(self._parameters) if p in unused]
+        for place in places:
+            self._used[place] = 0.0
         for message in self._messages:
             message.send()
         for message in self._messages:
             message.receive()
+        # Only a rank that lacks a gradient has to look whether another has one.
+        used = self._used.tolist() if places else []
+        for place in places:
+            if not used[place]:
+                self._parameters[place].grad = None
 
     def gradient_norm(self) -> torch.Tensor:
         norms: list[torch.Tensor] = [
@@ -196,7 +215,8 @@ class Message(ABC):
         self._hvd = hvd
         self._name = name
         self.parameters = parameters
-        self._missing = 0
+        self._awaited: set[torch.Tensor] = set()
+        self._sends_early = False
         self._handle: int | None = None
 
     @property
@@ -208,19 +228,28 @@ class Message(ABC):
     def _collect(self) -> torch.Tensor:
         """What is to be reduced, contiguous and shared with `gradients`."""
 
-    def send_when_ready(self) -> None:
-        """From now on the message leaves in the backward pass, when its last gradient is there."""
+    @abstractmethod
+    def unused(self) -> list[torch.nn.Parameter]:
+        """Those without a gradient of this step, before `send`."""
+
+    def watch(self, *, send: bool) -> None:
+        """From now on note which gradients are there.
+
+        Args:
+            send: The message leaves in the backward pass, when its last gradient is there.
+        """
+        self._sends_early = send
         for parameter in self.parameters:
             register: Any = parameter.register_post_accumulate_grad_hook
             register(self._arrived)
 
     def _arrived(self, parameter: torch.Tensor) -> None:
-        self._missing -= 1
-        if self._missing == 0:
+        self._awaited.discard(parameter)
+        if self._sends_early and not self._awaited:
             self.send()
 
     def zero(self) -> None:
-        self._missing = len(self.parameters)
+        self._awaited = set(self.parameters)
 
     def send(self) -> None:
         if self._handle is not None:
@@ -249,12 +278,14 @@ class Single(Message):
 
     @property
     def gradients(self) -> torch.Tensor:
-        assert self._parameter.grad is not None
-        return self._parameter.grad
+        return self._content
 
     def zero(self) -> None:
         super().zero()
         self._parameter.grad = None
+
+    def unused(self) -> list[torch.nn.Parameter]:
+        return [self._parameter] if self._parameter.grad is None else []
 
     def _collect(self) -> torch.Tensor:
         gradient = self._parameter.grad
@@ -301,6 +332,14 @@ class Bucket(Message):
             # A user's own zero_grad() takes the view away.
             if parameter.grad is not view:
                 parameter.grad = view
+
+    def unused(self) -> list[torch.nn.Parameter]:
+        # A gradient that a user's code put there itself has not passed by `_arrived`.
+        return [
+            parameter
+            for parameter, view in self._pairs
+            if parameter.grad is None or (parameter.grad is view and parameter in self._awaited)
+        ]
 
     def _collect(self) -> torch.Tensor:
         for parameter, view in self._pairs:

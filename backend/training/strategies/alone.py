@@ -1,7 +1,7 @@
-"""One process and nobody to agree with: laptops, tests, and nodes without Horovod.
+"""One process with plain PyTorch: for laptops, tests, and nodes without Horovod.
 
-It keeps the promises of the others with plain PyTorch: a parameter that a step does not use has
-no gradient and is left alone by the optimizer, where reducing strategies see a gradient of zeros.
+A model trains here as it does with `AllReduce` on one process: sparse gradients become dense, and a
+parameter that a step does not use has no gradient, so that the optimizer leaves it as it is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Alone(Strategy):
             parameter.grad = None
 
     def reduce(self) -> None:
-        pass
+        for parameter in self._parameters:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_dense()
 
     def gradient_norm(self) -> torch.Tensor:
         return torch.nn.utils.get_total_norm(self._gradients())

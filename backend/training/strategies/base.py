@@ -66,7 +66,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def reduce(self) -> None:
-        """After a backward pass: gradients and ballot become the mean over all ranks."""
+        """After a backward pass: gradients and ballot become the mean over all ranks.
+
+        A rank whose step did not use a parameter counts as a gradient of zeros. Where no rank used
+        it, its ``grad`` is None afterwards, so that weight decay and momentum do not change it.
+        """
 
     @abstractmethod
     def gradient_norm(self) -> torch.Tensor:

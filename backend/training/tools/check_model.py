@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from backend.records.job import JobConfig
 from backend.records.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
+from backend.training.tools.plain_state import changed, generators, plain_state
 from backend.training.user_code import (
     calling,
     compute_loss,
@@ -24,8 +27,12 @@ from backend.training.user_code import (
     load_model,
     materialize,
     needs_first_batch,
+    require_known,
+    require_restorable,
+    require_same_state,
     shape_of,
     split_batch,
+    state_shapes,
 )
 
 if TYPE_CHECKING:
@@ -43,9 +50,9 @@ class _Counts(TypedDict):
 def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
     """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
     report("PyTorch is loaded")
-    import torch
+    from backend.training.data import seed_everything
 
-    torch.manual_seed(1)
+    seed_everything(JobConfig.seed)
     report("The model is imported and built")
     model = load_model(Path(request["model"]))
     has_metrics = callable(getattr(model, "metrics", None))
@@ -60,17 +67,29 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
             warnings=tuple(warnings),
         ).to_dict()
     report("A batch is loaded")
-    data, target = _batch(request)
+    # As a rank does, so that data which are left to chance are those of a job.
+    seed_everything(JobConfig.seed)
+    data, target, drawn = _batch(request)
     if needs_first_batch(model):
         report("The model sees its first batch")
         materialize(model, data)
-    return _step(model, data, target, has_metrics, report).to_dict()
+    require_restorable(model)
+    check = _step(model, data, target, has_metrics, report)
+    warnings = [
+        f"“{name}” of the loader is a generator of its own: its state is in no checkpoint, and a "
+        "resumed job draws other numbers. Draw from random, numpy.random or torch."
+        for name in drawn
+    ]
+    return replace(check, warnings=(*check.warnings, *warnings)).to_dict()
 
 
-def _batch(request: Mapping[str, Any]) -> tuple[Any, Any]:
+def _batch(request: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
+    """Data and target of the first batch, and the loader's own generators that it drew from."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     size = min(len(dataset), int(request.get("batch_size", 4)))
-    return split_batch(dataset.collate([dataset[index] for index in range(size)]))
+    before = generators(dataset.user_dataset)
+    data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
+    return data, target, changed(before, generators(dataset.user_dataset))
 
 
 def _step(
@@ -88,7 +107,10 @@ def _step(
     ]
     report("The model's forward runs")
     begin = time.perf_counter()
+    known, shapes, before = set(model.parameters()), state_shapes(model), plain_state(model)
     output = compute_output(model, data)
+    require_known(model, known)
+    require_same_state(model, shapes)
     for hook in hooks:
         hook.remove()
     report("The model's loss is computed")
@@ -111,7 +133,7 @@ def _step(
         forward_ms=forward_ms,
         backward_ms=backward_ms,
         has_metrics=has_metrics,
-        warnings=tuple(_warnings(model, loss, metrics)),
+        warnings=tuple(_warnings(model, loss, metrics, changed(before, plain_state(model)))),
     )
 
 
@@ -123,7 +145,10 @@ def _noter(outputs: dict[str, str], name: str) -> Any:
 
 
 def _warnings(
-    model: torch.nn.Module, loss: torch.Tensor, metrics: Mapping[str, float]
+    model: torch.nn.Module,
+    loss: torch.Tensor,
+    metrics: Mapping[str, float],
+    not_saved: Sequence[str],
 ) -> Iterator[str]:
     import torch
 
@@ -145,6 +170,11 @@ def _warnings(
     for name, value in metrics.items():
         if not math.isfinite(value):
             yield f"The metric “{name}” is {value} for the first batch."
+    for name in not_saved:
+        yield (
+            f"“{name}” of the model changes while it trains and is in no checkpoint: a resumed job "
+            "begins with its first value. Make it a buffer, or use get_extra_state."
+        )
 
 
 def _known_parameters(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:

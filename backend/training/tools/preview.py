@@ -17,6 +17,7 @@ from typing import Any
 import numpy
 
 from backend.records import figures
+from backend.records.job import JobConfig
 from backend.records.preview import (
     ClassCount,
     ItemFault,
@@ -49,6 +50,10 @@ def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any
     """``loader``, ``dataset``; optional ``split``, ``samples`` (48), ``budget_s`` (20)."""
     split = str(request.get("split", "training"))
     report("The loader is opened")
+    from backend.training.data import seed_everything
+
+    # As a rank of a job does: data which are left to chance are the same there.
+    seed_everything(JobConfig.seed)
     loader = load_loader(Path(request["loader"]))
     opened = loader.validation if split == "validation" else loader.training
     data = opened(Path(request["dataset"]))

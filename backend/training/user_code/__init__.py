@@ -30,6 +30,10 @@ from backend.training.user_code.model import (
     load_model,
     materialize,
     needs_first_batch,
+    require_known,
+    require_restorable,
+    require_same_state,
+    state_shapes,
 )
 
 __all__ = [
@@ -53,7 +57,11 @@ __all__ = [
     "materialize",
     "needs_first_batch",
     "open_data",
+    "require_known",
+    "require_restorable",
+    "require_same_state",
     "shape_of",
     "split_batch",
+    "state_shapes",
     "to_device",
 ]

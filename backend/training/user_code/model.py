@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backend.training.user_code.faults import UserCodeError, a, calling
+from backend.training.user_code.faults import UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
 if TYPE_CHECKING:
@@ -91,6 +91,70 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
     # of the state; asked for here, the keys are the same in every process.
     for module in list(model.modules()):
         list(module.parameters(recurse=False))
+
+
+def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter]) -> None:
+    """Refuse parameters that a forward pass made or replaced: no optimizer knows them.
+
+    Args:
+        known: The model's parameters when the optimizer was made.
+
+    Raises:
+        UserCodeError: The model has others now.
+    """
+    new = [name for name, one in model.named_parameters() if one.requires_grad and one not in known]
+    if new:
+        shown = ", ".join(new[:3]) + (", …" if len(new) > 3 else "")
+        raise UserCodeError(
+            f"The model's forward made parameters that would never be trained: {shown}.",
+            "Make every layer in UserModel.__init__; torch.nn.LazyLinear and its relatives take "
+            "their size from the first batch.",
+        )
+
+
+def state_shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """Names and shapes in the model's state dict; () for what is no tensor."""
+    with calling("The model's state_dict"):
+        state = model.state_dict()
+    return {name: tuple(getattr(value, "shape", ())) for name, value in state.items()}
+
+
+def require_restorable(model: torch.nn.Module) -> None:
+    """Refuse a model that does not take its own state dict: no checkpoint of it could be resumed.
+
+    Raises:
+        UserCodeError: Its ``load_state_dict`` refuses what its ``state_dict`` gives.
+    """
+    with calling("The model's state_dict"):
+        state = model.state_dict()
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"The model's load_state_dict refuses what its state_dict gives: {describe(error)}.",
+            "Let state_dict return all that load_state_dict needs, or give the model a "
+            "load_state_dict that takes a part; without that no checkpoint could be resumed.",
+        ) from error
+
+
+def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a model whose state dict is another one than when it was built.
+
+    Args:
+        built: `state_shapes` of then, which is what a resumed job's model has.
+
+    Raises:
+        UserCodeError: A name came, went, or has another shape.
+    """
+    now = state_shapes(model)
+    other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
+    if other:
+        shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+        raise UserCodeError(
+            f"Training changed the names or shapes in the model's state_dict: {shown}.",
+            "Register buffers and parameters with their final shape in UserModel.__init__; a new "
+            "model could not load the checkpoint otherwise.",
+        )
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:

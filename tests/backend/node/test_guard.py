@@ -109,6 +109,8 @@ def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
 ) -> None:
     variables = environment_of_the_rank(run)
     assert variables["FAKE_STEPS"] == "1000000"
+    # Sets have one order in all processes of a job.
+    assert variables["PYTHONHASHSEED"] == run.launch.config.hash_seed
     assert variables["CUDA_VISIBLE_DEVICES"] == ""
     guards = Path(f"/proc/{guard.itself().pid}/environ").read_bytes()
     assert b"FAKE_STEPS" not in guards

@@ -67,9 +67,7 @@ def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     weights = [model[number].weight for number in range(3)]
     assert [w.grad.data_ptr() for w in weights[::2] if w.grad is not None] == [made[0], made[2]]
     assert sorted(wire.sent)[1:] == 3 * [4 * 640 * 640]
-    # Other ranks may have used the layer that this one did not.
-    assert weights[1].grad is not None
-    assert not weights[1].grad.any()
+    assert weights[1].grad is None, "no rank used this layer"
 
 
 def test_gradients_that_are_sparse_or_laid_out_otherwise_are_sent_whole() -> None:

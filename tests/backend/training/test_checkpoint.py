@@ -217,7 +217,10 @@ def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
     source = net()
     torch.save(source.state_dict(), tmp_path / "plain.pt")
     torch.save({"state_dict": source.state_dict()}, tmp_path / "wrapped.pt")
-    torch.save({f"module.{k}": v for k, v in source.state_dict().items()}, tmp_path / "parallel.pt")
+    for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "model."):
+        renamed = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
+        torch.save({"state_dict": renamed}, tmp_path / f"{prefix}pt")
+    torch.save({"net": source.state_dict(), "epoch": 3}, tmp_path / "net.pt")
     save_file(source.state_dict(), tmp_path / "weights.safetensors")
     writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
     writer.save(
@@ -235,12 +238,22 @@ def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
         assert torch.equal(target[0].weight, source[0].weight), path  # type: ignore[index]
 
 
+def test_a_models_own_part_called_module_keeps_its_name_and_a_missing_prefix_is_added() -> None:
+    wrapped = torch.nn.ModuleDict({"module": net()})
+    source = torch.nn.ModuleDict({"module": net()})
+    assert fit_weights(wrapped, source.state_dict(), "own.pt") == ""
+    assert torch.equal(wrapped["module"][0].weight, source["module"][0].weight)  # type: ignore[index]
+    bare = net()
+    assert "“module.” was put before each name" in fit_weights(wrapped, bare.state_dict(), "b.pt")
+    assert torch.equal(wrapped["module"][0].weight, bare[0].weight)  # type: ignore[index]
+
+
 def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     target = net()
     before = {k: v.clone() for k, v in target.state_dict().items()}
     with pytest.raises(BackendError, match=r"1 of the model's 4 weights fit.*0\.weight \[5, 2\]"):
         fit_weights(target, net(5).state_dict(), "a.pt")
-    with pytest.raises(BackendError, match="another architecture"):
+    with pytest.raises(BackendError, match="none of the names"):
         fit_weights(target, {"conv.weight": torch.zeros(1)}, "a.pt")
     part = {k: v for k, v in net().state_dict().items() if k != "1.bias"}
     with pytest.raises(BackendError, match=r"3 of the model's 4 weights fit; .*1\.bias"):

@@ -1,0 +1,187 @@
+"""Every rank trains the same model on the same data, as one process does."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from backend.training.ballot import Ballot
+from backend.training.strategies.allreduce import AllReduce
+from tests.backend.training.training_rig import Training, new_training
+
+ALONE = {"name": "alone", "lr_scaling": "none"}
+ALLREDUCE = {"name": "allreduce", "lr_scaling": "none"}
+
+MODEL = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8, sparse=True)
+        self.layer = nn.Linear(8, 2)
+        self.unused = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.layer(self.words(x).mean(1))
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+    def metrics(self, output, target):
+        return {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
+"""
+LOADER = """
+import os
+import random
+import torch
+from torch.utils.data import Dataset
+
+class UserDataset(Dataset):
+    def __init__(self, path):
+        # Chance in three generators, as in loaders that split and shuffle by themselves.
+        self.rows = list(range(96))
+        random.shuffle(self.rows)
+        self.x = torch.randint(0, 50, (96, 4))
+        self.seen = os.path.join(path, f"seen-{os.environ.get('OMPI_COMM_WORLD_RANK', '0')}")
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        row = self.rows[index]
+        with open(self.seen, "a") as file:
+            file.write(f"{row}\\n")
+        return self.x[row], row % 2
+"""
+
+
+def train(tmp_path: Path, name: str, strategy: dict[str, Any], processes: int) -> Training:
+    training = new_training(
+        tmp_path,
+        name=name,
+        model=MODEL,
+        loader=LOADER,
+        processes=processes,
+        strategy=strategy,
+        epochs=2,
+        batch_size=16 // processes,
+        optimizer={"name": "adamw", "lr": 0.01, "weight_decay": 0.5},
+    )
+    training.train_well()
+    return training
+
+
+def seen(training: Training) -> set[frozenset[int]]:
+    """The samples of each step, of all ranks together."""
+    ranks = [
+        [int(line) for line in path.read_text().split()]
+        for path in sorted((training.sources / "files").glob("seen-*"))
+    ]
+    size = 16 // len(ranks)
+    steps = range(0, len(ranks[0]), size)
+    return {frozenset(row for rank in ranks for row in rank[at : at + size]) for at in steps}
+
+
+def test_one_process_and_two_see_the_same_samples_and_get_the_same_parameters(
+    tmp_path: Path,
+) -> None:
+    trainings = [
+        train(tmp_path, "alone", ALONE, 1),
+        train(tmp_path, "one", ALLREDUCE, 1),
+        train(tmp_path, "two", ALLREDUCE, 2),
+    ]
+    alone, *others = (torch.load(one.latest(), weights_only=True)["model"] for one in trainings)
+    assert seen(trainings[0]) == seen(trainings[1]) == seen(trainings[2])
+    for other in others:
+        for name, tensor in alone.items():
+            torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-5)
+    torch.manual_seed(trainings[0].config.seed)
+    space: dict[str, Any] = {}
+    exec(MODEL, space)
+    fresh = space["UserModel"]()
+    # Weight decay and AdamW's momentum leave what no rank uses as it was.
+    assert torch.equal(alone["unused.weight"], fresh.unused.weight)
+    for one in trainings:
+        last = {name: one.curve(name)[12] for name in ("tokens", "huge", "tiny")}
+        assert last == {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
+
+
+def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(tmp_path: Path) -> None:
+    loader = LOADER.replace("range(96)", "range(96 + int(os.environ['OMPI_COMM_WORLD_RANK']))")
+    training = new_training(tmp_path, model=MODEL, loader=loader)
+    assert training.train() != 0
+    assert training.error()["sentence"].startswith(
+        "The loader gives rank 0 96 training samples and rank 1 97; all ranks need the same"
+    )
+
+
+def test_a_layer_made_in_forward_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    model = MODEL.replace(
+        "        return self.layer(self.words(x).mean(1))",
+        "        if not hasattr(self, 'head'):\n"
+        "            self.head = nn.Linear(2, 2)\n"
+        "        return self.head(self.layer(self.words(x).mean(1)))",
+    )
+    training = new_training(
+        tmp_path, model=model, loader=LOADER, processes=1, strategy={"name": "alone"}
+    )
+    assert training.train() != 0
+    assert "head.weight, head.bias" in training.error()["sentence"]
+    assert training.step() == 0
+
+
+class Others:
+    """Horovod where another rank contributes the same vectors as this one, times ``factor``."""
+
+    Average = Sum = None
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def allreduce_async_(self, tensor: torch.Tensor, **_: Any) -> int:
+        tensor.add_(tensor.clone().fill_(self.factor)).div_(2)
+        return 1
+
+    def synchronize(self, handle: int) -> None: ...
+
+
+@pytest.mark.parametrize(("factor", "is_used"), [(0.0, False), (1.0, True)])
+def test_a_parameter_has_a_gradient_where_any_rank_used_it(factor: float, is_used: bool) -> None:
+    model = nn.ModuleDict({"used": nn.Linear(4, 4), "idle": nn.Linear(4, 4)})
+    strategy: Any = AllReduce()
+    strategy._hvd = Others(factor)
+    strategy.adopt(model, ballot_size=4)
+    strategy.zero()
+    model["used"](torch.ones(1, 4)).sum().backward()
+    strategy.reduce()
+    assert all(p.grad is not None for p in model["used"].parameters())
+    assert all((p.grad is not None) is is_used for p in model["idle"].parameters())
+
+
+@given(
+    st.lists(st.lists(st.floats(width=64), min_size=2, max_size=2), min_size=1, max_size=5),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
+    values: list[list[float]], kind: torch.dtype
+) -> None:
+    size = len(values)
+    vectors = []
+    for rank, (loss, metric) in enumerate(values):
+        ballot = Ballot(["metric"], rank, size)
+        ballot.use(torch.zeros(ballot.size))
+        tensor = torch.tensor(loss, dtype=kind)
+        ballot.fill(stop=False, save=False, loss=tensor, metrics={"metric": metric}, step_ms=1.0)
+        vectors.append(ballot._vector.clone())
+    ballot.use(torch.stack(vectors).mean(0))
+    ballot.cast(None)
+    (verdict,) = ballot.count(everything=True)
+    losses = [torch.tensor(loss, dtype=kind).item() for loss, _ in values]
+    for found, wanted in zip(verdict.losses, losses, strict=True):
+        assert found == wanted or (math.isnan(found) and math.isnan(wanted))
+    mean = sum(metric for _, metric in values) / size
+    assert verdict.metrics["metric"] == mean or math.isnan(mean)

@@ -1,0 +1,100 @@
+"""All that a model keeps goes on after a resume, or is told before the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.training.tools.check_model import check_model
+from tests.backend.training.test_resume import assert_bit_equal
+from tests.backend.training.training_rig import LOADER, MODEL, new_training
+
+ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
+
+BUFFERS = MODEL.replace(
+    "    def forward(self, x):\n        return self.layers(x)\n",
+    """        # Not in the state dict; and a queue of 18 MB, each rank its own.
+        self.register_buffer("center", torch.zeros(3), persistent=False)
+        self.register_buffer("queue", torch.zeros(1500000, 3))
+    def forward(self, x):
+        import time; time.sleep(0.05)
+        output = self.layers(x)
+        if self.training:
+            self.center.mul_(0.9).add_(0.1 * output.detach().mean(0))
+            self.queue[:len(x)] = output.detach() + 0.5 * self.queue[:len(x)]
+        return output - self.center - 0.1 * self.queue[:len(x)]
+""",
+)
+
+
+def test_every_buffer_of_every_rank_goes_on_after_a_resume(tmp_path: Path) -> None:
+    straight = new_training(tmp_path, model=BUFFERS, name="straight", epochs=2)
+    straight.train_well()
+    halves = new_training(tmp_path, model=BUFFERS, name="halves", epochs=2)
+    halves.train_well(when=lambda: halves.step() >= 2)
+    halves.train_well(resume_from=halves.latest())
+    assert {entry["run"] for entry in halves.history()} == {1, 2}
+    assert_bit_equal(straight, halves)
+
+
+PARTIAL = (
+    MODEL
+    + """
+    def state_dict(self, *arguments, **named):
+        state = super().state_dict(*arguments, **named)
+        return {name: value for name, value in state.items() if not name.endswith("4.bias")}
+"""
+)
+GROWING = MODEL.replace(
+    "        return self.layers(x)",
+    "        self.register_buffer('seen', torch.zeros(len(x)))\n        return self.layers(x)",
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [(PARTIAL, "refuses what its state_dict gives"), (GROWING, "state_dict: seen")],
+    ids=["leaves out a part", "grows in forward"],
+)
+def test_a_model_whose_checkpoint_would_not_load_is_refused_before_the_first_step(
+    tmp_path: Path, model: str, sentence: str
+) -> None:
+    training = new_training(tmp_path, model=model, **ALONE)
+    assert training.train() != 0
+    assert sentence in training.error()["sentence"]
+    assert training.step() == 0
+
+
+COUNTING = MODEL.replace(
+    "class UserModel(nn.Module):\n", "class UserModel(nn.Module):\n    iterations = 0\n"
+).replace(
+    "        return self.layers(x)", "        self.iterations += 1\n        return self.layers(x)"
+)
+OWN_GENERATOR = LOADER.replace(
+    "        return self.x[index]",
+    "        self.noise = self.random.normal()\n        return self.x[index]",
+).replace(
+    "    def __len__",
+    "        import numpy\n        self.random = numpy.random.default_rng(7)\n    def __len__",
+    1,
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "loader", "told"),
+    [
+        (COUNTING, LOADER, "“iterations” of the model changes while it trains"),
+        (MODEL, OWN_GENERATOR, "“random” of the loader is a generator of its own"),
+        (MODEL, LOADER, ""),
+    ],
+    ids=["counter", "generator", "neither"],
+)
+def test_the_check_tells_what_a_resumed_job_would_lack(
+    tmp_path: Path, model: str, loader: str, told: str
+) -> None:
+    sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
+    request = {part: str(sources / part) for part in ("model", "loader")}
+    found = check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
+    assert [told in warning for warning in found["warnings"]] == [True][: bool(told)]
