@@ -418,8 +418,7 @@ class Trainer:
 
     def _anyone(self, says: bool) -> bool:
         """Whether any rank says so; all ranks call this."""
-        said = torch.tensor([float(says)], dtype=torch.float64)
-        return bool(self.strategy.total(said).item() > 0)
+        return any(self._gather(says))
 
     def _interrupted(self) -> Outcome:
         self._tell(JobState.STOPPING, "Saving a checkpoint")
