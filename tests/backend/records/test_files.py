@@ -12,6 +12,17 @@ from pathlib import Path
 import pytest
 
 from backend.records.files import read_json, replace_bytes, replace_json
+from tests.fakes.disk import Disk
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_what_shall_last_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasting: bool
+) -> None:
+    disk, path = Disk(monkeypatch), tmp_path / "status.json"
+    replace_bytes(path, b"content", lasting=lasting)
+    assert disk.has(path) is lasting
+
 
 WRITER = """
 import sys

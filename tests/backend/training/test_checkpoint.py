@@ -27,6 +27,7 @@ from backend.training.checkpoint import (
     retired,
     sidecar_of,
 )
+from tests.fakes.disk import Disk
 
 
 def save(folder: JobFolder, *steps: int, **policy: Any) -> Checkpointer:
@@ -53,7 +54,10 @@ def path_of(folder: JobFolder, step: int) -> Path:
     return folder.checkpoints / f"epoch-{step:04d}-step-{step:06d}.pt"
 
 
-def test_latest_names_a_checkpoint_that_loads_and_others_may_read(folder: JobFolder) -> None:
+def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
     save(folder, 1, 2)
     record = Checkpoint.from_sidecar(read_json(folder.latest))
     assert record.name == "epoch-0002-step-000002"
@@ -61,6 +65,9 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(folder: JobFol
     assert load_checkpoint(path)["model"]["w"][0, 0] == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert record.bytes == path.stat().st_size
+    assert disk.has(path)
+    assert disk.has(sidecar_of(path))
+    assert disk.has(folder.latest)
 
 
 def truncate(path: Path) -> None:
