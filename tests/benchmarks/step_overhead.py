@@ -117,7 +117,7 @@ def _pairs(width: int, depth: int, epochs: int) -> tuple[list[float], list[float
 
 def _ours(training: Training) -> float:
     stopwatch = training.folder.path / "stopwatch"
-    training.train_well(STOPWATCH=str(stopwatch), limit_s=600, **_THREADS)
+    training.train_well(STOPWATCH=str(stopwatch), **_THREADS)
     return float(stopwatch.read_text())
 
 
