@@ -78,9 +78,8 @@ class Trainer:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
         # Every rank draws the same weights, and makes the same data where that is left to chance.
-        seed_everything(config.seed)
-        self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
-        self.beat.beat(Phase.SETUP)
+        # The loader first, as in the preview: of two utils.py the loader's keeps its plain name,
+        # which pickles of its own hold.
         seed_everything(config.seed)
         training, validation = user_code.open_data(
             Path(self.launch.loader_source),
@@ -89,6 +88,9 @@ class Trainer:
             _path(self.launch.validation_dataset_files),
         )
         self._compare_sizes(training, validation)
+        self.beat.beat(Phase.SETUP)
+        seed_everything(config.seed)
+        self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
         # From here on each rank has random numbers of its own.
         seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)

@@ -30,6 +30,9 @@ from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.training import late_compiler
 
+# The workers of a process pool import this module, too, and must find the user's modules.
+from backend.training.user_code import sources  # noqa: F401
+
 if TYPE_CHECKING:
     import torch
 

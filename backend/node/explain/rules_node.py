@@ -261,11 +261,7 @@ RULES = (
     ),
     Rule(
         "worker_killed",
-        message(
-            r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"
-            r"|A worker process managed by the executor was unexpectedly terminated"
-            r"|A process in the process pool was terminated abruptly"
-        ),
+        message(r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"),
         "A worker process of the loader was killed from outside: mostly the node's memory ran out.",
         "The kernel does this when memory runs out: “dmesg” on the node tells. Use fewer loader "
         "workers or a smaller batch size.",
@@ -278,6 +274,8 @@ RULES = (
         message(
             r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?(?:exited unexpectedly|is killed)"
             r"|background workers are no longer alive|BrokenProcessPool"
+            r"|A worker process managed by the executor was unexpectedly terminated"
+            r"|A process in the process pool was terminated abruptly"
             r"|Pin memory thread exited unexpectedly"
         ),
         "A worker process of the loader died; the log does not say of what.",

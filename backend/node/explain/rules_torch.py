@@ -218,6 +218,18 @@ RULES = (
         where=_RAISED,
     ),
     Rule(
+        "sparse_tensor",
+        message(
+            r"Could not run '(?P<operation>[^'\n]+)' with arguments from the 'Sparse\w+' backend"
+            r"|(?P<operation2>\w+) does not support sparse gradients"
+        ),
+        "{operation} takes no sparse tensors, and an embedding with sparse=True has a sparse "
+        "gradient.",
+        "Make the embedding without sparse=True, or convert the tensor with .to_dense().",
+        "https://docs.pytorch.org/docs/stable/sparse.html",
+        where=_RAISED,
+    ),
+    Rule(
         "library_mismatch",
         message(
             r"No module named '[\w.]+\._(?:C|ext|cuda|ops)\w*'|No module named '(?P<module>_ext\w*"
@@ -225,7 +237,7 @@ RULES = (
             r"|has no attribute '(?:_C|_ext)'|is not compiled with GPU support"
             r"|nvrtc: error: failed to open|NVRTC_ERROR_BUILTIN"
             r"|Could not run '[^'\n]+' with arguments"
-            r" from the '\w+' backend"
+            r" from the '(?!Sparse)\w+' backend"
             r"|name '(?:_ext|_C|\w+_cuda|MultiScaleDeformableAttention)' is not defined"
             r"|'NoneType' object has no attribute 'cget_col_row_stats'"
             r"|bitsandbytes[^\n]*(?:CUDA Setup"

@@ -52,8 +52,13 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
     report("PyTorch is loaded")
     from backend.training.data import seed_everything
 
-    seed_everything(JobConfig.seed)
+    if request.get("loader"):
+        # The loader first, and the same seed twice: as in a rank.
+        report("A batch is loaded")
+        seed_everything(JobConfig.seed)
+        data, target, drawn = _batch(request)
     report("The model is imported and built")
+    seed_everything(JobConfig.seed)
     model = load_model(Path(request["model"]))
     has_metrics = callable(getattr(model, "metrics", None))
     if not request.get("loader"):
@@ -66,10 +71,6 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
             has_metrics=has_metrics,
             warnings=tuple(warnings),
         ).to_dict()
-    report("A batch is loaded")
-    # As a rank does, so that data which are left to chance are those of a job.
-    seed_everything(JobConfig.seed)
-    data, target, drawn = _batch(request)
     if needs_first_batch(model):
         report("The model sees its first batch")
         materialize(model, data)

@@ -322,6 +322,8 @@ def _save_zip(
         for name, text in dict(request.get("files", {})).items():
             _add(archive, sums, str(name), str(text).encode())
         _add(archive, sums, "load.py", (_HERE / "export_load.py").read_bytes())
+        importer = _HERE.parent / "user_code" / "sources.py"
+        _add(archive, sums, "model_import.py", importer.read_bytes())
         _add(archive, sums, "README.md", _readme(record, sums).encode())
         lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
         archive.writestr(_entry("SHA256SUMS"), lines)
@@ -368,6 +370,7 @@ def _readme(record: Checkpoint, sums: Mapping[str, str]) -> str:
         "model_source/": "the model's source, as it was trained",
         "example.pt": "a batch of zeros, from which the model takes its sizes",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
+        "model_import.py": "imports model_source for load.py",
         "job.toml": "how it was trained; environment variables are named without their values",
         "history.csv": "every step's loss and metrics, for a spreadsheet",
         "history.toml": "the same as it was written",

@@ -22,10 +22,13 @@ HERE = Path(__file__).resolve().parent
 def load_model() -> torch.nn.Module:
     """The trained model, ready to be called."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
-    for folder in (HERE / "model_source", HERE):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    model: torch.nn.Module = importlib.import_module("model_source.bks_model").UserModel()
+    if str(HERE) not in sys.path:
+        sys.path.append(str(HERE))
+    from model_import import PREFIX, register
+
+    # Not on sys.path: a tokenize.py of the model is not the standard library's.
+    source = register(HERE / "model_source", PREFIX + hashlib.sha256(bytes(HERE)).hexdigest())
+    model: torch.nn.Module = importlib.import_module(f"{source.name}.bks_model").UserModel()
     if (HERE / "example.pt").exists():
         # This model takes its sizes from the first batch, as Keras does.
         with torch.no_grad():

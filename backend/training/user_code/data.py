@@ -163,7 +163,7 @@ class UserLoader:
                     "shared out among processes.",
                 )
         make: Any = made_by
-        with self._source.loading(), calling(f"{class_name}()", self._source):
+        with calling(f"{class_name}()", self._source):
             dataset = make(str(files))
         return UserData(self._source, class_name, dataset)
 

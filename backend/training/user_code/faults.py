@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import BackendError
+from backend.training.user_code.packages import PYPI_NAMES
 from backend.training.user_code.sources import Source, known_sources
 
 
@@ -58,15 +60,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     ) or "DefaultCPUAllocator" in _text(error)
 
 
-_PIP_NAMES = {
-    "cv2": "opencv-python-headless",
-    "PIL": "pillow",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
-
-
 def explain(error: BaseException, what: str, source: Source | None = None) -> UserCodeError:
     """An exception of the user's code as a sentence. ``what`` begins it: "The model's loss"."""
     trace = clean_traceback(error)
@@ -85,17 +78,70 @@ def explain(error: BaseException, what: str, source: Source | None = None) -> Us
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = _public(error.name)
-        top = missing.partition(".")[0]
         return UserCodeError(
             f"{_where(error, source) or what} needs the module “{missing}”, "
             "which is not installed here.",
-            f"Install it with {sys.executable} -m pip install {_PIP_NAMES.get(top, top)}, "
-            f"or put {top}.py among the files.",
+            _way_to(missing.partition(".")[0], source),
             trace,
         )
     place = _where(error, source)
     told = f" ({place})" if place else ""
-    return UserCodeError(f"{what} raised {describe(error)}{told}.", "", trace)
+    return UserCodeError(
+        f"{what} raised {describe(error)}{told}.", _remedy(error, what, place), trace
+    )
+
+
+def _way_to(module: str, source: Source | None) -> str:
+    """How the user gets a top-level module that is missing."""
+    if module in PYPI_NAMES:
+        return f"Install it with {sys.executable} -m pip install {PYPI_NAMES[module]}."
+    for known in [source] if source else known_sources.values():
+        for path in sorted(known.folder.rglob("*")):
+            if path.stem == module and (path.is_dir() or path.suffix == ".py"):
+                inside = path.parent.relative_to(known.folder)
+                return f"It is in {inside.as_posix()}: import it from {'.'.join(inside.parts)}."
+    return (
+        f"If “{module}” is a file or folder of your project, import the folder that holds it, with "
+        "bks_model.py or bks_dataset.py at the top of that folder. If it is a package, install "
+        f"it for {sys.executable}."
+    )
+
+
+_CALL = re.compile(r"(\w+)\(\) (?:missing \d+ required|takes [\w ]+ but \d+ )")
+_SIGNATURES = {
+    "forward": "The model is called with the one object that the loader gives as data; unpack it: "
+    "def forward(self, data): left, right = data.",
+    "loss": "It is called with the output and the target: def loss(self, output, target).",
+    "metrics": "It is called with the output and the target: def metrics(self, output, target).",
+    "collate": "It is called with a list of items: def collate(self, items).",
+    "__getitem__": "It is called with a number: def __getitem__(self, index).",
+    "UserModel()": "The model is made without arguments: give each argument a default value.",
+    "UserDataset()": "The loader is made with the dataset's folder alone: give each other argument "
+    "a default value.",
+}
+_TYPES = re.compile(
+    r"Found dtype \w+ but expected|expected scalar type|have the same dtype|dtype to be \w+"
+    r"|Input type \((?!.*cuda).* type|not implemented for '(?:Int|Short|Byte|Char|Bool|Double)'"
+)
+
+
+def _remedy(error: BaseException, what: str, place: str) -> str:
+    """What to do about a wrong signature, a wrong type or an import that leads out; else ""."""
+    text = _text(error)
+    if isinstance(error, TypeError) and not place and (call := _CALL.search(text)):
+        # No line of the user's code: the call itself failed, not one inside the function.
+        return _SIGNATURES.get(what.replace("UserVal", "User"), _SIGNATURES.get(call[1], ""))
+    if isinstance(error, ImportError) and "relative import" in text:
+        return (
+            "The import leads out of the files. Import the folder above, with bks_model.py or "
+            "bks_dataset.py at the top of that folder."
+        )
+    if isinstance(error, RuntimeError | NotImplementedError) and _TYPES.search(text):
+        return (
+            "Give data and targets in the type that the model computes with: mostly 32-bit floats "
+            "(.float()), and class numbers as 64-bit integers (.long())."
+        )
+    return ""
 
 
 def describe(error: BaseException, limit: int = 300) -> str:

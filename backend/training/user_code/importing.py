@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import sys
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -29,10 +30,12 @@ def load(folder: Path, entry: str, kind: str) -> tuple[Source, ModuleType]:
         )
     # A Keras 3 model is a torch module only on this backend, which is chosen when Keras loads.
     os.environ.setdefault("KERAS_BACKEND", "torch")
+    # As in a script without arguments: argparse in user code must not see those of this process.
+    sys.argv = [str(folder / entry)]
     with _lock:
         source = register(folder, f"{PREFIX}{next(_numbers)}")
         try:
-            with source.loading(), calling(f"{entry}, while it was imported,", source):
+            with calling(f"{entry}, while it was imported,", source):
                 module = importlib.import_module(f"{source.name}.{entry.removesuffix('.py')}")
         except BaseException:
             source.forget()

@@ -44,7 +44,7 @@ def load_model(folder: Path) -> torch.nn.Module:
             if keras
             else "Write class UserModel(torch.nn.Module).",
         )
-    with source.loading(), calling("UserModel()", source):
+    with calling("UserModel()", source):
         model = made_by()
     if not isinstance(model, torch.nn.Module):
         raise UserCodeError(f"UserModel() makes a {type(model).__name__}, no torch.nn.Module.")

@@ -1,60 +1,74 @@
-"""A user's source folder as a private package.
+"""Import a user's source folder as Python imports the folder of a script.
 
 User files import each other in two ways, ``from .layers import Block`` and ``from layers import
-Block``, and a model's ``utils.py`` must never be taken for a loader's. So each source folder
-becomes a private package (``_ringmaster_user_1``), and the modules in it get an ``__import__`` of
-their own that looks in that package first. ``utils`` itself never stands in ``sys.modules``: two
-folders cannot collide, an installed package never sees a user's file, and an ``import`` inside a
-function still works long after loading. The private modules stay, so that classes can be pickled
-for the workers of a data loader.
+Block``, and a model's ``utils.py`` must never be taken for a loader's. So each source folder is a
+private package (``_ringmaster_user_1``), whose modules have an ``__import__`` of their own that
+looks in that package first.
+
+A module also has the name that its user gave it, ``layers``: as ``__name__``, so that pickles carry
+it, and in ``sys.modules``, so that pickle, importlib and other libraries find it. The first folder
+with that name has it; the module of another folder, or one that is named like an installed module
+(``tokenize.py``), is known by its private name only.
+
+Processes that multiprocessing or joblib start know the same folders: they first import the main
+module of their parent by the name ``__mp_main__``, and with it this module.
+
+This file uses the standard library alone: it is also part of an exported model, see `export_load`.
 """
 
 from __future__ import annotations
 
 import builtins
-import contextlib
 import importlib
 import importlib.abc
+import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 PREFIX = "_ringmaster_user_"
+_VARIABLE = "RINGMASTER_USER_SOURCES"
 
 
 class Source:
-    """One source folder. Pickling it and unpickling it elsewhere makes its classes known there."""
+    """A source folder and the name of its private package."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
         self._owned: dict[str, bool] = {}
+        self._sys_path: list[str] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return register, (self.folder, self.name)
 
+    def holds(self, path: str) -> bool:
+        return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
+
+    def places(self) -> list[str]:
+        """Where its modules are looked for: the folder, and what user code put on ``sys.path``."""
+        inside = [place for place in sys.path if self.holds(place)]
+        return list(dict.fromkeys([str(self.folder), *inside]))
+
     def owns(self, top: str) -> bool:
         """Whether ``import top`` in a file of this folder means a file or package of it."""
-        # Remembered, because an import may stand in __getitem__ and run for every item.
+        # Cached, because an import may be in __getitem__ and run for every item.
+        if sys.path != self._sys_path:
+            self._sys_path = list(sys.path)
+            self._owned.clear()
         known = self._owned.get(top)
         if known is None:
             known = self._owned[top] = self._look_for(top)
         return known
 
     def _look_for(self, top: str) -> bool:
-        spec = PathFinder.find_spec(top, [str(self.folder)])
-        if spec is None:
-            return False
-        if spec.loader is not None:
-            return True
-        # A bare directory is a package to Python, but an installed one goes before it.
-        elsewhere = [place for place in sys.path if place != str(self.folder)]
-        installed = PathFinder.find_spec(top, elsewhere)
-        return installed is None or installed.loader is None
+        spec = PathFinder.find_spec(top, self.places())
+        # A directory without __init__.py is a package to Python, but an installed one precedes it.
+        return spec is not None and (spec.loader is not None or not _is_installed(top))
 
     def import_for_user(
         self,
@@ -72,38 +86,38 @@ class Source:
         leaf = builtins.__import__(private, globals, locals, fromlist or (), 0)
         return leaf if fromlist else sys.modules[f"{self.name}.{top}"]
 
-    @contextlib.contextmanager
-    def loading(self) -> Iterator[None]:
-        """On ``sys.path``, for what is imported by name (``importlib.import_module``)."""
-        known = set(sys.modules)
-        path = str(self.folder)
-        no_bytecode = sys.dont_write_bytecode
-        sys.dont_write_bytecode = True
-        # At the end: our own files are found by `import_for_user`, and a user's queue.py must not
-        # be taken for the standard library's by a package that loads meanwhile.
-        sys.path.append(path)
-        try:
-            yield
-        finally:
-            sys.dont_write_bytecode = no_bytecode
-            if path in sys.path:
-                sys.path.remove(path)
-            for name in set(sys.modules) - known:
-                if not name.startswith(PREFIX) and self._holds(sys.modules[name]):
-                    del sys.modules[name]
-
-    def _holds(self, module: ModuleType) -> bool:
-        # Not getattr: modules such as torch.classes answer to every name.
-        known = vars(module)
-        places = [known.get("__file__"), *known.get("__path__", ())]
-        inside = f"{self.folder}{os.sep}"
-        return any(isinstance(place, str) and place.startswith(inside) for place in places)
-
     def forget(self) -> None:
-        """Drop what was loaded, after a loading that broke off."""
-        for name in [n for n in sys.modules if n == self.name or n.startswith(f"{self.name}.")]:
-            del sys.modules[name]
+        """Remove its modules from the process, after an import that failed."""
         known_sources.pop(self.name, None)
+        for name, module in list(sys.modules.items()):
+            if _private_name(module).partition(".")[0] == self.name:
+                del sys.modules[name]
+
+
+def _private_name(module: ModuleType) -> str:
+    # Not getattr: modules such as torch.classes answer to every name.
+    return getattr(vars(module).get("__spec__"), "name", "") or ""
+
+
+def _is_installed(top: str) -> bool:
+    """Whether ``import top`` finds a module that is no user's."""
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder) or not hasattr(finder, "find_spec"):
+            continue
+        spec = finder.find_spec(top, None)
+        if spec is not None and spec.loader is not None:
+            origin = spec.origin or ""
+            return not any(source.holds(origin) for source in known_sources.values())
+    return False
+
+
+def _owner(top: str) -> Source | None:
+    """The source whose module ``top`` is the one that everybody gets by this name."""
+    module = sys.modules.get(top)
+    if module is not None:
+        return known_sources.get(_private_name(module).partition(".")[0])
+    owners = (source for source in known_sources.values() if source.owns(top))
+    return None if _is_installed(top) else next(owners, None)
 
 
 class _UserFile(SourceFileLoader):
@@ -118,29 +132,57 @@ class _UserFile(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
     def exec_module(self, module: ModuleType) -> None:
+        public = self.name.partition(".")[2]
+        is_public = _owner(public.partition(".")[0]) is self._source
+        if is_public:
+            module.__name__ = public
+            sys.modules[public] = module
         module.__dict__["__builtins__"] = {
             **vars(builtins),
             "__import__": self._source.import_for_user,
         }
-        super().exec_module(module)
+        try:
+            exec(self.get_code(self.name), module.__dict__)
+        except BaseException:
+            if is_public:
+                sys.modules.pop(public, None)
+            raise
+
+
+class _PublicName(importlib.abc.Loader):
+    """Gives a private module under the name that its user gave it."""
+
+    def __init__(self, private: str) -> None:
+        self._private = private
+
+    def exec_module(self, module: ModuleType) -> None:
+        public = self._private.partition(".")[2]
+        # Free for the module itself, which puts itself there when it is loaded now.
+        del sys.modules[public]
+        sys.modules[public] = importlib.import_module(self._private)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the private packages and nothing else, so it may stay for the life of the process."""
+    """Finds modules of the users' folders and nothing else, so it stays for the process' life."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(PREFIX):
-            return None
-        source = known_sources.get(fullname.partition(".")[0])
+        top = fullname.partition(".")[0]
+        if not top.startswith(PREFIX):
+            owner = _owner(top)
+            if owner is None or (path is not None and PathFinder.find_spec(fullname, path) is None):
+                return None
+            return ModuleSpec(fullname, _PublicName(f"{owner.name}.{fullname}"))
+        source = known_sources.get(top)
         if source is None:
             return None
         if fullname == source.name:
             spec = ModuleSpec(fullname, None, is_package=True)
-            spec.submodule_search_locations = [str(source.folder)]
+            spec.submodule_search_locations = source.places()
             return spec
-        spec_found = PathFinder.find_spec(fullname, path)
+        is_direct = fullname.count(".") == 1
+        spec_found = PathFinder.find_spec(fullname, source.places() if is_direct else path)
         if spec_found is not None and isinstance(spec_found.loader, SourceFileLoader):
             spec_found.loader = _UserFile(fullname, spec_found.loader.path, source)
             spec_found.cached = None
@@ -151,8 +193,17 @@ known_sources: dict[str, Source] = {}
 
 
 def register(folder: Path, name: str) -> Source:
-    """Make the folder importable as the package ``name``; also what a spawned worker runs."""
+    """Make the folder importable as the package ``name``, here and in processes started here."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     importlib.invalidate_caches()
-    return known_sources.setdefault(name, Source(folder, name))
+    source = known_sources.setdefault(name, Source(folder, name))
+    known = [(str(source.folder), source.name) for source in known_sources.values()]
+    os.environ[_VARIABLE] = json.dumps(known)
+    return source
+
+
+# Every main module is listed by this name; only that of a worker process has it itself.
+if getattr(sys.modules.get("__mp_main__"), "__name__", "") == "__mp_main__":
+    for _folder, _name in json.loads(os.environ.get(_VARIABLE, "[]")):
+        register(Path(_folder), _name)

@@ -187,7 +187,12 @@ def test_m18_a_changed_file_of_the_zip_is_named(made: Made, tmp_path: Path) -> N
 
 
 def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None:
-    made = Made(tmp_path, ANCESTOR / "model")
+    """One of them is named like a module of the standard library."""
+    source = shutil.copytree(ANCESTOR / "model", tmp_path / "model")
+    (source / "tokenize.py").write_text("HIDDEN = 8\n")
+    with (source / "bks_model.py").open("a") as file:
+        file.write("\nfrom tokenize import HIDDEN\n")
+    made = Made(tmp_path, source)
     shutil.unpack_archive(made.export("zip"), tmp_path / "z")
     subprocess.run([sys.executable, "load.py"], cwd=tmp_path / "z", check=True)
 

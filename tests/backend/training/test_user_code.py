@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import multiprocessing
+import pickle
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from backend.training import user_code
+from backend.training.tools.check_model import check_model
 from backend.training.user_code import UserCodeError, load_loader, load_model
+from backend.training.user_code.sources import known_sources
+from tests.backend.training.training_rig import ROOT, new_training
+from tests.waiting import LIMIT_S
 
 MODEL = """
 import torch
@@ -52,6 +61,15 @@ def write(folder: Path, **files: str) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the sources of each test, whose names would be those of the next one's."""
+    monkeypatch.setattr(sys, "argv", ["rank.py", "--job", "1"])
+    yield
+    for source in list(known_sources.values()):
+        source.forget()
+
+
 def refused(folder: Path) -> UserCodeError:
     with pytest.raises(UserCodeError) as caught:
         load_model(folder)
@@ -83,7 +101,6 @@ def test_a_model_may_import_by_name_with_importlib(tmp_path: Path) -> None:
         sizes_by_name="WIDTH = 7\n",
     )
     assert load_model(tmp_path)(torch.zeros(1, 4)).shape == (1, 7)
-    assert "sizes_by_name" not in sys.modules
 
 
 def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
@@ -101,7 +118,96 @@ def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
     data = load_loader(loader).training(tmp_path)
     assert sys.modules[type(made).__module__].W == "model"
     assert data[0][1] == "loader"
-    assert "utils" not in sys.modules
+
+
+def test_a_users_module_has_its_own_name_for_pickles_and_importlib(tmp_path: Path) -> None:
+    """Also in a subfolder, also after loading, also for whoever calls pickle."""
+    write(
+        tmp_path,
+        bks_dataset="import importlib, pickle\nfrom words.kept import Words\n"
+        + LOADER.replace("self.folder = folder", "self.words = pickle.loads(pickle.dumps(Words()))")
+        + "        importlib.import_module('words.late')\n"
+        + "        return self.words\n",
+        words__kept="class Words: pass",
+        words__late="",
+    )
+    dataset = load_loader(tmp_path).training(tmp_path)
+    words = dataset.user_dataset.words
+    assert type(words).__module__ == "words.kept"
+    assert type(pickle.loads(b"cwords.kept\nWords\n.")()) is type(words)
+    assert importlib.import_module("words.late") is sys.modules["words.late"]
+
+
+def test_a_folder_that_user_code_puts_on_the_path_is_part_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    to_path = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/src')\n"
+    for kind in ("model", "loader"):
+        write(tmp_path / kind, src__shared_name=f"W = '{kind}'")
+    write(tmp_path / "model", bks_model=f"{to_path}import shared_name\n{MODEL}")
+    write(
+        tmp_path / "loader",
+        bks_dataset=f"{to_path}import shared_name\n{LOADER}".replace("index % 2", "shared_name.W"),
+    )
+    load_model(tmp_path / "model")
+    assert load_loader(tmp_path / "loader").training(tmp_path)[0][1] == "loader"
+
+
+def test_user_code_sees_no_arguments_but_its_own_file(tmp_path: Path) -> None:
+    write(tmp_path, bks_model="import argparse\nargparse.ArgumentParser().parse_args()\n" + MODEL)
+    load_model(tmp_path)
+    assert sys.argv == [str(tmp_path / "bks_model.py")]
+
+
+POOL = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from words import double
+""" + LOADER.replace(
+    "self.folder = folder",
+    """with POOL as pool:
+            assert list(pool.map(double, range(9))) == list(range(0, 18, 2))""",
+)
+
+
+def write_pool(folder: Path, pool: str) -> Path:
+    """A loader with a pool of processes, whose function imports a file named like Python's own."""
+    return write(
+        folder,
+        bks_dataset=POOL.replace("POOL", pool),
+        words="from tokenize import FACTOR\ndef double(n): return n * FACTOR\n",
+        tokenize="FACTOR = 2\n",
+    )
+
+
+EXECUTOR = "ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('{}'))"
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        EXECUTOR.format("spawn"),
+        pytest.param(EXECUTOR.format("forkserver"), marks=pytest.mark.slow),
+        pytest.param("multiprocessing.get_context('spawn').Pool(1)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_pool_of_processes_in_a_loader_works_as_in_a_script(tmp_path: Path, pool: str) -> None:
+    loader = write_pool(tmp_path / "loader", pool)
+    request = {"loader": str(loader), "dataset": str(tmp_path), "time_limit_s": LIMIT_S}
+    (tmp_path / "request").write_text(json.dumps(request))
+    command = [sys.executable, "-m", "backend.training.tools.preview", "request", "result", "far"]
+    command[3:] = [str(tmp_path / name) for name in command[3:]]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as process:
+        assert process.wait() == 0
+    assert json.loads((tmp_path / "result").read_text())["ok"]
+
+
+@pytest.mark.slow
+def test_a_pool_of_processes_works_in_a_rank(tmp_path: Path) -> None:
+    training = new_training(tmp_path, batch_size=2, epochs=1)
+    write_pool(training.sources / "loader", EXECUTOR.format("spawn"))
+    training.train_well()
 
 
 def test_an_import_inside_a_function_works_after_loading(tmp_path: Path) -> None:
@@ -235,13 +341,61 @@ def test_f49_a_syntax_error_is_told_with_file_and_line(tmp_path: Path) -> None:
 
 
 def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
-    error = refused(
-        write(tmp_path, bks_model="import numpy\nimport sklearn_is_absent.svm\n" + MODEL)
-    )
-    assert error.sentence.startswith("bks_model.py, line 2 needs the module “sklearn_is_absent")
-    assert f"{sys.executable} -m pip install sklearn_is_absent" in error.remedy
+    error = refused(write(tmp_path, bks_model="import numpy\nimport biotite.structure\n" + MODEL))
+    assert error.sentence.startswith("bks_model.py, line 2 needs the module “biotite")
+    assert error.remedy == f"Install it with {sys.executable} -m pip install biotite."
     error = refused(write(tmp_path, bks_model="from .helpers import x\n"))
     assert "the module “helpers”" in error.sentence
+
+
+@pytest.mark.parametrize("name", ["utils", "src", "config", "models", "helpers"])
+def test_f49_a_part_of_the_users_project_is_never_said_to_be_a_package(
+    tmp_path: Path, name: str
+) -> None:
+    error = refused(write(tmp_path, bks_model=f"from {name}.layers import Block\n"))
+    assert "pip install" not in error.remedy
+    assert f"“{name}” is a file or folder of your project, import the folder that" in error.remedy
+    write(tmp_path, net__parts__bks_model="", **{f"net__parts__{name}__layers": ""})
+    assert refused(tmp_path).remedy == "It is in net/parts: import it from net.parts."
+
+
+def test_f49_an_import_that_leads_out_of_the_files(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, bks_model="from ..common import x\n"))
+    assert error.remedy.startswith("The import leads out of the files. Import the folder above")
+
+
+@pytest.mark.parametrize(
+    ("model", "loader", "remedy"),
+    [
+        (MODEL.replace("self, data)", "self, left, right)"), LOADER, "def forward(self, data)"),
+        (MODEL.replace("self, output, target)", "self, output)"), LOADER, "def loss(self, output,"),
+        (MODEL, LOADER.replace("self, folder)", "self, folder, size)"), "the dataset's folder"),
+        (MODEL.replace("__init__(self)", "__init__(self, width)"), LOADER, "without arguments"),
+        (MODEL, LOADER.replace("(self, index)", "(self)"), "def __getitem__(self, index)"),
+        (MODEL, LOADER.replace("index % 2", "float(index % 2)"), ".long()"),
+        (MODEL, LOADER.replace("float(index))", "index)"), ".float()"),
+    ],
+    ids=["forward", "loss", "loader", "model", "item", "target", "data"],
+)
+def test_f49_a_wrong_signature_or_type_is_told_with_the_right_one(
+    tmp_path: Path, model: str, loader: str, remedy: str
+) -> None:
+    write(tmp_path, bks_model=model, bks_dataset=loader)
+    request = {"model": tmp_path, "loader": tmp_path, "dataset": tmp_path}
+    with pytest.raises(UserCodeError) as caught:
+        check_model(request, lambda *_: None)  # type: ignore[arg-type]  # reports to nobody
+    assert remedy in caught.value.remedy
+
+
+def test_f49_an_error_inside_the_users_function_is_no_wrong_signature(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        bks_model=MODEL.replace("self.layer(data)", "self.layer.forward()"),
+        bks_dataset=LOADER,
+    )
+    with pytest.raises(UserCodeError, match=r"missing 1 required.*line 10") as caught:
+        user_code.compute_output(load_model(tmp_path), torch.zeros(2, 4))
+    assert caught.value.remedy == ""
 
 
 def test_f49_a_name_that_cannot_be_imported(tmp_path: Path) -> None:
