@@ -5,6 +5,8 @@ Python 3.9 and nothing but the standard library: ranks and nodes write such sent
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 THIN = "\u202f"
 """Between thousands: narrow, and no line breaks at it. A comma there is a decimal to half of the
 world."""
@@ -27,3 +29,9 @@ def size(count_bytes: int) -> str:
 def of(value: int, total: int) -> str:
     """``12 480 of 19 500``."""
     return f"{count(value)} of {count(total)}"
+
+
+def some(names: Sequence[str], limit: int = 4) -> str:
+    """``a, b, c, d and 3 more``."""
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {count(len(names) - limit)} more"

@@ -468,11 +468,11 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
         fitting = len(own) - len(missing) - len(wrong)
         parts = []
         if missing:
-            parts.append(f"not in the file: {_some(missing)}")
+            parts.append(f"not in the file: {figures.some(missing)}")
         if wrong:
-            parts.append(f"of another shape: {_some(wrong)}")
+            parts.append(f"of another shape: {figures.some(wrong)}")
         if surplus:
-            parts.append(f"unknown to the model: {_some(surplus)}")
+            parts.append(f"unknown to the model: {figures.some(surplus)}")
         how = (
             f"{fitting} of the model's {len(own)} weights fit"
             if fitting
@@ -489,11 +489,6 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
             f"The weights in {source} are not this model's: {_first(error)}.",
             "Choose weights that were trained with this model.",
         ) from error
-
-
-def _some(names: Sequence[str], limit: int = 4) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
 def _first(error: BaseException) -> str:

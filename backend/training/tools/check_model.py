@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from backend.records.figures import some
 from backend.records.job import JobConfig
 from backend.records.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
@@ -158,8 +159,7 @@ def _warnings(
     idle = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if idle:
         yield (
-            f"{len(idle)} parameters got no gradient ({', '.join(idle[:3])}"
-            f"{', …' if len(idle) > 3 else ''}); training will not change them."
+            f"{len(idle)} parameters got no gradient ({some(idle)}); training will not change them."
         )
     bad = [
         name

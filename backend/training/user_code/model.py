@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from backend.records.figures import some
 from backend.training.user_code.faults import UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
@@ -104,9 +105,8 @@ def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter])
     """
     new = [name for name, one in model.named_parameters() if one.requires_grad and one not in known]
     if new:
-        shown = ", ".join(new[:3]) + (", …" if len(new) > 3 else "")
         raise UserCodeError(
-            f"The model's forward made parameters that would never be trained: {shown}.",
+            f"The model's forward made parameters that would never be trained: {some(new)}.",
             "Make every layer in UserModel.__init__; torch.nn.LazyLinear and its relatives take "
             "their size from the first batch.",
         )
@@ -149,9 +149,8 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
     now = state_shapes(model)
     other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
     if other:
-        shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
         raise UserCodeError(
-            f"Training changed the names or shapes in the model's state_dict: {shown}.",
+            f"Training changed the names or shapes in the model's state_dict: {some(other)}.",
             "Register buffers and parameters with their final shape in UserModel.__init__; a new "
             "model could not load the checkpoint otherwise.",
         )
