@@ -91,7 +91,8 @@ class Survey:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            self._report(f"Item {figures.count(index)} is read", examined, self._count)
+            told = f"Read {figures.of(examined, self._count)} samples, next is item "
+            self._report(told + figures.count(index), examined, self._count)
             if not self._examine(index, left, index in shown):
                 break
             examined += 1
@@ -257,8 +258,8 @@ class Survey:
     def _warnings(self, examined: int) -> Iterator[str]:
         if examined < self._count:
             yield (
-                f"The time was enough for {figures.of(examined, self._count)} items, spread "
-                "evenly; figures are of those."
+                f"Read {figures.of(examined, self._count)} samples, spread evenly, in the time "
+                "given; the figures are of those."
             )
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))
