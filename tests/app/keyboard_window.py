@@ -36,7 +36,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
         yield ids, program
         program.window.close()
         end(program)
-        move_out(*places)
+        move_out(places[0])
 
 
 @pytest.fixture

@@ -59,11 +59,9 @@ def move_in(root: Path, catalogue: Path) -> dict[str, str]:
     return ids
 
 
-def move_out(root: Path, catalogue: Path) -> None:
-    """Nobody watches its queue any more."""
-    services = open_services(root, catalogue)
-    lock = lock_of(services.data_root)
-    services.close()
+def move_out(root: Path) -> None:
+    """End the keeper of its queue. Services that open the root would start another one."""
+    lock = lock_of(DataRoot(root))
     keeper = lock.holder()
     if keeper is not None:
         identity.send_signal(keeper, signal.SIGKILL)

@@ -36,7 +36,7 @@ def places(tmp_path_factory):
     ids["kept"] = trained.job(root, "kept", [1.0] * 30, pins=pins_of(root, ids[WAITING[0]]))
     put_checkpoint(root, ids["kept"])
     yield root, catalogue, ids
-    move_out(root, catalogue)
+    move_out(root)
 
 
 def pins_of(root, job_id):

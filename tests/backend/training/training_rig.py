@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -93,6 +95,7 @@ class LoneRank(ForkServerProcess):
         self.arguments, self.environment, self.log = arguments, environment, str(log)
 
     def run(self) -> None:
+        os.setsid()
         os.chdir(ROOT)
         os.environ.clear()
         os.environ.update(self.environment)
@@ -107,6 +110,10 @@ class LoneRank(ForkServerProcess):
     def wait(self) -> int:
         self.join()
         assert self.exitcode is not None
+        assert self.pid is not None
+        # The workers of its loader, as the guard of a real rank does.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         return self.exitcode
 
 
