@@ -152,6 +152,9 @@ class Look(QObject):
         return True
 
     def _dress_anew(self) -> None:
+        # Qt 6.11 polishes each widget once for each of its ancestors when one sheet follows another
+        # (1.7 s for 2,400 widgets), and only once when the sheet is the first (0.3 s).
+        self._app.setStyleSheet("")
         self._app.setStyleSheet(style.sheet(theme.current()))
 
 

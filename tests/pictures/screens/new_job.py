@@ -70,7 +70,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     return form
 
 
-@screen("new-job", EVERY)
+@screen("new-job", EVERY, ("light",))
 def new_job(stage: Stage) -> None:
     filled(stage)
 
