@@ -229,7 +229,7 @@ QUERY: dict[str, tuple[str, float, float]] = {
     "name": ("name", 0, 0),
     "index": ("index", 0, 0),
     "memory.total": ("memory_total_bytes", 2, 0),
-    "memory.free": ("memory_used_bytes", 8, 0),
+    "memory.used": ("memory_used_bytes", 8, 0),
     "utilization.gpu": ("use_percent", 100, 0),
     "temperature.gpu": ("temperature_c", 3, 0),
     "power.draw": ("power_w", 10, 0.2),
@@ -252,8 +252,7 @@ QUERY: dict[str, tuple[str, float, float]] = {
 }
 """Field of ``nvidia-smi``: that of the agent, and how far apart they may be (absolute, share).
 
-``memory.free``, because NVML counts as used what is reserved for the driver; ``memory.used`` does
-not. What nvidia-smi has under no name that all drivers know is not here: energy, clock event
+What nvidia-smi has under no name that all drivers know is not here: energy, clock event
 reasons, remapped rows.
 """
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0}
@@ -299,8 +298,6 @@ def differences(
         value = told(smi[name])
         if attribute.endswith("_bytes"):
             mine = [None if one is None else one / 2**20 for one in mine]
-        if name == "memory.free" and isinstance(value, float):
-            value = float(smi["memory.total"]) - value
         within += share * value if isinstance(value, float) else 0
         if not agrees(value, mine, within):
             yield name, f"{name} is {smi[name]} for nvidia-smi and {mine[-1]} for the agent"

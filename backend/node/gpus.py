@@ -53,18 +53,18 @@ class _Ask:
     def __init__(self, nvml: Any, handle: object) -> None:
         self.nvml = nvml
         self.handle = handle
-        self.refused: set[str] = set()
+        self.refused: set[tuple[object, ...]] = set()
 
     def __call__(self, question: str, *arguments: object) -> Any:
         function = getattr(self.nvml, question, None)
-        if function is None or question in self.refused:
+        if function is None or (question, *arguments) in self.refused:
             return None
         try:
             return function(self.handle, *arguments)
         except self.nvml.NVMLError_GpuIsLost:
             raise _Lost from None
         except self.nvml.NVMLError:
-            self.refused.add(question)
+            self.refused.add((question, *arguments))
             return None
 
 
@@ -168,7 +168,7 @@ class Gpus:
             }
         if is_slow_round or not known.slow:
             known.slow = _slow(ask)
-        memory = ask("nvmlDeviceGetMemoryInfo")
+        memory = _memory(ask)
         use = ask("nvmlDeviceGetUtilizationRates")
         state = ask("nvmlDeviceGetPerformanceState")
         corrected, uncorrected = _ecc(ask, nvml.NVML_VOLATILE_ECC)
@@ -219,6 +219,15 @@ class Gpus:
         )
 
 
+def _memory(ask: _Ask) -> Any:
+    """Memory as nvidia-smi counts it: what the driver reserves is not in use.
+
+    NVML calls that version 2 of the answer, and drivers before 510 do not have it.
+    """
+    question = "nvmlDeviceGetMemoryInfo"
+    return ask(question, ask.nvml.nvmlMemory_v2) or ask(question)
+
+
 def _slow(ask: _Ask) -> dict[str, Any]:
     """What hardly ever changes."""
     corrected, uncorrected = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
@@ -248,7 +257,7 @@ def _mig_instances(ask: _Ask) -> Iterator[MigInstance]:
         except ask.nvml.NVMLError:  # no instance in this place
             continue
         of_instance = _Ask(ask.nvml, handle)
-        memory = of_instance("nvmlDeviceGetMemoryInfo")
+        memory = _memory(of_instance)
         yield MigInstance(
             index=index,
             uuid=str(of_instance("nvmlDeviceGetUUID") or ""),

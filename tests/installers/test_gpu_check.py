@@ -84,7 +84,7 @@ GPU = Gpu(
     ecc_uncorrected_ever=4, mig_enabled=False,
 )  # fmt: skip
 SMI = {
-    "name": "NVIDIA H100", "index": "3", "memory.total": "81920", "memory.free": "71680",
+    "name": "NVIDIA H100", "index": "3", "memory.total": "81920", "memory.used": "10240",
     "utilization.gpu": "61", "temperature.gpu": "42", "power.draw": "330.12",
     "enforced.power.limit": "700.00", "clocks.sm": "1020", "clocks.max.sm": "1980",
     "clocks.mem": "2619", "clocks.max.mem": "2619", "fan.speed": "60", "pstate": "P0",
@@ -94,7 +94,7 @@ SMI = {
     "ecc.errors.uncorrected.aggregate.total": "4", "mig.mode.current": "Disabled",
 }  # fmt: skip
 WRONG = {
-    "name": "NVIDIA A100", "memory.total": "81900", "memory.free": "71000",
+    "name": "NVIDIA A100", "memory.total": "81900", "memory.used": "10900",
     "temperature.gpu": "46", "utilization.gpu": "[N/A]", "power.draw": "[N/A]", "pstate": "P8",
     "mig.mode.current": "Enabled", "clocks.sm": "1980", "clocks.mem": "1593",
 }  # fmt: skip

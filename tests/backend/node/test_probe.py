@@ -136,6 +136,13 @@ def test_a_slowdown_for_heat_is_seen_where_the_driver_has_only_one_of_its_two_na
     assert second.clock_event_reasons == ("hardware slowdown", "hardware thermal slowdown")
 
 
+def test_what_the_driver_reserves_is_in_use_only_where_it_tells_no_other_figure(
+    watch: Callable[..., Watch], tmp_path: Path
+) -> None:
+    first, _ = watch(build(tmp_path / "library", "NO_MEMORY_V2")).read().gpus
+    assert first.memory_used_bytes == 18 * 2**30 + 500 * 2**20
+
+
 def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
     read_gpus: Reader, worker: subprocess.Popen[bytes]
 ) -> None:

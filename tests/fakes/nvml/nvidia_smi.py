@@ -29,7 +29,9 @@ FIELDS: dict[str, Ask] = {
     "uuid": pynvml.nvmlDeviceGetUUID,
     "name": pynvml.nvmlDeviceGetName,
     "memory.total": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
-    "memory.free": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).free // MIB,
+    "memory.used": lambda gpu: (
+        pynvml.nvmlDeviceGetMemoryInfo(gpu, pynvml.nvmlMemory_v2).used // MIB
+    ),
     "utilization.gpu": lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
     "temperature.gpu": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, 0),
     "power.draw": lambda gpu: f"{pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000:.2f}",

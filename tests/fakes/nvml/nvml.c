@@ -22,7 +22,7 @@
        hang I                  the temperature of this GPU is never answered
 
    Built with -DNO_EVENT_REASONS it is a driver before 535, with -DNO_THROTTLE_REASONS one of the
-   day when the old name is gone. -DSTATE_FILE="…" names the file for who has no such variable. */
+   day when the old name is gone, with -DNO_MEMORY_V2 one before 510. -DSTATE_FILE="…" names the file for who has no such variable. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +38,7 @@ enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, LOST = 15,
 enum { MOST_GPUS = 16, MOST_PROCESSES = 32, MOST_INSTANCES = 7 };
 typedef unsigned long long u64;
 typedef struct { u64 total, free, used; } memory;
+typedef struct { unsigned int version; u64 total, reserved, free, used; } memory_v2;
 typedef struct { unsigned int gpu, memory; } utilization;
 typedef struct {
     unsigned int pid;
@@ -170,10 +171,23 @@ int nvmlDeviceGetName(device d, char *text, unsigned int size) {
              d->instance < 0 ? "" : " MIG 1g.10gb");
     return OK;
 }
+static const u64 RESERVED = 500ull * 1024 * 1024;
+int nvmlDeviceGetMemoryInfo_v2(device d, memory_v2 *found) {
+    LIVING(d);
+#ifdef NO_MEMORY_V2
+    return NOT_SUPPORTED;
+#endif
+    if (found->version != (sizeof *found | 2 << 24)) return MISMATCH;
+    found->total = (d->instance >= 0 ? 10 : IS_H100(d) ? 80 : 24) * 1024 * MIB;
+    found->used = d->instance >= 0 ? 2 * 1024 * MIB : GPU(d).used;
+    found->reserved = RESERVED;
+    found->free = found->total - found->used - RESERVED;
+    return OK;
+}
 int nvmlDeviceGetMemoryInfo(device d, memory *found) {
     LIVING(d);
     found->total = (d->instance >= 0 ? 10 : IS_H100(d) ? 80 : 24) * 1024 * MIB;
-    found->used = d->instance >= 0 ? 2 * 1024 * MIB : GPU(d).used;
+    found->used = RESERVED + (d->instance >= 0 ? 2 * 1024 * MIB : GPU(d).used);
     found->free = found->total - found->used;
     return OK;
 }
