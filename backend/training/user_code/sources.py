@@ -10,8 +10,9 @@ it, and in ``sys.modules``, so that pickle, importlib and other libraries find i
 with that name has it; the module of another folder, or one that is named like an installed module
 (``tokenize.py``), is known by its private name only.
 
-Processes that multiprocessing or joblib start know the same folders: they first import the main
-module of their parent by the name ``__mp_main__``, and with it this module.
+Processes that multiprocessing starts know the same folders: they first import the main module of
+their parent by the name ``__mp_main__``, and with it this module. Those of joblib do not, and find
+the folders at the end of ``sys.path``.
 
 This file uses the standard library alone: it is also part of an exported model, see `export_load`.
 """
@@ -89,6 +90,8 @@ class Source:
     def forget(self) -> None:
         """Remove its modules from the process, after an import that failed."""
         known_sources.pop(self.name, None)
+        if str(self.folder) in sys.path:
+            sys.path.remove(str(self.folder))
         for name, module in list(sys.modules.items()):
             if _private_name(module).partition(".")[0] == self.name:
                 del sys.modules[name]
@@ -200,6 +203,11 @@ def register(folder: Path, name: str) -> Source:
     source = known_sources.setdefault(name, Source(folder, name))
     known = [(str(source.folder), source.name) for source in known_sources.values()]
     os.environ[_VARIABLE] = json.dumps(known)
+    if str(folder) not in sys.path:
+        # Last: a user's queue.py is not the standard library's for anyone else.
+        sys.path.append(str(folder))
+    # A process that finds a file there must not write beside it.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     return source
 
 

@@ -235,7 +235,7 @@ def test_loading_leaves_the_users_folder_and_the_process_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, bks_model="import utils\n" + MODEL, utils="")
-    path, files = list(sys.path), sorted(tmp_path.rglob("*"))
+    path, files = [*sys.path, str(tmp_path)], sorted(tmp_path.rglob("*"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     load_model(tmp_path)
     assert sys.path == path
