@@ -8,11 +8,13 @@ that fill no step are left out; the next epoch's order brings them back.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from backend.errors import BackendError
@@ -162,6 +164,31 @@ def loader(data: UserData, order: Sampler[Share], workers: int, on_gpu: bool) ->
         # Its own generator: each iterator draws a number, and a resume makes one more of them.
         generator=torch.Generator(),
     )
+
+
+def fingerprint(data: UserData, index: int, seed: int) -> str | None:
+    """A hash of the tensors, arrays, numbers and words of one item.
+
+    None where the item cannot be read, or is another one each time: then it is random in itself.
+    """
+    found = set()
+    for _ in range(2):
+        seed_everything(seed)
+        item = data[index]
+        if isinstance(item, user_code.ItemFailure):
+            return None
+        found.add(hashlib.sha256(b"".join(_content(item))).hexdigest())
+    return found.pop() if len(found) == 1 else None
+
+
+def _content(item: Any) -> Iterator[bytes]:
+    for leaf in tree_leaves(item):
+        if isinstance(leaf, torch.Tensor):
+            leaf = leaf.detach().cpu().numpy()
+        if isinstance(leaf, (bool, int, float, complex, str, bytes)):
+            yield repr(leaf).encode()
+        elif hasattr(leaf, "tobytes"):
+            yield leaf.tobytes()
 
 
 def mixed_seed(*parts: int) -> int:

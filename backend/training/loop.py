@@ -33,6 +33,7 @@ from backend.training.course import Batch, Course, Outcome, Workers
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
+    fingerprint,
     loader,
     mixed_seed,
     seed_everything,
@@ -88,6 +89,7 @@ class Trainer:
             _path(self.launch.validation_dataset_files),
         )
         self._compare_sizes(training, validation)
+        self._compare_samples(training)
         self.beat.beat(Phase.SETUP)
         seed_everything(config.seed)
         self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
@@ -163,6 +165,29 @@ class Trainer:
                         "Draw what is random in the loader from random, numpy.random or torch, "
                         "which have the same seed on every rank, or from a generator with a "
                         "fixed seed.",
+                    )
+
+    def _compare_samples(self, training: user_code.UserData) -> None:
+        """Refuse data whose first or last sample is another one on another node.
+
+        Each node lists the files of a folder in an order of its own (``os.listdir``), so the ranks
+        would share out other samples, or number the classes otherwise.
+
+        Raises:
+            BackendError: Two nodes have different samples.
+        """
+        nodes = [plan.node for plan in self.launch.ranks]
+        if len(set(nodes)) == 1:
+            return
+        for index in (0, len(training) - 1):
+            first, *others = self._gather(fingerprint(training, index, self.config.seed))
+            for node, other in zip(nodes[1:], others, strict=True):
+                if None not in (first, other) and first != other:
+                    raise BackendError(
+                        f"Sample {figures.count(index)} of the loader is another one on {node} "
+                        f"than on {nodes[0]}; all ranks need the same samples.",
+                        "Sort what the loader lists, files and classes: "
+                        "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",
                     )
 
     def _see_first_batch(self, training: user_code.UserData) -> None:

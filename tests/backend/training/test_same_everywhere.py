@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from backend.training.ballot import Ballot
+from backend.training.data import fingerprint
 from backend.training.strategies.allreduce import AllReduce
+from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import Training, new_training
 
 ALONE = {"name": "alone", "lr_scaling": "none"}
@@ -117,6 +119,33 @@ def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(tmp_pa
     assert training.error()["sentence"].startswith(
         "The loader gives rank 0 96 training samples and rank 1 97; all ranks need the same"
     )
+
+
+def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_step(
+    tmp_path: Path,
+) -> None:
+    order = "self.rows.sort(reverse=os.environ['OMPI_COMM_WORLD_RANK'] == '1')"
+    loader = LOADER.replace("random.shuffle(self.rows)", order)
+    training = new_training(tmp_path, model=MODEL, loader=loader)
+    training.nodes = ("gpu1", "gpu2")
+    assert training.train() != 0
+    sentence = training.error()["sentence"]
+    assert sentence.startswith("Sample 0 of the loader is another one on gpu2 than on gpu1; all")
+    assert "sorted(os.listdir(folder))" in sentence
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_same"), [("torch.rand(2)", True), ("os.urandom(4)", False), ("1 / 0", False)]
+)
+def test_samples_that_are_random_in_themselves_are_not_compared(
+    tmp_path: Path, drawn: str, is_same: bool
+) -> None:
+    loader = LOADER.replace("self.x[row], row % 2", f"{{'x': self.x[row], 'drawn': {drawn}}}, 'a'")
+    (tmp_path / "bks_dataset.py").write_text(loader)
+    data = load_loader(tmp_path).training(tmp_path)
+    found = [fingerprint(data, index, seed=1) for index in (0, 0, 1)]
+    assert (found[0] == found[1] != found[2]) is is_same
+    assert is_same or found == [None, None, None]
 
 
 def test_a_layer_made_in_forward_is_refused_before_the_first_step(tmp_path: Path) -> None:

@@ -125,13 +125,18 @@ class Training:
     folder: JobFolder
     config: JobConfig
     sources: Path
+    nodes: tuple[str, ...] = ("here",)
+    """Of the ranks, in turn, as the job is told; all are processes of this computer."""
     run: int = 0
 
     def prepare(self, resume_from: str = "", start_from: str = "") -> None:
         self.run += 1
         self.folder.attempt(self.run).path.mkdir(parents=True)
         self.folder.lock.unlink(missing_ok=True)
-        ranks = tuple(RankPlan(n, n, "here", "localhost") for n in range(self.config.world_size))
+        ranks = tuple(
+            RankPlan(n, n, self.nodes[n % len(self.nodes)], "localhost")
+            for n in range(self.config.world_size)
+        )
         validation = self.sources / "validation-loader"
         launch = Launch(
             job_id=self.folder.job_id,
