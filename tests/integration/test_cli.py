@@ -110,6 +110,20 @@ def has_shape(view: dict[str, Any], **wanted: Any) -> None:
     assert {key: view[key] for key in wanted} == wanted
 
 
+def test_an_import_says_what_it_left_out(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("a.csv", "._a.csv", ".DS_Store"):
+        (folder / name).write_text("x")
+    item = cli.json("dataset", "import", folder, "--name", "pictures")
+    assert item["facts"] == {"left_out": 2, "left_out_names": [".DS_Store", "._a.csv"]}
+    _, out, _ = cli("dataset", "import", folder, "--name", "pictures")
+    imported, left_out = out.splitlines()
+    assert imported == "Imported dataset pictures@2: 1 file, 1 B."
+    assert left_out.startswith("Left out 2 ")
+    assert left_out.endswith("“.DS_Store”, “._a.csv”.")
+
+
 def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Path) -> None:
     cli = filled
     for kind in ("model", "loader", "dataset"):
