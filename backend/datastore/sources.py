@@ -228,22 +228,24 @@ class _Scan:
         while self._waiting:
             folder, path, links = self._waiting.pop()
             try:
-                with os.scandir(folder) as found:
-                    entries = list(found)
+                self._enter(folder, path, (*links, folder))
             except OSError as error:
                 raise BackendError(
                     f"The folder {in_words(path or folder)} cannot be read: "
                     f"{error.strerror or error}.",
                     "Ask its owner for the right to read it, or leave it out.",
                 ) from error
-            if path:
-                if self._kind.entry_file and any(e.name in ENVIRONMENT_MARKS for e in entries):
-                    self.left_out.append(path)
-                    continue
-                self.folders.append(path)
-            links = (*links, folder)
-            for entry in entries:
-                self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
+
+    def _enter(self, folder: str, path: str, links: tuple[str, ...]) -> None:
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if path:
+            if self._kind.entry_file and any(e.name in ENVIRONMENT_MARKS for e in entries):
+                self.left_out.append(path)
+                return
+            self.folders.append(path)
+        for entry in entries:
+            self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
 
     def _take(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
         if is_litter(self._kind, entry.name):

@@ -315,7 +315,10 @@ def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _refusal(
-    path: Path, shown: str, fault: str, remedy: str = "Unpack it, correct that, import the folder"
+    path: Path,
+    shown: str,
+    fault: str,
+    remedy: str = "Unpack it, correct that, and import the folder",
 ) -> BackendError:
     return BackendError(
         f"{path.name} cannot be imported: {shown} {fault}.", f"{remedy}; nothing was imported."
