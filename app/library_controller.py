@@ -145,7 +145,8 @@ class LibraryController(QObject):
         self._import = None
         if self._dialog.now is not None:
             self._dialog.now.accept()
-        self.told.emit(f"Imported {item.name} @ {item.version}")
+        left_out = f". {item.left_out}" if item.left_out else ""
+        self.told.emit(f"Imported {item.name} @ {item.version}{left_out}")
         self._items[item.kind] = (*self._items[item.kind], item)
         self._show(item.kind)
         self._pages[item.kind].show_item(item.reference)

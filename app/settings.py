@@ -100,7 +100,7 @@ class Settings:
 
 def _read(path: Path) -> Preferences:
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Preferences()
     except (OSError, ValueError):

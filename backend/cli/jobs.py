@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from backend.cli import sweep, template
@@ -21,9 +22,9 @@ from backend.cli.printing import (
     print_line,
     print_note,
     print_table,
-    shown,
 )
 from backend.errors import BackendError
+from backend.records.log_text import last_state, plain
 from backend.records.program import COMMAND
 from backend.records.state import JobState
 
@@ -264,19 +265,29 @@ def history(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 def log(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     job_id = services.jobs.find(arguments.id)
-    offset, pieces = 0, []
+    pieces = _log_pieces(services, job_id, arguments.rank, arguments.run)
+    if as_json:
+        print_json({"rank": arguments.rank, "text": "".join(pieces)})
+    else:
+        for piece in pieces:
+            sys.stdout.write(piece)
+    return OK
+
+
+def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> Iterator[str]:
+    """A log as the window shows it, some whole lines at a time."""
+    offset, rest = 0, ""
     while True:
-        chunk = services.jobs.log(job_id, arguments.rank, offset, _LOG_PIECE, arguments.run)
-        if as_json:
-            pieces.append(chunk.text)
-        else:
-            sys.stdout.write(shown(chunk.text))
+        chunk = services.jobs.log(job_id, rank, offset, _LOG_PIECE, run)
+        lines, end, rest = (rest + chunk.text).rpartition("\n")
+        yield plain(lines + end)
+        if "\r" in rest:
+            # A progress bar without ends of lines can be megabytes long.
+            rest = last_state(rest) + "\r" * rest.endswith("\r")
         if chunk.offset == offset or chunk.offset >= chunk.size:
             break
         offset = chunk.offset
-    if as_json:
-        print_json({"rank": arguments.rank, "text": "".join(pieces)})
-    return OK
+    yield plain(rest)
 
 
 def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

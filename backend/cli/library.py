@@ -34,6 +34,8 @@ def import_item(services: Services, arguments: argparse.Namespace, as_json: bool
             f"Imported {item.kind.value} {item.reference}: {_files(item.files)}, "
             f"{in_bytes(item.bytes)}."
         )
+        if item.left_out:
+            print_line(item.left_out)
     return OK
 
 

@@ -21,7 +21,8 @@ from typing import IO
 
 from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.content import manifest as listing_of
-from backend.datastore.sources import SourceFile, path_fault
+from backend.datastore.source_names import path_fault
+from backend.datastore.sources import SourceFile
 from backend.datastore.zip_source import ZipSource, look_at_entries
 from backend.errors import BackendError
 from backend.progress import Progress
@@ -248,7 +249,7 @@ def open_bundle(path: Path, progress: Progress) -> Bundle:
 
 def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
     try:
-        folders, entries = look_at_entries(path, progress)
+        folders, entries, _ = look_at_entries(path, progress)
     except BackendError as error:
         raise BackendError(str(error), _NOTHING) from error
     for name, entry in entries.items():

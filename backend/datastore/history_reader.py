@@ -38,7 +38,8 @@ _HEAD_BYTES = 256
 _TOLD_PROBLEMS = 20
 _TOO_LARGE = "The history is larger than 1 GB; what is beyond is not shown."
 
-# Stands between two arrays that are read at once. `records.history` writes nine digits at most.
+# Stands between two arrays that are read at once. `records.history` writes more than nine digits
+# of whole numbers only.
 _FENCE = 1.2345678901
 _FENCE_TEXT = b",%r," % _FENCE
 

@@ -13,31 +13,34 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import sys
 import threading
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from backend.datastore import library_files
 from backend.datastore.content import MANIFEST, fingerprint, manifest
+from backend.datastore.content import in_words as shown
 from backend.datastore.library_files import VersionFolder, kind_folder
 from backend.datastore.share import MOUNTED, Share
 from backend.datastore.sources import Source, SourceFile, look_at_file, look_at_folder
 from backend.datastore.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.zip_source import look_at_zip
-from backend.errors import BackendError, Cancelled
+from backend.errors import BackendError, Cancelled, in_words
 from backend.progress import Progress
 from backend.records import stamps
 from backend.records.files import FILE_MODE, replace_bytes
 from backend.records.layout import DataRoot
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, left_out_facts
 from backend.records.values import name_fault
 
 _SPARE_BYTES = 64_000_000
 _LOOK_S = 0.1
 _MANY = 64
+# What shares answer to a name that they cannot hold: too long, with ":" or "?", one of Windows.
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
 
 
 def import_version(
@@ -91,7 +94,7 @@ def import_source(
         _refuse_full_disk(root, content.bytes)
         staging = make_staging(folder, name)
         try:
-            copy = _Copy(content, staging / kind.content, progress)
+            copy = _Copy(content, staging / kind.content, root, progress)
             hashes = copy.run()
             progress.step(content.bytes, content.bytes, "Writing to the disk")
             listing = manifest(hashes)
@@ -109,6 +112,7 @@ def import_source(
                 files=len(content.files),
                 created=stamps.now("seconds"),
                 source=whence,
+                facts=left_out_facts(content.left_out),
             )
             known = same(item.sha256)
             if known is not None:
@@ -125,13 +129,16 @@ def import_source(
 
 
 def _look(kind: Kind, source: Path, progress: Progress) -> Source:
-    if source.is_dir():
+    with in_words(f"{source} cannot be read"):
+        mode = source.stat().st_mode if source.exists() else 0
+    if stat.S_ISDIR(mode):
         return look_at_folder(kind, source, progress)
-    if not source.exists():
+    if not mode:
         raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
-    if not source.is_file():
+    if not stat.S_ISREG(mode):
         raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
-    if source.suffix == ".zip" or zipfile.is_zipfile(source):
+    # Many files of data are zip files inside (.npz, .pt, .xlsx): the name says what is meant.
+    if source.suffix.lower() == ".zip":
         return look_at_zip(kind, source, progress)
     return look_at_file(kind, source)
 
@@ -139,9 +146,10 @@ def _look(kind: Kind, source: Path, progress: Progress) -> Source:
 class _Copy:
     """All files of a source on their way into a folder, some of them at once."""
 
-    def __init__(self, source: Source, target: Path, progress: Progress) -> None:
+    def __init__(self, source: Source, target: Path, root: DataRoot, progress: Progress) -> None:
         self._source = source
         self._target = target
+        self._root = root
         self._progress = progress
         self._given_up = threading.Event()
         self._done = 0
@@ -152,8 +160,10 @@ class _Copy:
 
     def run(self) -> dict[str, str]:
         """Copy and return each file's hash by path."""
-        for folder in ("", *self._source.folders):
-            make_shared_folder(self._target / folder)
+        make_shared_folder(self._target)
+        for folder in self._source.folders:
+            with _world(self._root, folder):
+                make_shared_folder(self._target / folder)
         workers = min(4, os.cpu_count() or 1)
         todo = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
@@ -182,19 +192,24 @@ class _Copy:
         hashes = {}
         target = os.fspath(self._target) + os.sep
         for file in todo:
-            mode = FILE_MODE | 0o111 if file.is_executable else FILE_MODE
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(target + file.path, flags, mode)
-            try:
-                if hasattr(os, "fchmod"):
-                    # The user's umask is for the user's own files; the nodes must read these.
-                    os.fchmod(descriptor, mode)
-                hashes[file.path] = self._source.copy(file, descriptor, self._count)
-                if not self.syncs_at_end:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with _world(self._root, file.path):
+                hashes[file.path] = self._copy_one(file, target + file.path)
         return hashes
+
+    def _copy_one(self, file: SourceFile, target: str) -> str:
+        mode = FILE_MODE | 0o111 if file.is_executable else FILE_MODE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(target, flags, mode)
+        try:
+            if hasattr(os, "fchmod"):
+                # The user's umask is for the user's own files; the nodes must read these.
+                os.fchmod(descriptor, mode)
+            digest = self._source.copy(file, descriptor, self._count)
+            if not self.syncs_at_end:
+                os.fsync(descriptor)
+            return digest
+        finally:
+            os.close(descriptor)
 
     def _count(self, count: int) -> None:
         if self._given_up.is_set():
@@ -216,18 +231,28 @@ def sync_file_system(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _world(root: DataRoot) -> Iterator[None]:
+def _world(root: DataRoot, path: str = "") -> Iterator[None]:
+    """Say what failed in the data root, and at which file or folder of the import."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            at = f" at {shown(path)}" if path else ""
             raise BackendError(
-                f"The disk of the data root {root.name} became full; nothing was imported.",
+                f"The disk of the data root {root.name} became full{at}; nothing was imported.",
                 "Make room there and import again.",
             ) from error
+        why = error.strerror or str(error)
+        if error.errno == errno.EEXIST:
+            why = "there its name is the same as another's, as on disks that ignore upper case"
+        what = f"{shown(path)} cannot be written to the" if path else "The"
+        cannot = "" if path else " cannot be written to"
         raise BackendError(
-            f"The data root {root.name} cannot be written to: {error.strerror or error}.",
-            "Nothing was imported; check that it is mounted and that you may write there.",
+            f"{what} data root {root.name}{cannot}: {why}.",
+            "Rename or shorten it, or leave it out; nothing was imported."
+            if path and error.errno in _OF_THE_NAME
+            else "Nothing was imported; check that the data root is mounted and that you may write "
+            "there.",
         ) from error
 
 

@@ -224,7 +224,7 @@ def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
 
 @read_once(_CONFIGS_REMEMBERED)
 def _config_in(path: Path) -> ParsedJob:
-    return parse_job(tomllib.loads(path.read_text(encoding="utf-8")))
+    return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 
 
 def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:

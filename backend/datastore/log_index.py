@@ -14,6 +14,7 @@ from pathlib import Path
 
 from backend.datastore.share import MOUNTED, Share
 from backend.progress import Progress
+from backend.records.log_text import last_state
 
 BLOCK_BYTES = 256 * 1024
 PIECE_BYTES = 4 * 1024 * 1024
@@ -108,7 +109,7 @@ class LogIndex:
                 break
             place += len(block)
             parts = (rest + block).split(b"\n")
-            rest = parts.pop()[: LINE_CHARACTERS * 4]
+            rest = _shortened(parts.pop())
             kept += parts
         if len(kept) < skip + count and rest:
             kept.append(rest)
@@ -263,13 +264,16 @@ def _find_in(block: bytes, needle: bytes, number: int, found: list[int]) -> None
         place = block.find(needle, end) if end >= 0 else -1
 
 
+def _shortened(line: bytes) -> bytes:
+    """As much of a line that goes on as is needed to show it later."""
+    returned = b"\r" if b"\r" in line else b""
+    ends = b"\r" if line.endswith(b"\r") else b""
+    return returned + last_state(line)[: LINE_CHARACTERS * 4] + ends
+
+
 def _text(line: bytes) -> str:
     """A line as it is shown: of a progress bar its last state, of a long line its beginning."""
-    if line.endswith(b"\r"):
-        line = line[:-1]
-    if b"\r" in line:
-        line = line.rpartition(b"\r")[2]
-    text = line[: LINE_CHARACTERS * 4].decode("utf-8", "replace")
+    text = last_state(line)[: LINE_CHARACTERS * 4].decode("utf-8", "replace")
     if len(text) > LINE_CHARACTERS:
         return f"{text[:LINE_CHARACTERS]}…"
     return text

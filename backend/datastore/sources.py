@@ -11,7 +11,6 @@ import hashlib
 import os
 import stat
 import threading
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend.datastore.content import CHUNK_BYTES, in_words
+from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter, path_fault
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
 
-_NAME_BYTES = 255
-# What tools leave in folders of source code; it would change the hash at each import.
-_LEFT_OUT_OF_SOURCE = frozenset({"__pycache__", ".git", ".hg", ".svn", ".ipynb_checkpoints"})
 _LOOK_EVERY = 2000
+# Links to folders that hold more links to folders can lead to any number of files.
+_MOST_LINKS = 100_000
 # Below this a thread of its own costs more than it brings.
 _LARGE_BYTES = 8 * CHUNK_BYTES
 
@@ -42,10 +41,16 @@ class SourceFile:
 
 
 class Source(ABC):
-    """What was found fit to import."""
+    """What was found fit to import, and what is left out of it."""
 
-    def __init__(self, files: Sequence[SourceFile], folders: Iterable[str]) -> None:
+    def __init__(
+        self,
+        files: Sequence[SourceFile],
+        folders: Iterable[str],
+        left_out: Iterable[str] = (),
+    ) -> None:
         self.files = files
+        self.left_out = sorted(left_out)
         self.folders = sorted(folders)
         """Every folder that is needed, parents first."""
         self.bytes = sum(file.bytes for file in files)
@@ -69,16 +74,13 @@ class FolderSource(Source):
         try:
             origin = os.open(file.key, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except OSError as error:
-            raise BackendError(
-                f"{in_words(file.path)} cannot be read: {error.strerror or error}.",
-                "Nothing was imported.",
-            ) from error
+            raise unreadable(file, error) from error
         try:
             before = os.fstat(origin)
             if file.bytes >= _LARGE_BYTES and hasattr(os, "sendfile"):
                 digest, count = _copy_beside_hashing(origin, target, file.bytes, on_bytes)
             else:
-                digest, count = _copy_plainly(origin, target, file.bytes, on_bytes)
+                digest, count = _copy_plainly(origin, target, file, on_bytes)
             after = os.fstat(origin)
             if (count, after.st_size, after.st_mtime_ns) != (
                 file.bytes,
@@ -94,12 +96,24 @@ class FolderSource(Source):
             os.close(origin)
 
 
+def unreadable(file: SourceFile, error: OSError) -> BackendError:
+    return BackendError(
+        f"{in_words(file.path)} cannot be read: {error.strerror or error}.", "Nothing was imported."
+    )
+
+
 def _copy_plainly(
-    origin: int, target: int, size: int, on_bytes: Callable[[int], None]
+    origin: int, target: int, file: SourceFile, on_bytes: Callable[[int], None]
 ) -> tuple[str, int]:
     digest, total = hashlib.sha256(), 0
     # No more than was there when it was looked at: a log may grow faster than it is copied.
-    while total < size and (piece := os.read(origin, min(CHUNK_BYTES, size - total))):
+    while total < file.bytes:
+        try:
+            piece = os.read(origin, min(CHUNK_BYTES, file.bytes - total))
+        except OSError as error:
+            raise unreadable(file, error) from error
+        if not piece:
+            break
         digest.update(piece)
         write_all(target, piece)
         total += len(piece)
@@ -153,19 +167,21 @@ def write_all(target: int, piece: bytes) -> None:
 def look_at_folder(kind: Kind, path: Path, progress: Progress) -> FolderSource:
     """List a folder and refuse what cannot be imported; all of it before anything is written.
 
-    A link to a file within the folder is imported as that file: not every share has links.
+    A link to a file or folder within the folder is imported as a copy: not every share has links.
+    One to a folder that holds the link is left out.
     """
     top = path.resolve()
     scan = _Scan(kind, top, progress)
-    scan.enter(top, "")
+    scan.run()
     if not kind.entry_file:
-        return FolderSource(scan.files, scan.folders)
+        return FolderSource(scan.files, scan.folders, scan.left_out)
     home = home_of(kind.entry_file, [file.path for file in scan.files])
     files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
     if kind.entry_file not in {file.path for file in files}:
         raise no_entry_file(kind, f"The folder {path}")
     folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
-    return FolderSource(files, filter(None, folders))
+    left_out = [path.removeprefix(home) for path in scan.left_out]
+    return FolderSource(files, filter(None, folders), left_out)
 
 
 def home_of(entry_file: str, paths: Collection[str]) -> str:
@@ -179,7 +195,8 @@ def look_at_file(kind: Kind, path: Path) -> FolderSource:
     """One file of code stands for a folder that holds just it."""
     if not kind.entry_file or path.suffix != ".py":
         raise BackendError(
-            f"{path} is neither a folder nor a zip file.", "Choose a folder or a zip file."
+            f"{path} is neither a folder nor a zip file.",
+            "Put it into a folder and choose that; the name of a zip file ends in .zip.",
         )
     if not os.access(path, os.R_OK):
         raise BackendError(f"{path} cannot be read.", "Ask its owner for the right to read it.")
@@ -193,19 +210,6 @@ def no_entry_file(kind: Kind, where: str) -> BackendError:
     )
 
 
-def path_fault(path: str) -> str:
-    """Why a file of this relative path cannot be imported ("holds …"), or ""."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return "has a name that is not UTF-8"
-    if any(unicodedata.category(character) == "Cc" for character in path):
-        return "has a line break or another control character in its name"
-    if any(len(part.encode()) > _NAME_BYTES for part in path.split("/")):
-        return f"has a name of more than {_NAME_BYTES} bytes"
-    return ""
-
-
 class _Scan:
     """Collects the files below ``top``."""
 
@@ -213,42 +217,54 @@ class _Scan:
         self._kind = kind
         self._top = top
         self._progress = progress
+        # A folder, its path in the import, and the folders of the links that led to it.
+        self._waiting: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(top), "", ())]
+        self._links = 0
         self.files: list[SourceFile] = []
         self.folders: list[str] = []
+        self.left_out: list[str] = []
 
-    def enter(self, place: Path, prefix: str) -> None:
-        waiting = [(os.fspath(place), prefix)]
-        while waiting:
-            folder, prefix = waiting.pop()
+    def run(self) -> None:
+        while self._waiting:
+            folder, path, links = self._waiting.pop()
             try:
-                with os.scandir(folder) as entries:
-                    waiting += [
-                        (entry.path, f"{prefix}{entry.name}/")
-                        for entry in entries
-                        if self._take(entry, prefix + entry.name)
-                    ]
+                self._enter(folder, path, (*links, folder))
             except OSError as error:
                 raise BackendError(
-                    f"The folder {in_words(prefix or folder)} cannot be read: "
+                    f"The folder {in_words(path or folder)} cannot be read: "
                     f"{error.strerror or error}.",
                     "Ask its owner for the right to read it, or leave it out.",
                 ) from error
 
-    def _take(self, entry: os.DirEntry[str], path: str) -> bool:
-        """Take one entry; True when it is a folder to go on with."""
-        fault = path_fault(path)
+    def _enter(self, folder: str, path: str, links: tuple[str, ...]) -> None:
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if path:
+            if self._kind.entry_file and any(e.name in ENVIRONMENT_MARKS for e in entries):
+                self.left_out.append(path)
+                return
+            self.folders.append(path)
+        for entry in entries:
+            self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
+
+    def _take(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
+        if is_litter(self._kind, entry.name):
+            self.left_out.append(path)
+            return
+        fault = path_fault(entry.name)
         if fault:
             raise _refusal(path, fault, "Rename it")
-        if self._kind is not Kind.DATASET and entry.name in _LEFT_OUT_OF_SOURCE:
-            return False
         if entry.is_dir(follow_symlinks=False):
-            self.folders.append(path)
-            return True
+            self._waiting.append((entry.path, path, links[:-1]))
+            return
         origin = entry.path
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             origin = self._behind(entry, path)
             status = os.stat(origin)
+        if stat.S_ISDIR(status.st_mode):
+            self._follow(origin, path, links)
+            return
         if not stat.S_ISREG(status.st_mode):
             raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Leave it out")
         if not os.access(origin, os.R_OK):
@@ -258,7 +274,6 @@ class _Scan:
         )
         if len(self.files) % _LOOK_EVERY == 0:
             self._progress.step(0, 0, f"Looking at {len(self.files)} files")
-        return False
 
     def _behind(self, link: os.DirEntry[str], path: str) -> str:
         try:
@@ -269,11 +284,17 @@ class _Scan:
             raise _refusal(
                 path, f"is a link out of the folder, to {target}", "Put the file itself there"
             )
-        if target.is_dir():
-            raise _refusal(
-                path, "is a link to a folder", "Put the folder itself there, or leave it out"
-            )
         return str(target)
+
+    def _follow(self, target: str, path: str, links: tuple[str, ...]) -> None:
+        """Go on in the folder behind a link, unless that would never end."""
+        if any(Path(link).is_relative_to(target) for link in links):
+            self.left_out.append(path)
+            return
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            raise _refusal(path, "is one of more than 100,000 links to folders", "Remove links")
+        self._waiting.append((target, path, links))
 
 
 def _refusal(path: str, fault: str, remedy: str) -> BackendError:

@@ -11,27 +11,30 @@ import hashlib
 import lzma
 import re
 import stat
+import struct
 import threading
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
 from backend.datastore.content import CHUNK_BYTES, in_words
+from backend.datastore.source_names import ENVIRONMENT_MARKS, left_out_of, path_fault
 from backend.datastore.sources import (
     Source,
     SourceFile,
     home_of,
     no_entry_file,
-    path_fault,
+    unreadable,
     write_all,
 )
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
-from backend.records.values import RESERVED_NAMES, printable
+from backend.records.values import printable
 
 MAX_ENTRIES = 500_000
 _BOMB_BYTES = 1_000_000_000
@@ -40,16 +43,24 @@ _ENCRYPTED = 0x1
 _UTF8 = 0x800
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _DRIVE = re.compile(r"[A-Za-z]:")
-# What Finder puts beside the files.
-_LITTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$)")
+# Made on FAT, NTFS or VFAT; there a backslash stands between the parts of a path.
+_WINDOWS = (0, 10, 11, 14)
+_UNICODE_PATH = 0x7075
+_Named = list[tuple[str, zipfile.ZipInfo]]
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 
 class ZipSource(Source):
     """A zip file that was found sound as far as its listing goes."""
 
-    def __init__(self, path: Path, files: Sequence[SourceFile], folders: set[str]) -> None:
-        super().__init__(files, folders)
+    def __init__(
+        self,
+        path: Path,
+        files: Sequence[SourceFile],
+        folders: set[str],
+        left_out: Iterable[str] = (),
+    ) -> None:
+        super().__init__(files, folders, left_out)
         self._path = path
         self._mine = threading.local()
         self._opened: list[zipfile.ZipFile] = []
@@ -59,7 +70,7 @@ class ZipSource(Source):
         digest, count = hashlib.sha256(), 0
         try:
             with self._archive().open(file.key) as entry:
-                while piece := entry.read(CHUNK_BYTES):
+                while piece := self._read(entry, file):
                     digest.update(piece)
                     write_all(target, piece)
                     count += len(piece)
@@ -69,6 +80,12 @@ class ZipSource(Source):
         if count != file.bytes:
             raise _damaged(self._path, f"{in_words(file.path)} is shorter than it should be")
         return digest.hexdigest()
+
+    def _read(self, entry: IO[bytes], file: SourceFile) -> bytes:
+        try:
+            return entry.read(CHUNK_BYTES)
+        except OSError as error:
+            raise unreadable(file, error) from error
 
     def _archive(self) -> zipfile.ZipFile:
         """One per thread: readers of one file would wait for each other."""
@@ -88,7 +105,7 @@ def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
 
     Its files may stand at its top or inside one folder, whose name is then dropped.
     """
-    folders, files = look_at_entries(path, progress, litter=_LITTER)
+    folders, files, left_out = look_at_entries(path, progress, kind)
     prefix = _wrapping(kind, folders, files)
     if kind.entry_file and prefix + kind.entry_file not in files:
         raise no_entry_file(kind, path.name)
@@ -104,29 +121,72 @@ def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
             for name, entry in files.items()
         ],
         {name.removeprefix(prefix) for name in folders if name.startswith(prefix)},
+        {name.removeprefix(prefix) for name in left_out},
     )
 
 
 def look_at_entries(
-    path: Path, progress: Progress, litter: re.Pattern[str] | None = None
-) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
-    """All folders and, by path, all files of a zip whose listing is sound, but for ``litter``.
+    path: Path, progress: Progress, kind: Kind | None = None
+) -> tuple[set[str], dict[str, zipfile.ZipInfo], set[str]]:
+    """List a zip file whose listing is sound.
+
+    Args:
+        kind: What is imported; litter is left out of it. None: nothing is left out.
+
+    Returns:
+        All folders; all files by path; the files and folders that are left out.
 
     Raises:
         BackendError: It is no whole zip, or an entry could not be stored as it is named.
     """
     progress.step(0, 0, "Looking at the zip file")
-    entries = [entry for entry in _listing(path) if not (litter and litter.search(entry.filename))]
-    if len(entries) > MAX_ENTRIES:
+    named = [(_name(entry), entry) for entry in _listing(path)]
+    named = [(name, entry) for name, entry in named if name]
+    named, left_out = _sift(kind, named) if kind else (named, set())
+    if len(named) > MAX_ENTRIES:
         raise BackendError(
-            f"{path.name} holds {len(entries)} entries; a zip file may hold {MAX_ENTRIES}.",
+            f"{path.name} holds {len(named)} entries; a zip file may hold {MAX_ENTRIES}.",
             "Unpack it and import the folder.",
         )
-    names = {id(entry): _checked_name(path, entry) for entry in entries}
-    folders, files = _tree(path, [(names[id(entry)], entry) for entry in entries])
+    for name, entry in named:
+        _check(path, name, entry)
+    folders, files = _tree(path, named)
+    entries = [entry for _, entry in named]
     _refuse_bomb(path, entries)
     _refuse_overlap(path, entries)
-    return folders, files
+    return folders, files, left_out
+
+
+def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
+    """Take the litter out; a folder that holds all the rest is the source and never litter."""
+    left_out: set[str] = set()
+    for of in dict.fromkeys((Kind.DATASET, kind)):
+        tops = {name.partition("/")[0] for name, _ in named}
+        top = f"{min(tops)}/" if of is not Kind.DATASET and len(tops) == 1 else ""
+        inside = [name.removeprefix(top).rstrip("/") for name, _ in named]
+        environments = frozenset(_environments(inside) if of is not Kind.DATASET else ())
+        kept = []
+        for name, entry in zip(inside, named, strict=True):
+            litter = left_out_of(of, name, environments)
+            if litter:
+                left_out.add(top + litter)
+            else:
+                kept.append(entry)
+        named = kept
+    return named, {path for path in left_out if left_out.isdisjoint(_parents(path))}
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _environments(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        parts = path.split("/")
+        for count, part in enumerate(parts):
+            if count and part in ENVIRONMENT_MARKS:
+                yield "/".join(parts[:count])
 
 
 def _listing(path: Path) -> list[zipfile.ZipInfo]:
@@ -144,15 +204,35 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
         ) from error
 
 
-def _checked_name(path: Path, entry: zipfile.ZipInfo) -> str:
-    """The relative path of an entry, without a ``/`` at its end."""
+def _name(entry: zipfile.ZipInfo) -> str:
+    """The path that an entry means, of a folder with ``/`` at its end; "" for the top itself."""
     name = entry.orig_filename
     if not entry.flag_bits & _UTF8:
         # Without the flag zipfile reads the bytes as a DOS code page; they may be UTF-8 as well.
-        try:
-            name = name.encode("cp437").decode()
-        except UnicodeDecodeError:
-            raise _refusal(path, in_words(name), "has a name that is not UTF-8") from None
+        raw = name.encode("cp437")
+        name = _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
+    if entry.create_system in _WINDOWS:
+        name = name.replace("\\", "/")
+    parts = name.split("/")
+    kept = [part for part in parts if part not in ("", ".")]
+    if name.startswith("/"):
+        kept.insert(0, "")
+    is_folder = parts[-1] in ("", ".") or stat.S_ISDIR(entry.external_attr >> 16)
+    return "/".join(kept) + ("/" if kept and is_folder else "")
+
+
+def _unicode_path(raw: bytes, extra: bytes) -> str:
+    """The name in Info-ZIP's field for it, where that was made for the name ``raw``; else ""."""
+    while len(extra) >= 4:
+        kind, size = struct.unpack("<HH", extra[:4])
+        field, extra = extra[4 : 4 + size], extra[4 + size :]
+        if kind == _UNICODE_PATH and field[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
+            return field[5:].decode("utf-8", "surrogateescape")
+    return ""
+
+
+def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
+    """Refuse an entry that cannot be stored under its name."""
     shown = in_words(name)
     fault = path_fault(name)
     if fault:
@@ -163,17 +243,11 @@ def _checked_name(path: Path, entry: zipfile.ZipInfo) -> str:
         raise _refusal(path, shown, "begins with a drive letter of Windows")
     if name.startswith("/"):
         raise _refusal(path, shown, "has an absolute path")
-    parts = name.removesuffix("/").split("/")
-    if ".." in parts:
+    if ".." in name.split("/"):
         raise _refusal(path, shown, "leads out of the folder with “..”")
-    if "" in parts or "." in parts:
-        raise _refusal(path, shown, "has an empty part in its path")
-    for part in parts:
-        if part.split(".")[0].rstrip(" ").upper() in RESERVED_NAMES:
-            raise _refusal(path, shown, f"has the name {part}, which Windows reserves")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise _refusal(path, shown, "is a link")
+        raise _refusal(path, shown, "is a link", "Unpack it and import the folder")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _refusal(path, shown, "is a device, a pipe or a socket, not a file")
     if entry.flag_bits & _ENCRYPTED:
@@ -187,23 +261,19 @@ def _checked_name(path: Path, entry: zipfile.ZipInfo) -> str:
             f"know (method {entry.compress_type}).",
             "Unpack it and import the folder.",
         )
-    return name.removesuffix("/")
 
 
-def _tree(
-    path: Path, entries: Sequence[tuple[str, zipfile.ZipInfo]]
-) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
+def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
     """All folders, those that are only implied too, and the files by path."""
-    files = {name: entry for name, entry in entries if not entry.is_dir()}
-    folders = {name for name, entry in entries if entry.is_dir()}
+    files = {name: entry for name, entry in named if not name.endswith("/")}
+    folders = {name[:-1] for name, _ in named if name.endswith("/")}
     for name in list(folders) + list(files):
-        parent = name.rpartition("/")[0]
-        while parent and parent not in folders:
+        for parent in _parents(name):
+            if parent in folders:
+                break
             folders.add(parent)
-            parent = parent.rpartition("/")[0]
-    twice = [
-        n for n, count in Counter(n for n, e in entries if not e.is_dir()).items() if count > 1
-    ]
+    counts = Counter(name for name, _ in named if not name.endswith("/"))
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise _refusal(path, in_words(twice[0]), "is in it twice")
     both = folders & files.keys()
@@ -244,10 +314,14 @@ def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
             )
 
 
-def _refusal(path: Path, shown: str, fault: str) -> BackendError:
+def _refusal(
+    path: Path,
+    shown: str,
+    fault: str,
+    remedy: str = "Unpack it, correct that, and import the folder",
+) -> BackendError:
     return BackendError(
-        f"{path.name} cannot be imported: {shown} {fault}.",
-        "Unpack it, mend that, and import the folder; nothing was imported.",
+        f"{path.name} cannot be imported: {shown} {fault}.", f"{remedy}; nothing was imported."
     )
 
 

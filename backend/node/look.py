@@ -34,6 +34,8 @@ _FOLDER = ".ringmaster"
 """In the user's home: what the program keeps on a node."""
 _PROBE_BYTES = 64 * 1024
 _MPI_VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
+# A word in brackets is the driver's for what it cannot tell.
+_GPU_ROW = re.compile(r"^(\d[\d.]*|\[[^]\n]*\]), (?!\[|N/A|ERR!)(.+?)\s*$", re.MULTILINE)
 _PYTHON = re.compile(r"python3(\.\d+)?$")
 _MORE_FOLDERS = (
     "~/.local/bin",
@@ -226,10 +228,12 @@ def _gpus() -> "dict[str, Any]":
     if version:
         facts["driver"] = version.group(1)
     for path in _programs(lambda name: name == "nvidia-smi"):
-        answer = _answer([path, "--query-gpu=driver_version,name", "--format=csv,noheader"])
-        rows = [line.split(", ", 1) for line in answer.splitlines() if ", " in line]
+        # Its rows are good whatever its code: it ends with 14 when one GPU's infoROM is damaged.
+        answer = _run([path, "--query-gpu=driver_version,name", "--format=csv,noheader"])
+        rows = _GPU_ROW.findall(answer[1]) if answer else []
         if rows:
-            facts["driver"] = rows[0][0]
+            if rows[0][0][0] != "[":
+                facts["driver"] = rows[0][0]
             facts["gpus"] = [name for _, name in rows]
             return facts
     models = []

@@ -60,7 +60,8 @@ class Block:
 
 
 def encode(block: Block) -> bytes:
-    """One block as it stands in the file. Floats keep the nine digits that float32 needs."""
+    """One block as it stands in the file. Floats keep the nine digits that float32 needs, whole
+    numbers all of theirs."""
     lines = [
         "[[entry]]",
         f"state = {_text(block.state)}",
@@ -82,7 +83,8 @@ def encode(block: Block) -> bytes:
 def _number(value: float) -> str:
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    text = f"{value:.9g}"
+    # Counters have all their digits.
+    text = f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.9g}"
     # TOML tells 1 from 1.0, and an array of both would be of two types.
     return text if "." in text or "e" in text else text + ".0"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
+
+from backend.records.values import printable
 
 
 class Kind(str, Enum):
@@ -42,6 +44,18 @@ def is_weights(path: str) -> bool:
     return path.lower().endswith(WEIGHTS_SUFFIXES)
 
 
+_LEFT_OUT = "left_out"
+_LEFT_OUT_NAMES = "left_out_names"
+_NAMES_KEPT = 20
+
+
+def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
+    """What a version's facts keep of what its import left out."""
+    if not paths:
+        return {}
+    return {_LEFT_OUT: len(paths), _LEFT_OUT_NAMES: list(paths[:_NAMES_KEPT])}
+
+
 @dataclass(frozen=True)
 class LibraryItem:
     """One version of a dataset, model or loader.
@@ -63,6 +77,19 @@ class LibraryItem:
     @property
     def reference(self) -> str:
         return f"{self.name}@{self.version}"
+
+    @property
+    def left_out(self) -> str:
+        """What the import left out, in a sentence; "" for nothing."""
+        count = self.facts.get(_LEFT_OUT, 0)
+        if not count:
+            return ""
+        shown = [f"“{printable(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
+        more = f" and {count - len(shown)} more" if count > len(shown) else ""
+        return (
+            f"Left out {count} (files of operating systems and tools, loops of links): "
+            f"{', '.join(shown)}{more}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         raw = asdict(self)

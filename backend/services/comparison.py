@@ -25,6 +25,7 @@ from backend.records.comparison import (
 )
 from backend.records.files import replace_pieces
 from backend.records.job_view import JobView, RunUpdate
+from backend.records.metric_names import headings, in_spreadsheet
 from backend.records.series import HistoryUpdate, RunStart
 from backend.services.job_looks import JobLooks
 
@@ -120,10 +121,10 @@ def _csv(jobs: JobLooks, job_ids: Sequence[str], progress: Progress) -> Iterator
     names: dict[str, None] = {}
     total = done = 0
     for job_id in job_ids:
-        columns, steps = _columns(jobs.history(job_id))
-        names |= dict.fromkeys(columns)
+        metrics, steps = _columns(jobs.history(job_id))
+        names |= dict.fromkeys(metrics)
         total += steps
-    yield _lines([(*HEAD, *map(_words, names))])
+    yield _lines([tuple(headings(HEAD, names))])
     for job_id in job_ids:
         for count, piece in _pieces(jobs.look(job_id), tuple(names)):
             yield piece
@@ -138,7 +139,7 @@ def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
 
 def _pieces(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
     """The lines of one job, some at a time, and how many they are."""
-    head = (update.view.id, _words(update.view.name))
+    head = (update.view.id, in_spreadsheet(update.view.name))
     rows = _rows(update.history, names)
     while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
         yield len(piece), _lines((*head, *row) for row in piece)
@@ -165,11 +166,6 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
         *columns,
         strict=True,
     )
-
-
-def _words(text: str) -> str:
-    """``text`` as a spreadsheet shows it; one that begins so would be a formula, and be run."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _plain(values: Any) -> list[float]:

@@ -332,7 +332,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
         most = figures.count(_JOB_FILE_BYTES)
         raise BackendError(f"{path} is larger than {most} bytes and no job file.")
     try:
-        return tomllib.loads(content.decode())
+        return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise BackendError(

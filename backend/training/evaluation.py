@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backend.records.beat import Beat, Phase
+from backend.records.metric_names import VALIDATION, name_of_user_metric
 from backend.training import user_code
 from backend.training.data import ValidationOrder
 from backend.training.strategies.base import Strategy
@@ -29,7 +30,6 @@ def precision(mixed: bool) -> AbstractContextManager[Any]:
     return torch.autocast("cuda") if mixed else nullcontext()
 
 
-PREFIX = "validation/"
 _ASK_EVERY_S = 0.25
 
 
@@ -123,7 +123,7 @@ class Evaluation:
             loss = user_code.compute_loss(model, output, target)
         values = {"loss": float(loss)}
         for name, value in user_code.compute_metrics(model, output, target).items():
-            values[f"user/{name}" if name == "loss" else name] = value
+            values[name_of_user_metric(name)] = value
         return values
 
     def _mean(self, found: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
@@ -138,7 +138,7 @@ class Evaluation:
             ]
             weight = sum(size for size, _ in parts)
             finite = all(math.isfinite(value) for _, value in parts)
-            means[PREFIX + name] = (
+            means[VALIDATION + name] = (
                 math.fsum(size * value for size, value in parts) / weight if finite else math.nan
             )
         return means

@@ -26,6 +26,7 @@ from backend.records import stamps
 from backend.records.alarm import Alarm
 from backend.records.history import Block
 from backend.records.layout import JobFolder
+from backend.records.metric_names import VALIDATION
 from backend.records.spare import Spare
 from backend.records.state import JobState
 from backend.records.status import RunStatus
@@ -329,4 +330,4 @@ def _block(steps: Sequence[Step], run: int, state: JobState) -> Block:
 
 
 def _judged(step: Step) -> bool:
-    return any(name.startswith("validation/") for name in step.metrics)
+    return any(name.startswith(VALIDATION) for name in step.metrics)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from backend.errors import BackendError
 from backend.records.alarm import NOT_A_NUMBER, Alarm
 from backend.records.job import JobConfig
+from backend.records.metric_names import name_of_user_metric
 from backend.training.ballot import Verdict
 from backend.training.course import Course, Workers
 from backend.training.reporter import Step
 from backend.training.watchdog import DivergenceWatch
-
-_OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
 
 
 class NotANumber(BackendError):
@@ -81,7 +80,7 @@ class StepBook:
                 metrics["gradient_norm"] = verdict.norm
             metrics["samples_per_second"] = self._global_batch / facts.seconds
             for name, value in verdict.metrics.items():
-                metrics[f"user/{name}" if name in _OWN_NAMES else name] = value
+                metrics[name_of_user_metric(name)] = value
             if hold:
                 self._course.held = metrics
                 self._held_times = facts.seconds, verdict.rank_step_ms

@@ -33,14 +33,16 @@ class EventFile:
         """
         # Late: it takes a second of the interpreter.
         from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.summary import scalar
+        from tensorboardX.proto.summary_pb2 import Summary
 
         try:
             if self._records is None:
                 self._begin()
             for step, values in points:
                 for name, value in values.items():
-                    event = Event(wall_time=time.time(), step=step, summary=scalar(name, value))
+                    # tensorboardX's `scalar` would make “IoU (0.5)” and “IoU [0.5]” one curve.
+                    summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+                    event = Event(wall_time=time.time(), step=step, summary=summary)
                     self._records.write(event.SerializeToString())
             self._records.flush()
         except OSError:

@@ -47,6 +47,10 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     controller.told.connect(told.append)
     dialog._wish()
     assert told == ["Imported pictures @ 1"]
+    (pictures / "Thumbs.db").write_bytes(b"of Windows")
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    assert told[1].startswith("Imported pictures @ 2. Left out 1 ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert controller._dialog.now is None
 

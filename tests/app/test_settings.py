@@ -15,6 +15,12 @@ def test_what_was_changed_is_there_the_next_time(tmp_path):
     assert Settings(tmp_path / "window.toml").preferences == Preferences(theme="dark", width=1000)
 
 
+def test_a_file_that_notepad_saved_is_read(tmp_path):
+    path = tmp_path / "window.toml"
+    path.write_bytes(b'\xef\xbb\xbftheme = "dark"\r\n')
+    assert Settings(path).preferences == Preferences(theme="dark")
+
+
 def test_f61_only_the_user_can_read_them(tmp_path):
     Settings(tmp_path / "own" / "window.toml").save()
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700

@@ -20,10 +20,12 @@ import tomli_w
 from backend.cli.run import run
 from backend.node.start import CODE_ROOT
 from backend.records.files import read_json
+from backend.records.layout import DataRoot
 from backend.records.node import Finding
 from backend.records.state import JobState
 from backend.services.nodes import NodeService
 from backend.services.workplace import Services
+from tests.fakes import trained
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import ALONE, ENDLESS, raw_job
 from tests.waiting import LIMIT_S, wait_for
@@ -108,6 +110,31 @@ def job_file(folder: Path, **changes: Any) -> Path:
 def has_shape(view: dict[str, Any], **wanted: Any) -> None:
     assert {key: type(view[key]) for key in VIEW} == VIEW
     assert {key: view[key] for key in wanted} == wanted
+
+
+def test_an_import_says_what_it_left_out(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("a.csv", "._a.csv", ".DS_Store"):
+        (folder / name).write_text("x")
+    item = cli.json("dataset", "import", folder, "--name", "pictures")
+    assert item["facts"] == {"left_out": 2, "left_out_names": [".DS_Store", "._a.csv"]}
+    _, out, _ = cli("dataset", "import", folder, "--name", "pictures")
+    imported, left_out = out.splitlines()
+    assert imported == "Imported dataset pictures@2: 1 file, 1 B."
+    assert left_out.startswith("Left out 2 ")
+    assert left_out.endswith("“.DS_Store”, “._a.csv”.")
+
+
+def test_the_log_of_a_progress_bar_is_what_a_terminal_shows(cli: Cli, tmp_path: Path) -> None:
+    job_id = trained.job(tmp_path / "data", "bars", [1.0])
+    log = DataRoot(tmp_path / "data").job(job_id).rank_log(0)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    bar = "".join(f"\r\x1b[32m{number:6d}/20000 |█████|\x1b[0m" for number in range(20_001))
+    log.write_text(f"begins\r\n{bar}\nnext\n{bar}\r", newline="")
+    shown = "begins\n 20000/20000 |█████|\nnext\n 20000/20000 |█████|"
+    assert cli("job", "log", job_id, "--rank", "0") == (0, shown, "")
+    assert cli.json("job", "log", job_id, "--rank", "0") == {"rank": 0, "text": shown}
 
 
 def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Path) -> None:

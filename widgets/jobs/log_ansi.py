@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from backend.records.log_text import SEQUENCE
+from backend.records.log_text import plain as plain
 from widgets.common.theme import Tone
 
 TAB = 8
 
-_SEQUENCE = re.compile(
-    r"\x1b(?:\[(?P<code>[0-?]*)[ -/]*(?P<end>[@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])"
-)
 _BASIC: tuple[Tone, ...] = ("text3", "bad", "good", "warn", "live", "rest", "live", "text")
 """Black, red, green, yellow, blue, magenta, cyan, white: what they mean, in this theme."""
 
@@ -40,13 +39,6 @@ class Piece:
     style: Style = PLAIN
 
 
-def plain(text: str) -> str:
-    """Log text as it can be shown: no colour codes, a progress bar's last state, no control."""
-    text = _SEQUENCE.sub("", text).replace("\r\n", "\n")
-    lines = [line.rpartition("\r")[2] if "\r" in line else line for line in text.split("\n")]
-    return "".join(c for c in "\n".join(lines) if c in "\n\t" or c.isprintable())
-
-
 def pieces(line: str) -> tuple[Piece, ...]:
     """One line of a log, cut where its style changes; tabs are blanks."""
     if "\x1b" not in line:
@@ -55,7 +47,7 @@ def pieces(line: str) -> tuple[Piece, ...]:
     found: list[Piece] = []
     style = PLAIN
     place = length = 0
-    for match in _SEQUENCE.finditer(line):
+    for match in SEQUENCE.finditer(line):
         length += _take(found, line[place : match.start()], length, style)
         place = match.end()
         if match["end"] == "m":

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.records.layout import JobFolder
+from backend.records.log_text import last_state
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024
@@ -59,9 +60,7 @@ class LogPart:
 
 def tidy(line: str) -> str:
     """A line without colours, without what a progress bar wrote before, without its writer."""
-    line = _ANSI.sub("", line.rstrip("\r"))
-    if "\r" in line:
-        line = line.rpartition("\r")[2]
+    line = _ANSI.sub("", last_state(line))
     return _STAMP.sub("", _PREFIX.sub("", line))
 
 

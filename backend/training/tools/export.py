@@ -16,7 +16,7 @@ import os
 import pickle
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def export(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]
         elif wanted == "onnx":
             notes = _save_onnx(request, state, partial, report)
         else:
-            _save_zip(request, state, record, partial, report)
+            notes = _save_zip(request, state, record, partial, report)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
     except OSError as error:
@@ -281,8 +281,10 @@ def _save_zip(
     record: Checkpoint,
     partial: Path,
     report: channel.Report,
-) -> None:
+) -> list[str]:
+    """Write the zip; return notes about it."""
     sums: dict[str, str] = {}
+    notes: list[str] = []
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         report("The weights are packed")
         # torch seeks in what it writes, and an entry can only be appended to. The file has no
@@ -309,11 +311,18 @@ def _save_zip(
         history = request.get("history")
         if history and Path(history).is_file():
             report("The history is packed")
-            blocks = b"".join(history_table.whole_blocks(Path(history)))
-            _add(archive, sums, "history.toml", blocks)
+            blocks = list(history_table.blocks(Path(history)))
+            whole = b"".join(filter(history_table.is_whole, blocks))
+            _add(archive, sums, "history.toml", whole)
             table = io.StringIO()
-            history_table.write_csv(history_table.rows(Path(history)), table)
+            rows, damaged = history_table.rows(blocks)
+            history_table.write_csv(rows, table)
             _add(archive, sums, "history.csv", table.getvalue().encode())
+            if damaged:
+                notes.append(
+                    f"{damaged} of {len(blocks)} blocks of the history are damaged; history.csv "
+                    "lacks their steps."
+                )
         example = _example(request)
         if example is not None:
             _add(archive, sums, "example.pt", example)
@@ -324,9 +333,10 @@ def _save_zip(
         _add(archive, sums, "load.py", (_HERE / "export_load.py").read_bytes())
         importer = _HERE.parent / "user_code" / "sources.py"
         _add(archive, sums, "model_import.py", importer.read_bytes())
-        _add(archive, sums, "README.md", _readme(record, sums).encode())
+        _add(archive, sums, "README.md", _readme(record, sums, notes).encode())
         lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
         archive.writestr(_entry("SHA256SUMS"), lines)
+    return notes
 
 
 def _example(request: Mapping[str, Any]) -> bytes | None:
@@ -364,7 +374,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _readme(record: Checkpoint, sums: Mapping[str, str]) -> str:
+def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -> str:
     about = {
         "weights.pt": "the parameters (`torch.load` with `weights_only=True`)",
         "model_source/": "the model's source, as it was trained",
@@ -385,6 +395,7 @@ def _readme(record: Checkpoint, sums: Mapping[str, str]) -> str:
         "",
         *(f"- `{name}` – {about[name]}" for name in kept),
         "",
+        *(f"{note}\n" for note in notes),
         "Try it:",
         "",
         "    python load.py",

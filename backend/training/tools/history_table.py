@@ -8,70 +8,89 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from backend.records.history import BLOCK_END, BLOCK_START
+from backend.records.metric_names import headings
 
 Row = tuple[int, dict[str, float]]
+_METRIC = "metrics."
+_NAMES = json.JSONDecoder()
 
 
-def whole_blocks(path: Path) -> Iterator[bytes]:
-    """Every block of ``history.toml`` that was written to its end."""
+def blocks(path: Path) -> Iterator[bytes]:
+    """Every block of ``history.toml``, also half ones, but for the one that is being written."""
     block = b""
     with path.open("rb") as lines:
         for line in lines:
-            block = line if line == BLOCK_START else block + line
-            if line == BLOCK_END and block.startswith(BLOCK_START):
+            if line.endswith(BLOCK_START):
+                half = block + line[: -len(BLOCK_START)]
+                if half:
+                    yield half
+                block = BLOCK_START
+                continue
+            block += line
+            if line == BLOCK_END:
                 yield block
                 block = b""
 
 
-def rows(path: Path) -> dict[int, Row]:
-    """Step -> (epoch, metrics), after what a resumed run superseded is gone."""
-    found: dict[int, Row] = {}
-    for block in whole_blocks(path):
+def is_whole(block: bytes) -> bool:
+    return block.startswith(BLOCK_START) and block.endswith(BLOCK_END)
+
+
+def rows(found: Iterable[bytes]) -> tuple[dict[int, Row], int]:
+    """Step -> (epoch, metrics), without what a resumed run superseded; and how many blocks of
+    ``found`` cannot be read."""
+    table: dict[int, Row] = {}
+    damaged = last = 0
+    for block in found:
         try:
             first, epoch, metrics = _parse(block)
         except (KeyError, ValueError):
-            continue  # A damaged block costs its own steps only.
-        for step in [step for step in found if step >= first]:
-            del found[step]
+            # It costs its own steps only.
+            damaged += 1
+            continue
+        if first <= last:
+            table = {step: row for step, row in table.items() if step < first}
         count = max((len(values) for values in metrics.values()), default=0)
         for number in range(count):
-            found[first + number] = (
+            table[first + number] = (
                 epoch,
                 {name: values[number] for name, values in metrics.items() if number < len(values)},
             )
-    return found
+        last = first + count - 1
+    return table, damaged
 
 
 def _parse(block: bytes) -> tuple[int, int, dict[str, list[float]]]:
+    if not is_whole(block):
+        raise ValueError("half a block")
     values: dict[str, str] = {}
-    for line in block.decode().splitlines():
-        key, equals, value = line.partition(" = ")
-        if equals:
+    metrics: dict[str, list[float]] = {}
+    # Not `splitlines`: a name may hold what ends a line elsewhere.
+    for line in block.decode().split("\n"):
+        if line.startswith(_METRIC):
+            name, end = _NAMES.raw_decode(line, len(_METRIC))
+            array = line[end:].removeprefix(" = [").removesuffix("]")
+            metrics[name] = [float(value) for value in array.split(",") if value]
+        else:
+            key, _, value = line.partition(" = ")
             values[key] = value
-    metrics = {
-        _bare(key.removeprefix("metrics.")): [float(v) for v in value.strip("[] ").split(",") if v]
-        for key, value in values.items()
-        if key.startswith("metrics.")
-    }
     return int(values["first"]), int(values["epoch"]), metrics
-
-
-def _bare(key: str) -> str:
-    return str(json.loads(key)) if key.startswith('"') else key
 
 
 def write_csv(table: dict[int, Row], file: IO[str]) -> None:
     names = list(dict.fromkeys(name for _, metrics in table.values() for name in metrics))
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["step", "epoch", *names])
+    writer.writerow(headings(("step", "epoch"), names))
     for step, (epoch, metrics) in sorted(table.items()):
         writer.writerow([step, epoch, *(_cell(metrics.get(name)) for name in names)])
 
 
 def _cell(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else f"{value:.9g}"
+    if value is None or math.isnan(value):
+        return ""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.9g}"

@@ -27,7 +27,13 @@ from backend.progress import Progress
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
 from backend.records.values import name_fault
-from tests.backend.datastore.import_rig import contents, everything, import_now, refused
+from tests.backend.datastore.import_rig import (
+    contents,
+    everything,
+    import_now,
+    make_zip,
+    refused,
+)
 
 
 @pytest.fixture
@@ -164,7 +170,7 @@ def test_f48_a_link_out_of_the_folder_is_named(root: Path, source: Path) -> None
         import_now(root, source)
 
 
-@pytest.mark.parametrize("target", ["nowhere", "link", "../source/sub"])
+@pytest.mark.parametrize("target", ["nowhere", "link"])
 def test_f48_a_link_that_cannot_be_followed_is_named(root: Path, source: Path, target: str) -> None:
     (source / "link").symlink_to(target)
     with refused(root, "“link” is a link"):
@@ -177,6 +183,44 @@ def test_a_link_within_the_folder_is_imported_as_the_file(root: Path, source: Pa
     copy = root / "datasets/digits/v1/files/link.csv"
     assert copy.read_bytes() == b"1,2,3\n"
     assert not copy.is_symlink()
+
+
+def test_a_link_to_a_folder_within_the_folder_is_imported_as_a_copy(
+    root: Path, source: Path
+) -> None:
+    (source / "latest").symlink_to("sub")
+    (source / "sub" / "again.csv").symlink_to("../a.csv")
+    item = import_now(root, source)
+    files = root / "datasets/digits/v1/files"
+    assert contents(files / "latest") == contents(files / "sub") == contents(source / "sub")
+    assert not (files / "latest").is_symlink()
+    assert item.left_out == ""
+
+
+def test_a_link_to_a_folder_that_holds_it_is_left_out_and_said(root: Path, source: Path) -> None:
+    (source / "self").symlink_to(".")
+    (source / "sub" / "up").symlink_to("..")
+    (source / "a").mkdir()
+    (source / "a" / "b").symlink_to("../c")
+    (source / "c").mkdir()
+    (source / "c" / "a").symlink_to("../a")
+    item = import_now(root, source)
+    files = root / "datasets/digits/v1/files"
+    assert contents(files).keys() == {"a.csv", "nothing", "sub/large.bin", "sub/run.sh"}
+    assert item.facts["left_out_names"] == ["a/b/a", "c/a/b", "self", "sub/up"]
+
+
+def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "wandb/run-1").mkdir(parents=True)
+    (folder / "bks_model.py").write_text("class UserModel: ...")
+    (folder / "wandb/latest-run").symlink_to("run-1")
+    (folder / "wandb/debug-core.log").symlink_to("/nowhere/debug-core.log")
+    (folder / ".venv").symlink_to("/usr")
+    (folder / ".#bks_model.py").symlink_to("me@here.77:1")
+    item = import_now(root, folder, kind=Kind.MODEL)
+    assert contents(root / "models/digits/v1/src").keys() == {"bks_model.py"}
+    assert item.facts["left_out_names"] == [".#bks_model.py", ".venv", "wandb"]
 
 
 def test_f48_a_socket_a_pipe_and_a_device_are_named(root: Path, source: Path) -> None:
@@ -225,9 +269,25 @@ def test_f48_a_file_that_is_written_to_meanwhile_is_not_imported_half(
         import_now(root, source)
 
 
-@pytest.mark.parametrize("name", ["nothing here", "a.csv", "tar.tar.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nothing here",
+        "a.csv",
+        "tar.tar.gz",
+        "x.npz",
+        "x.pt",
+        "x.xlsx",
+        "x.keras",
+        "x.whl",
+        "y" * 300,
+    ],
+)
 def test_what_is_no_folder_and_no_zip_is_refused(root: Path, source: Path, name: str) -> None:
     (source / "tar.tar.gz").write_bytes(b"\x1f\x8b")
+    if name.startswith("x."):
+        # Files of data, each of them a zip file inside.
+        make_zip(source / name, ("x.npy", b"1"))
     with refused(root, name):
         import_now(root, source / name)
 
@@ -317,6 +377,57 @@ def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
     monkeypatch.setattr("backend.datastore.sources.os.write", write)
     with refused(root, "full" if number == errno.ENOSPC else "cannot be written to"):
         import_now(root, source)
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "remedy"),
+    [
+        (errno.ENAMETOOLONG, "“sub/run.sh” cannot be written to the data root", "shorten"),
+        (errno.EINVAL, "“sub/run.sh” cannot be written to the data root", "Rename"),
+        (errno.EEXIST, "“sub/run.sh” cannot be written to the data root", "Rename"),
+        (errno.EACCES, "“sub/run.sh” cannot be written to the data root", "you may write"),
+        (errno.ENOSPC, "full at “sub/run.sh”", "Make room"),
+    ],
+)
+def test_what_the_data_root_cannot_hold_is_named(
+    root: Path,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    said: str,
+    remedy: str,
+) -> None:
+    real = os.open
+
+    def open_(path: str, *arguments: int) -> int:
+        if str(path).startswith(str(root)) and str(path).endswith("run.sh"):
+            raise OSError(number, os.strerror(number))
+        return real(path, *arguments)
+
+    monkeypatch.setattr("backend.datastore.imports.os.open", open_)
+    with pytest.raises(BackendError) as caught:
+        import_now(root, source)
+    assert said in str(caught.value)
+    assert remedy in caught.value.remedy
+
+
+def test_a_file_that_cannot_be_read_meanwhile_is_no_fault_of_the_data_root(
+    root: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(descriptor: int, count: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("backend.datastore.sources.os.read", read)
+    with refused(root, "cannot be read: Input/output error"):
+        import_now(root, source)
+
+
+def test_a_path_that_is_too_deep_is_named(root: Path, tmp_path: Path) -> None:
+    deep = make_zip(
+        tmp_path / "deep.zip", ("d" * 60 + f"/{'d' * 60}" * 79 + "/x", b"1"), ("a", b"")
+    )
+    with refused(root, "“dddddd", "cannot be written to the data root", "File name too long"):
+        import_now(root, deep)
 
 
 IMPORTER = """

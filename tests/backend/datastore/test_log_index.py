@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.datastore import log_index
-from backend.datastore.log_index import LINE_CHARACTERS, LogIndex
+from backend.datastore.log_index import BLOCK_BYTES, LINE_CHARACTERS, LogIndex
 from backend.datastore.share import Mounted
 from backend.errors import Cancelled
 from backend.progress import Progress
@@ -124,6 +124,13 @@ def test_a_line_of_megabytes_is_cut_and_a_progress_bar_shows_its_last_state(
     index = indexed(path)
     assert len(index.read(0, 1)[0]) == LINE_CHARACTERS + 1
     assert index.read(1, 2) == (" 20%", "end")
+
+
+def test_a_progress_bar_that_still_runs_shows_its_last_state(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_bytes(b"".join(b"\r%6d/20000 |##########|" % number for number in range(20_001)))
+    assert path.stat().st_size > BLOCK_BYTES
+    assert indexed(path).read(0, 1) == (" 20000/20000 |##########|",)
 
 
 def test_colours_do_not_hide_a_word_from_a_search(tmp_path: Path) -> None:

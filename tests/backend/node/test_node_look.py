@@ -132,6 +132,25 @@ def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.Monke
     assert "gpus" not in look._gpus()
 
 
+def test_rows_of_gpus_count_whatever_the_code_and_what_the_driver_cannot_tell_is_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\ncat <<END\n535.129.03, Tesla V100-SXM2-16GB\n535.129.03, [Unknown Error]\n"
+        "[N/A], [N/A]\nWARNING: infoROM is corrupted at gpu 0000:3B:00.0, see the manual\nEND\n"
+        "exit 14\n"
+    )
+    smi.chmod(0o755)
+    monkeypatch.setattr(look, "_folders", lambda: [str(tmp_path)])
+    monkeypatch.setattr(look, "_lines", lambda path: [])
+    assert look._gpus() == {"driver": "535.129.03", "gpus": ["Tesla V100-SXM2-16GB"]}
+    smi.write_text("#!/bin/sh\necho '[N/A], [N/A]'\n")
+    assert look._gpus() == {}
+    smi.write_text("#!/bin/sh\necho '[Insufficient Permissions], Tesla T4'\n")
+    assert look._gpus() == {"gpus": ["Tesla T4"]}
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -18,6 +18,7 @@ import pytest
 from backend.cli.run import run
 from backend.errors import BackendError
 from backend.records.comparison import ComparedRow, RowKind
+from backend.records.history import Block, encode
 from backend.records.job import CheckpointPolicy, Optimizer, Placement
 from backend.records.job_view import RunUpdate
 from backend.records.layout import DataRoot
@@ -234,6 +235,19 @@ def test_s4_the_table_drawn_again_is_the_screen(
                 shown = [d.columns(axis, *whole, 400, smoothed=True) for d in (screen, again)]
                 np.testing.assert_array_equal(shown[0][0], shown[1][0])
                 np.testing.assert_array_equal(shown[0][1], shown[1][1])
+
+
+def test_a_metric_called_like_a_column_has_a_column_of_its_own_and_none_is_a_formula(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "=1+1", falling(2))
+    stamp = "2026-11-21T08:30:00Z"
+    block = Block("TRAINING", 1, 1, 3, 3, stamp, {"time": [7.0], "=1+1": [8.0], "run": [9.0]})
+    with DataRoot(root).job(a).history.open("ab") as file:
+        file.write(encode(block))
+    last = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))[-1]
+    assert (last["name"], last["run"], last["step"]) == ("'=1+1", "1", "3")
+    assert (last["user/time"], last["'=1+1"], last["user/run"]) == ("7", "8", "9")
 
 
 def test_the_table_says_which_run_made_a_step(

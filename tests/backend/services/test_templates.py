@@ -14,6 +14,7 @@ from backend.records.figures import count
 from backend.records.job import Placement
 from backend.records.sweep import Sweep, read_sweep, sweep_file
 from backend.records.sweep_values import Axis, Span
+from backend.services.job_check import read_job_file
 from backend.services.templates import TemplateService
 from backend.services.workplace import Services
 from tests.backend.services.test_sweeps import places, services
@@ -85,6 +86,13 @@ def test_a_template_is_renamed_and_removed_by_name_and_lies_in_the_trash(
     templates.save("Nacht", raw_job(1, epochs=7))
     templates.remove("Nacht")
     assert len(list(trash.iterdir())) == 2, "the one before stays"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_job_file_that_notepad_saved_is_read(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "job.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + end.join((b'name = "n"', b"epochs = 2", b"")))
+    assert read_job_file(path) == {"name": "n", "epochs": 2}
 
 
 @pytest.mark.parametrize(

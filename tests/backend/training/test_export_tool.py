@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +141,8 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
                 {"loss": [0.5], "validation/loss": [0.75]},
             )
         )
+        + b"[[entry]]\nhalf a block\n"
+        + encode(Block("TRAINING", 2, 1, 4, 4, "2026-11-21T07:41:00Z", {"loss": [0.25]}))
         + b"[[entry]]\nhalf a blo"
     )
     elsewhere = tmp_path / "elsewhere, far"
@@ -168,7 +171,13 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
             ["1", "1", "3", ""],
             ["2", "1", "2", ""],
             ["3", "1", "0.5", "0.75"],
+            ["4", "1", "0.25", ""],
         ]
+    assert made.notes == (
+        "1 of 4 blocks of the history are damaged; history.csv lacks their steps.",
+    )
+    assert made.notes[0] in (elsewhere / "README.md").read_text()
+    assert len(tomllib.loads((elsewhere / "history.toml").read_text())["entry"]) == 3
     texts = [
         p.read_text()
         for p in elsewhere.rglob("*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
 import tomllib
@@ -17,6 +18,7 @@ from backend.records.layout import JobFolder
 from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.reporter import Reporter, Step
+from backend.training.tensorboard import EventFile
 from tests.backend.training.training_rig import new_training
 from tests.waiting import LIMIT_S
 
@@ -151,6 +153,18 @@ def test_f27_a_share_that_tells_only_when_flushed_that_it_is_full_loses_no_step(
     reporter.close()
     entries = tomllib.loads(folder.history.read_text())["entry"]
     assert [e["first"] for e in entries] == [1, 2]
+
+
+def test_tensorboard_shows_metrics_under_their_own_names(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    names = ("IoU (0.5)", "IoU [0.5]", "mAP@0.5, 日本", "/x", "huge")
+    file = EventFile(tmp_path)
+    file.write([(1, dict(zip(names, (1.0, 10.0, 100.0, 1000.0, 1e39), strict=True)))])
+    file.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert set(events.Tags()["scalars"]) == set(names)
+    assert [events.Scalars(name)[0].value for name in names] == [1, 10, 100, 1000, math.inf]
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:

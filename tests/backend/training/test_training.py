@@ -214,6 +214,26 @@ def test_a_batch_may_be_nested_and_a_metric_a_tensor(tmp_path: Path) -> None:
     assert len(training.curve("accuracy")) == 12
 
 
+def test_a_metric_may_have_any_name_and_takes_the_place_of_none(tmp_path: Path) -> None:
+    own = ("loss", "learning_rate", "step", "epoch", "validation/loss", "user/loss")
+    odd = ("recall (IoU = 0.5)", "=1+1", "samples/s, 日本")
+    given = ", ".join(f"{name!r}: {number + 7}" for number, name in enumerate((*own, *odd)))
+    model = MODEL.replace('return {"accuracy"', f'return {{{given}, "accuracy"')
+    watched = {"metric": "validation/user/step", "patience_epochs": 1}
+    best = {"best_metric": "validation/user/validation/loss"}
+    training = new_training(
+        tmp_path, model=model, epochs=3, early_stop=watched, checkpoint=best, **ALONE
+    )
+    training.train_well()
+    for number, name in enumerate((*(f"user/{one}" for one in own), *odd)):
+        for where in ("", "validation/"):
+            assert set(training.curve(where + name).values()) == {number + 7.0}
+    assert len(training.curve("validation/loss")) == 2, "the early stop found what it watches"
+    assert max(training.curve("validation/loss").values()) < 7
+    assert max(training.curve("loss").values()) < 7
+    assert not {"step", "epoch"} & training.history()[-1]["metrics"].keys()
+
+
 def test_a_user_collate_is_used(tmp_path: Path) -> None:
     loader = LOADER.replace(
         "    def __len__",

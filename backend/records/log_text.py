@@ -1,0 +1,29 @@
+"""Log text as a terminal leaves it: a progress bar shows its last state, and colours are gone."""
+
+from __future__ import annotations
+
+import re
+from typing import AnyStr
+from unicodedata import category
+
+SEQUENCE = re.compile(
+    r"\x1b(?:\[(?P<code>[0-?]*)[ -/]*(?P<end>[@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])"
+)
+
+
+def last_state(line: AnyStr) -> AnyStr:
+    """What one line shows in the end: what came behind its last carriage return."""
+    back = b"\r" if isinstance(line, bytes) else "\r"
+    return line.rstrip(back).rpartition(back)[2]
+
+
+def plain(text: str) -> str:
+    """Log text as it can be shown: no colour codes, a progress bar's last state, no control."""
+    return "\n".join(map(_plain, text.split("\n")))
+
+
+def _plain(line: str) -> str:
+    if line.isprintable():
+        return line
+    shown = SEQUENCE.sub("", last_state(line))
+    return "".join(c for c in shown if c == "\t" or c.isprintable() or category(c) == "Zs")
