@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from backend.cluster import ssh_faults
+from backend.cluster.client_settings import ask_ssh, readable, unreadable
 from backend.cluster.far_command import execute
 from backend.cluster.far_files import FarFiles
 from backend.cluster.known_hosts import KnownHosts, host_key
@@ -36,7 +39,6 @@ from backend.cluster.shell import (
     Shell,
     Unreachable,
 )
-from backend.errors import BackendError
 from backend.node.words import seconds
 from backend.records.cluster import NodeAddress
 
@@ -46,6 +48,7 @@ _FILES_LIMIT_S = 30.0
 _CLOSE_LIMIT_S = 2.0
 _KEEPALIVE_S = 15
 _GRACE_S = 2.0
+_SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
 
 # Without a handler Python prints paramiko's tracebacks on standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -424,19 +427,25 @@ def _public_half(path: str) -> bytes:
 
 def _lookup(ssh_config: Path | None) -> Lookup:
     """What the user's client settings say of a host."""
-    try:
-        # `lazy` keeps Fabric from its own settings files, some of which are Python.
-        config = fabric.Config(lazy=True, runtime_ssh_path=ssh_config and str(ssh_config))
-        config.load_ssh_config()
-        settings = config.base_ssh_config
-    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
-        raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
-
-    def look_up(host: str) -> dict[str, Any]:
+    ssh = shutil.which("ssh")
+    if ssh is not None:
+        return cache(partial(ask_ssh, ssh, file=ssh_config))
+    settings = paramiko.SSHConfig()
+    files = (ssh_config,) if ssh_config else (Path("~/.ssh/config").expanduser(), _SYSTEM_SETTINGS)
+    for file in files:
+        if file != ssh_config and not file.is_file():
+            continue
         try:
-            return dict(settings.lookup(host))
+            text = file.read_text("utf-8", "surrogateescape")
+        except OSError as error:
+            raise unreadable(file, error) from error
+        settings.parse(StringIO(readable(text)))
+
+    def look_up(address: NodeAddress) -> dict[str, Any]:
+        try:
+            return dict(settings.lookup(address.host))
         except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
-            raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
+            raise unreadable(files[0], error) from error
 
     return look_up
 

@@ -9,7 +9,6 @@ import errno
 import shlex
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
 from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
@@ -165,13 +164,6 @@ def no_sftp(who: str) -> Fault:
         f"{who} offers no file transfer (SFTP).",
         "Add to sshd_config there: Subsystem sftp internal-sftp. A ~/.bashrc that prints also "
         "breaks it.",
-    )
-
-
-def bad_settings(path: Path | None, error: BaseException) -> Fault:
-    return (
-        f"The settings of SSH in {path or '~/.ssh/config'} cannot be used: {short(error)}.",
-        "Mend that file; `ssh -G HOST` shows what OpenSSH makes of it.",
     )
 
 

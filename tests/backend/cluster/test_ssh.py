@@ -349,7 +349,7 @@ def test_f54_what_cannot_be_a_host_is_refused_in_words(sshd: Sshd, host: str) ->
 
 def test_settings_that_cannot_be_used_are_named(sshd: Sshd) -> None:
     sshd.ssh_config.write_text("Port not-a-number\n")
-    with pytest.raises(BackendError, match="cannot be a port"):
+    with pytest.raises(BackendError, match=f"{sshd.ssh_config} line 1: Bad"):
         enter(sshd, port=0)
     sshd.ssh_config.write_text("ThisLineHasOneWord\n")
     with pytest.raises(BackendError, match=str(sshd.ssh_config)):
