@@ -28,6 +28,8 @@ from backend.records.layout import NodeHome
 COMMENT = "ringmaster-cluster"
 PRIVATE_NAME = "id_cluster"
 GATE_NAME = "key_gate.py"
+_IN_SH = """exec env SHELL=/bin/sh /bin/sh -c 'eval "$SSH_ORIGINAL_COMMAND"'"""
+"""What mpirun asks for is text for a POSIX shell; csh and fish read this line as it is meant."""
 _DEFAULT_PORT = 22
 _CONNECT_LIMIT_S = 10
 _LIMIT_BYTES = 1_000_000
@@ -129,15 +131,17 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
 def authorized_line(public: str, subnet: str, command: str = "") -> str:
     """The line that lets the cluster's key in from the nodes' subnet, and from nowhere else.
 
-    With a ``command`` the key starts nothing but that.
+    With a ``command`` the key starts nothing but that; without, ``/bin/sh`` reads what is asked
+    for, whatever the login shell is.
 
     Raises:
         ValueError: ``subnet`` is none, or ``command`` would end early in there.
     """
     if '"' in command or not command.isprintable():
         raise ValueError("no command for a line of authorized_keys")
-    forced = f',command="{command}"' if command else ""
-    return f'restrict,from="{ipaddress.ip_network(subnet)}"{forced} {public} {COMMENT}'
+    forced = command or _IN_SH.replace('"', '\\"')
+    network = ipaddress.ip_network(subnet)
+    return f'restrict,from="{network}",command="{forced}" {public} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:

@@ -25,6 +25,10 @@ _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTD
 _ORDINARY = (
     "Use an ordinary key for this program (ssh-keygen -t ed25519), and name it with --identity."
 )
+_RC_FILES = (
+    "what the login shell reads first (bash: ~/.bashrc, zsh: ~/.zshenv, tcsh: ~/.tcshrc or "
+    "~/.cshrc, fish: ~/.config/fish/config.fish)"
+)
 _KEX_WORDS = ("no acceptable", "incompatible")
 
 
@@ -227,15 +231,15 @@ def no_command(who: str, code: int, words: str) -> Fault:
     said = f" and said “{printable(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",
-        "Look at ~/.bashrc there: it must not end or fail where no terminal is.",
+        f"Look there at {_RC_FILES}: it must not end or fail where no terminal is.",
     )
 
 
 def no_sftp(who: str) -> Fault:
     return (
         f"{who} offers no file transfer (SFTP).",
-        "Add to sshd_config there: Subsystem sftp internal-sftp. A ~/.bashrc that prints also "
-        "breaks it.",
+        "Add to sshd_config there: Subsystem sftp internal-sftp. What the login shell prints "
+        f"breaks it, too; look at {_RC_FILES}.",
     )
 
 

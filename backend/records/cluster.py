@@ -81,6 +81,7 @@ class NodeFacts:
     clock_offset_s: float | None = None
     keeps_services: str = ""
     """What starts the agent again after a reboot: "systemd", "crontab" or "" (nothing)."""
+    login_shell: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -76,7 +76,7 @@ def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -
         ["ssh-keygen", "-l", "-f", listed], capture_output=True, text=True, check=True
     )
     assert named.stdout.split()[2:] == [keys.COMMENT, "(ED25519)"]
-    assert LINE.startswith('restrict,from="10.77.0.0/24" ssh-ed25519 ')
+    assert LINE.startswith('restrict,from="10.77.0.0/24",command="exec env SHELL=/bin/sh ')
 
 
 def test_the_private_part_is_the_owner_s_alone_and_shows_in_no_text(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster import keys
 from backend.cluster.shell import (
     HostKeyChanged,
     HostKeyUnknown,
@@ -354,6 +355,12 @@ def test_f52_a_locked_key_asks_for_its_passphrase(sshd: Sshd) -> None:
     assert "wrong" not in f"{told.value.sentence} {told.value.remedy}"
     shell = connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
     assert gets_in(shell)
+
+
+def test_the_cluster_s_key_runs_what_it_is_asked_for(sshd: Sshd) -> None:
+    public = " ".join(Path(f"{sshd.client_key}.pub").read_text().split()[:2])
+    sshd.allowed.write_text(keys.authorized_line(public, "127.0.0.1/32") + "\n")
+    assert gets_in(enter(sshd))
 
 
 def test_a_locked_key_that_is_not_needed_asks_nobody(sshd: Sshd, tmp_path: Path) -> None:
