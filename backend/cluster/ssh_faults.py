@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
-from backend.node.words import seconds
+from backend.node.words import last_said, seconds
 from backend.records.cluster import HostKey
 from backend.records.program import to_forget
 from backend.records.values import printable
@@ -227,7 +227,7 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
 
 
 def no_command(who: str, code: int, words: str) -> Fault:
-    last = words.splitlines()[-1] if words else ""
+    last = last_said(words)
     said = f" and said “{printable(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",

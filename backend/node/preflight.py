@@ -477,7 +477,7 @@ def _first(words: str) -> str:
 
 
 def _last(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line.strip() for line in words.splitlines() if any(map(str.isalnum, line))]
     return lines[-1][:300] if lines else ""
 
 
