@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -49,6 +50,8 @@ _FILES_LIMIT_S = 30.0
 _CLOSE_LIMIT_S = 2.0
 _KEEPALIVE_S = 15
 _GRACE_S = 2.0
+_NEXT_SESSION_S = 5.0
+_SESSION_LOOK_S = 0.02
 _AGENT_LIMIT_S = 30.0
 """A person may have to confirm, or to touch a stick."""
 _SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
@@ -157,7 +160,7 @@ class SshShell:
         and nothing more.
         """
         with self._connected(limit_s):
-            channel = self._transport.open_session(timeout=min(limit_s, _CHANNEL_LIMIT_S))
+            channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
                 ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
             except TimeoutError as error:
@@ -209,16 +212,33 @@ class SshShell:
         _close(self._connections)
 
     def _files(self) -> FarFiles:
-        if self._sftp is None:
-            self._sftp = self._open_sftp()
-        return FarFiles(self._sftp, self._who, self._free_bytes)
+        return FarFiles(self._opened_sftp, self._who, self._free_bytes)
 
-    def _open_sftp(self) -> Any:
-        channel = self._transport.open_session(timeout=_CHANNEL_LIMIT_S)
+    def _session(self, limit_s: float) -> Any:
+        """A channel; where sshd allows one at a time (MaxSessions 1), after the one before it."""
+        end = time.monotonic() + min(limit_s, _NEXT_SESSION_S)
+        while True:
+            try:
+                return self._transport.open_session(timeout=limit_s)
+            except ChannelException as error:
+                if self._sftp is not None:
+                    self._sftp.close()
+                    self._sftp = None
+                elif time.monotonic() >= end:
+                    raise Refused(*ssh_faults.no_session(self._who, error.text)) from error
+                else:
+                    # sshd counts a session until what ran in it is gone.
+                    time.sleep(_SESSION_LOOK_S)
+
+    def _opened_sftp(self) -> Any:
+        if self._sftp is not None:
+            return self._sftp
+        channel = self._session(_CHANNEL_LIMIT_S)
         channel.settimeout(self._silence_s)
         try:
             channel.invoke_subsystem("sftp")
-            return paramiko.SFTPClient(channel)
+            self._sftp = paramiko.SFTPClient(channel)
+            return self._sftp
         except (SSHException, EOFError) as error:
             channel.close()
             if not self._transport.is_active():

@@ -235,6 +235,14 @@ def no_command(who: str, code: int, words: str) -> Fault:
     )
 
 
+def no_session(who: str, why: str) -> Fault:
+    return (
+        f"The SSH server of {who} allows no session on an open connection: "
+        f"{printable(why) or 'no reason given'}.",
+        "Let sshd_config there allow more: MaxSessions 10 is what OpenSSH has by itself.",
+    )
+
+
 def no_sftp(who: str) -> Fault:
     return (
         f"{who} offers no file transfer (SFTP).",
