@@ -251,12 +251,13 @@ class _Work:
         """How mpirun goes from this node to the next."""
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
-            subnet = keys.subnet_of(self._entry)
+            sources = keys.sources(self._entry, self._plan.peers)
             # By the name that it will have: the folder in which it is being made is gone then.
             python = str(self._place.environments / self._name / "bin/python")
             gate = python if self._plan.limits_key else ""
-            keys.install_key(self.shell, self.home, self._plan.key, subnet, gate)
-            told = f"the cluster's key is let in from {subnet}{', for runs only' if gate else ''}"
+            keys.install_key(self.shell, self.home, self._plan.key, sources, gate)
+            told = f"the cluster's key is let in from {sources.replace(',', ', ')}"
+            told += ", for runs only" if gate else ""
         self._ssh_config = keys.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )
