@@ -185,13 +185,16 @@ class SetUpService:
         self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
     ) -> None:
         """Let new nodes in at nodes that were set up before, where no common subnet does."""
-        new = [peer for peer in self.peers() if peer.name in names]
+        peers = self.peers()
+        new = [peer for peer in peers if peer.name in names]
         for entry in others:
             if entry.installation is None:
                 continue
             try:
                 if "," in keys.sources(entry, new):
-                    self._with_shell(entry, partial(self._let_in, entry=entry, key=key))
+                    self._with_shell(
+                        entry, partial(self._let_in, entry=entry, key=key, peers=peers)
+                    )
             except BackendError:
                 # The look before a start finds it and offers to do it again.
                 _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
@@ -260,11 +263,11 @@ class SetUpService:
             BackendError: A node could not be reached or written; all others were.
         """
         entries = [one for one in node_files.entries(self._root) if one.installation is not None]
-        key = self._key(entries)
+        key, peers = self._key(entries), self.peers()
 
         def one_node(entry: NodeEntry) -> BackendError | None:
             try:
-                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key))
+                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key, peers))
             except BackendError as error:
                 return error
             return None
@@ -274,11 +277,12 @@ class SetUpService:
         if faults:
             raise faults[0]
 
-    def _let_in(self, shell: Shell, entry: NodeEntry, key: ClusterKey) -> None:
+    def _let_in(
+        self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
+    ) -> None:
         assert entry.facts is not None, "a node that is set up was looked at"
         assert entry.installation is not None, "asked for by the caller"
         home = NodeHome(PurePosixPath(entry.facts.home))
-        peers = self.peers()
         if not entry.installation.own_key:
             there = entry.installation
             gate = there.python if there.limits_key else ""
