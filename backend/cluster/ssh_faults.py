@@ -168,11 +168,14 @@ def unusable(path: str, content: bytes) -> Unusable:
         return Unusable(path, "which is a key of a security stick", _ORDINARY)
     if b"ssh-dss" in inside or b" DSA " in text:
         return Unusable(path, "which is a DSA key", _ORDINARY)
-    if content.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in content:
+    if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
+        return Unusable(path, "whose end is missing", "Copy that key here again.")
+    if text.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in text:
         why = "which is a private key in a form that Ringmaster does not read"
-        return Unusable(
-            path, why, f"Write it in the usual form: ssh-keygen -p -f {_in_shell(path)}"
+        way_out = (
+            f"Write it in the usual form (ssh-keygen -p -f {_in_shell(path)}), or use another."
         )
+        return Unusable(path, why, way_out)
     why = "which is no private key that can be read"
     return Unusable(path, why, "Name a private key of OpenSSH with --identity.")
 

@@ -269,7 +269,7 @@ UNUSABLE = {
     "putty": (b"PuTTY-User-Key-File-3: ssh-ed25519\n", "a key of PuTTY", "puttygen"),
     "public": (b"ssh-ed25519 AAAA mai\n", "a public key", "has no .pub"),
     "empty": (b"", "which is empty", "again"),
-    "cut": (STICK_FILE[:60], "no private key|does not read", "ssh-keygen|--identity"),
+    "cut": (STICK_FILE[:60], "whose end is missing", "Copy that key"),
     "letter": (b"Dear node,\n", "no private key that can be read", "--identity"),
     "bytes": (bytes(range(256)), "no private key that can be read", "--identity"),
 }
