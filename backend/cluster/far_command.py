@@ -1,13 +1,15 @@
 """How a command travels to a node and how its output comes back alone.
 
 The login shell that sshd starts may read a ``~/.bashrc`` that prints, sets traps or ends; it may be
-no POSIX shell at all. So it is given one command, ``/bin/sh``, which prints a random mark before
-and after the real one, with the exit code behind the second: what stands outside the marks is the
-login shell's and is kept apart. No mark at all means that the command never began.
+csh or fish, which quote otherwise than POSIX shells do. So it is given one command, ``/bin/sh``,
+with words that all of them read alike. That prints a random mark before and after the real command,
+with the exit code behind the second: what stands outside the marks is the login shell's and is kept
+apart. No mark at all means that the command never began.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import selectors
 import shlex
@@ -26,6 +28,12 @@ _SCRIPT = (
     'a=$1; b=$2; shift 2; printf "%s%s\\n" "$a" "$b"; printf "%s%s\\n" "$a" "$b" >&2; "$@"; c=$?; '
     'printf "%s%s%d\\n" "$a" "$b" "$c"; printf "%s%s%d\\n" "$a" "$b" "$c" >&2; exit "$c"'
 )
+_LOADER = 'eval "$(printf %b "$@")"'
+_ODD = re.compile(rb"[^ -~]|['\\\\!]")
+"""What shells read in different ways within quotes: csh ends a quoted text at a line break and sees
+its history in ``!``, fish takes a backslash for an escape."""
+_WORD_LENGTH = 500
+"""csh refuses words of some 10 KB; an odd character becomes five."""
 _SENDING_LOOK_S = 0.02
 """The window for sending cannot be waited for; while input is left it is looked at this often."""
 
@@ -133,6 +141,14 @@ class Ended:
         self.login_words = (err.before + b"\n" + out.before).decode("utf-8", "replace").strip()
 
 
+def in_any_shell(script: str) -> str:
+    """A command line that starts ``/bin/sh`` with ``script``, from whatever shell reads it."""
+    text = script.encode()
+    pieces = (text[start : start + _WORD_LENGTH] for start in range(0, len(text), _WORD_LENGTH))
+    words = (_ODD.sub(lambda odd: b"\\0%03o" % odd[0][0], piece).decode() for piece in pieces)
+    return " ".join(("/bin/sh", "-c", f"'{_LOADER}'", "sh", *(f"'{word}'" for word in words)))
+
+
 def execute(
     channel: Channel,
     argv: Sequence[str],
@@ -152,7 +168,7 @@ def execute(
     mark = "".join(halves).encode()
     deadline = time.monotonic() + limit_s
     out, err = Stream(mark, on_line), Stream(mark, on_line)
-    channel.exec_command(shlex.join(["/bin/sh", "-c", _SCRIPT, "sh", *halves, *argv]))
+    channel.exec_command(in_any_shell(f"set -- {shlex.join([*halves, *argv])}; {_SCRIPT}"))
     left = memoryview(input)
     if not left:
         channel.shutdown_write()

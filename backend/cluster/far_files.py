@@ -28,15 +28,22 @@ OnBytes = Callable[[int, int], None]
 
 
 class FarFiles:
-    """The files that ``client`` (paramiko's SFTPClient) reaches; ``who`` names the place.
+    """The files that paramiko's SFTPClient reaches; ``who`` names the place.
 
-    ``free_bytes`` tells how much room a folder's disk has left, or None.
+    ``client`` gives one that is open: a command may have ended the one before it. ``free_bytes``
+    tells how much room a folder's disk has left, or None.
     """
 
-    def __init__(self, client: Any, who: str, free_bytes: Callable[[str], int | None]) -> None:
-        self._client = client
+    def __init__(
+        self, client: Callable[[], Any], who: str, free_bytes: Callable[[str], int | None]
+    ) -> None:
+        self._open_client = client
         self._who = who
         self._free_bytes = free_bytes
+
+    @property
+    def _client(self) -> Any:
+        return self._open_client()
 
     def write(self, path: str, content: bytes, mode: int) -> None:
         self._put(io.BytesIO(content), len(content), path, mode, None)

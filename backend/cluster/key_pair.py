@@ -1,8 +1,10 @@
-"""An Ed25519 pair in OpenSSH's form; the one module that imports cryptography."""
+"""Private keys: one made, and any opened; the one module that imports cryptography."""
 
 from __future__ import annotations
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from typing import Any
+
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -33,6 +35,37 @@ def public_part(private: bytes) -> str:
     return _public(parsed)
 
 
-def _public(key: Ed25519PrivateKey) -> str:
+def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
+    """Kind and unlocked text, in OpenSSH's form, of any private key; None when it stays locked.
+
+    paramiko reads fewer forms and ciphers than cryptography does.
+
+    Raises:
+        Exception: It cannot be read; cryptography has no common class for that.
+    """
+    key: Any
+    try:
+        key = _loaded(private, None)
+    except TypeError:
+        # cryptography's word for "locked"; of what is no key it says ValueError.
+        if not passphrase:
+            return None
+        try:
+            key = _loaded(private, passphrase.encode())
+        except (ValueError, InvalidTag):
+            return None
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
+    text = key.private_bytes(*form, serialization.NoEncryption()).decode("ascii")
+    return _public(key).split()[0], text
+
+
+def _loaded(private: bytes, passphrase: bytes | None) -> Any:
+    try:
+        return serialization.load_ssh_private_key(private, passphrase)
+    except ValueError:
+        return serialization.load_pem_private_key(private, passphrase)
+
+
+def _public(key: Any) -> str:
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     return key.public_key().public_bytes(*form).decode("ascii")

@@ -28,6 +28,8 @@ from backend.records.layout import NodeHome
 COMMENT = "ringmaster-cluster"
 PRIVATE_NAME = "id_cluster"
 GATE_NAME = "key_gate.py"
+_IN_SH = """exec env SHELL=/bin/sh /bin/sh -c 'eval "$SSH_ORIGINAL_COMMAND"'"""
+"""What mpirun asks for is text for a POSIX shell; csh and fish read this line as it is meant."""
 _DEFAULT_PORT = 22
 _CONNECT_LIMIT_S = 10
 _LIMIT_BYTES = 1_000_000
@@ -52,6 +54,7 @@ class ClusterKey:
 class Peer:
     """A node as the others reach it; ``address`` is the bare IP that its ranks have.
 
+    ``alone`` are others of its addresses that stand alone (`backend.launch.network.alone`).
     ``host_key`` is what a known-hosts line holds after the name; port 0 and user "" are OpenSSH's
     own choice.
     """
@@ -61,6 +64,7 @@ class Peer:
     port: int
     user: str
     host_key: str
+    alone: tuple[str, ...] = ()
 
 
 def make_key() -> ClusterKey:
@@ -126,18 +130,20 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     return key
 
 
-def authorized_line(public: str, subnet: str, command: str = "") -> str:
-    """The line that lets the cluster's key in from the nodes' subnet, and from nowhere else.
+def authorized_line(public: str, subnets: str, command: str = "") -> str:
+    """The line that lets the cluster's key in from ``subnets`` (`sources`), and from nowhere else.
 
-    With a ``command`` the key starts nothing but that.
+    With a ``command`` the key starts nothing but that; without, ``/bin/sh`` reads what is asked
+    for, whatever the login shell is.
 
     Raises:
-        ValueError: ``subnet`` is none, or ``command`` would end early in there.
+        ValueError: One of ``subnets`` is none, or ``command`` would end early in there.
     """
     if '"' in command or not command.isprintable():
         raise ValueError("no command for a line of authorized_keys")
-    forced = f',command="{command}"' if command else ""
-    return f'restrict,from="{ipaddress.ip_network(subnet)}"{forced} {public} {COMMENT}'
+    forced = command or _IN_SH.replace('"', '\\"')
+    networks = ",".join(str(ipaddress.ip_network(one)) for one in subnets.split(","))
+    return f'restrict,from="{networks}",command="{forced}" {public} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
@@ -181,8 +187,8 @@ def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> t
     known = []
     for peer in peers:
         name = _checked(_PLAIN_NAME, peer.name, "A node's name")
-        address = _address(peer)
-        config.append(f"Host {address}\n  HostName {address}\n  HostKeyAlias {name}\n")
+        address, *others = _addresses(peer)
+        config.append(f"Host {' '.join((address, *others))}\n  HostKeyAlias {name}\n")
         config.append(f"  Port {_port(peer)}\n")
         if peer.user:
             config.append(f"  User {_checked(_PLAIN_USER, peer.user, f'The user on {name}')}\n")
@@ -211,9 +217,9 @@ def _checked(form: re.Pattern[str], value: str, what: str) -> str:
     return value
 
 
-def _address(peer: Peer) -> str:
+def _addresses(peer: Peer) -> list[str]:
     try:
-        return str(ipaddress.ip_address(peer.address))
+        return [str(ipaddress.ip_address(one)) for one in (peer.address, *peer.alone)]
     except ValueError as error:
         raise BackendError(
             f"The address of {peer.name} for the ranks is no IP address: {peer.address!r}.",
@@ -247,7 +253,7 @@ def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key:
 
 
 def install_key(
-    shell: Shell, home: NodeHome, key: ClusterKey, subnet: str, gate_python: str = ""
+    shell: Shell, home: NodeHome, key: ClusterKey, subnets: str, gate_python: str = ""
 ) -> bool:
     """Put the cluster's key on a node and let it in; False when both was so already.
 
@@ -264,7 +270,7 @@ def install_key(
     _make(shell, ["chmod", "0600", "--", private], home.ssh)
     listed = authorized_keys(shell)
     _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
-    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnet, command))
+    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnets, command))
     changed = _replace(shell, str(listed), edited) or changed
     # sshd ignores a list that others may write to, and says so in its own log only.
     _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
@@ -280,8 +286,10 @@ def _gate(shell: Shell, home: NodeHome, python: str) -> str:
     return f"{python} -I {gate}"
 
 
-def subnet_of(entry: NodeEntry) -> str:
-    """From where the cluster's key is let in to a node: the network of its ranks.
+def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
+    """From where the cluster's key is let in to a node, with commas between.
+
+    It is the network of its ranks, and of the other nodes the addresses that lie outside of that.
 
     Raises:
         BackendError: The node has no address for the ranks.
@@ -292,7 +300,15 @@ def subnet_of(entry: NodeEntry) -> str:
             "cluster's key shall be let in.",
             "Choose one of the node's addresses in its settings.",
         )
-    return str(ipaddress.ip_interface(entry.ranks_address).network)
+    own = ipaddress.ip_interface(entry.ranks_address).network
+    others = (
+        ipaddress.ip_address(address)
+        for peer in peers
+        if peer.name != entry.name
+        for address in (peer.address, *peer.alone)
+    )
+    outside = dict.fromkeys(str(one) for one in others if one not in own)
+    return ",".join((str(own), *outside))
 
 
 def forget_key(shell: Shell, home: NodeHome) -> bool:

@@ -29,8 +29,6 @@ _NOT_FOUND = 127
 Leave = Callable[[Path, bytes], None]
 _KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
 """By the words of the annotations."""
-# Bridges that containers and virtual machines make: the same address on every node, no way out.
-_INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
 
 
 @dataclass(frozen=True)
@@ -99,14 +97,14 @@ def _facts(raw: dict[str, Any]) -> NodeFacts:
 
 def ranks_address(facts: NodeFacts, reached_at: str) -> str:
     """The interface that took the desktop's connection, else the first that leads out, else ""."""
-    found = [(one.name, ipaddress.ip_interface(one.address)) for one in facts.interfaces]
+    found = [(one, ipaddress.ip_interface(one.address)) for one in facts.interfaces]
     for _, address in found:
         if reached_at and _is_within(reached_at, address) and not address.is_loopback:
             return str(address)
     outside = [
         address
-        for name, address in found
-        if not (address.is_loopback or address.is_link_local or name.startswith(_INNER))
+        for one, address in found
+        if not (address.is_loopback or address.is_link_local or one.is_inner)
     ]
     # Open MPI's choice of interfaces is better tried with IPv4.
     outside.sort(key=lambda address: address.version)

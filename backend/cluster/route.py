@@ -6,6 +6,7 @@ Pure: it looks up nothing in the network.
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,8 @@ from backend.records.values import printable
 
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _MOST_JUMPS = 8
-Lookup = Callable[[str], Mapping[str, Any]]
-"""Settings of a host by its name, with lower-case keys, as `paramiko.SSHConfig.lookup` has them."""
+Lookup = Callable[[NodeAddress], Mapping[str, Any]]
+"""Settings of a host, with lower-case keys, as `ssh -G` prints them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Hop:
     asked_for: int = 0
     """How many of ``identities``, from the first, were asked for by name."""
     identities_only: bool = False
+    agent: str | None = None
+    """The socket of the agent, "" for none; None is the one that SSH_AUTH_SOCK names."""
 
     @property
     def who(self) -> str:
@@ -52,7 +55,8 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
     Raises:
         BackendError: The address cannot be one, or the settings ask for what cannot be done.
     """
-    settings = lookup(_checked(address.host))
+    _checked(address.host)
+    settings = lookup(address)
     jumps = address.jump or _text(settings, "proxyjump")
     if not address.jump and "proxycommand" in settings and _is_set(settings["proxycommand"]):
         raise BackendError(
@@ -66,8 +70,8 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
         known = {(way.host, way.port) for way in ways}
         further = [way for way in map(_jump, jumps.split(",")) if (way.host, way.port) not in known]
         ways[:0] = further
-        jumps = _text(lookup(further[0].host), "proxyjump") if further else ""
-    return tuple(_hop(way, lookup(way.host)) for way in ways)
+        jumps = _text(lookup(further[0]), "proxyjump") if further else ""
+    return tuple(_hop(way, lookup(way)) for way in ways)
 
 
 def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
@@ -86,7 +90,17 @@ def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
         identities=(*asked_for, *(identities or (DEFAULT_KEYS if asked_for else ()))),
         asked_for=len(asked_for),
         identities_only=_text(settings, "identitiesonly").lower() == "yes",
+        agent=_agent(_text(settings, "identityagent")),
     )
+
+
+def _agent(text: str) -> str | None:
+    """`IdentityAgent`: a path, ``none``, or the variable that holds the path."""
+    if text in ("", "SSH_AUTH_SOCK"):
+        return None
+    if text.startswith("$"):
+        return os.environ.get(text[1:], "")
+    return "" if text == "none" else text
 
 
 def _jump(text: str) -> NodeAddress:

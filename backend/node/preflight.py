@@ -20,6 +20,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,6 +40,13 @@ _LISTEN_S = 30.0
 _IDLE_S = 5.0
 _ROOT_LOOK_S = 0.1
 _PROBE_BYTES = 64 * 1024
+_UNDERSTOOD = "ringmaster-understood"
+_FOR_SH = (
+    "PATH=$PATH ; export PATH ; LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    f"echo {_UNDERSTOOD}"
+)
+"""Of the kind that mpirun sends to a login shell."""
+_SSH_FAILED = 255
 
 _IMPORT = """
 import importlib.metadata, json
@@ -150,15 +158,16 @@ def _exactly(taken: socket.socket, count: int) -> bytes:
 
 
 def meet(request: dict[str, Any]) -> None:
-    """``peers``: node -> [address, port]; ``ssh``: node -> address, with the client file."""
+    """``peers``: node -> [address, port]; ``ssh``: node -> [address, whether only runs may start],
+    with the client file."""
     limit_s, token = float(request["limit_s"]), request["token"].encode()
     work = [
         threading.Thread(target=_meet_one, args=(node, *place, token, request["bytes"], limit_s))
         for node, place in request["peers"].items()
     ]
     work += [
-        threading.Thread(target=_log_in, args=(node, address, request["ssh_config"], limit_s))
-        for node, address in request["ssh"].items()
+        threading.Thread(target=_log_in, args=(node, *place, request["ssh_config"], limit_s))
+        for node, place in request["ssh"].items()
     ]
     for one in work:
         one.start()
@@ -199,11 +208,21 @@ def _acknowledged(there: socket.socket, end: float) -> int:
     return count
 
 
-def _log_in(node: str, address: str, ssh_config: str, limit_s: float) -> None:
+def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s: float) -> None:
+    """Log in, and have the far shell read what mpirun has it read.
+
+    A key that starts runs only starts nothing else, and no shell reads what is asked with it.
+    Where the login shell here is csh, mpirun asks the far one what it is.
+    """
+    asked = "true" if is_limited or os.environ.get("SHELL", "").endswith("csh") else _FOR_SH
     argv = ["ssh", "-x", "-F", ssh_config, "-o", "BatchMode=yes"]
-    argv += ["-o", f"ConnectTimeout={max(1, int(limit_s) - 1)}", address, "true"]
-    code, _, words = _run(argv, limit_s + 1)
-    tell(kind="ssh", node=node, facts={"code": code, "why": _last(words)})
+    argv += ["-o", f"ConnectTimeout={max(1, int(limit_s) - 1)}", address, asked]
+    code, out, words = _run(argv, limit_s + 1)
+    facts = {"code": code, "why": _last(words) if code else "", "shell": False}
+    if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (124, 126, _SSH_FAILED):
+        # fish ends with 0 what it could not read.
+        facts = {"code": code or 1, "why": _first(words), "shell": bool(shutil.which("ssh"))}
+    tell(kind="ssh", node=node, facts=facts)
 
 
 # This machine.
@@ -453,8 +472,12 @@ def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int,
     return done.returncode, out, words or out
 
 
+def _first(words: str) -> str:
+    return next((line.strip()[:300] for line in words.splitlines() if line.strip()), "")
+
+
 def _last(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line.strip() for line in words.splitlines() if any(map(str.isalnum, line))]
     return lines[-1][:300] if lines else ""
 
 

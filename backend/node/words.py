@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 
+_RULE = re.compile(r"^-{10,}\s*$", re.MULTILINE)
 _CRASHES = {
     signal.SIGSEGV: "it used memory that is not its own",
     signal.SIGBUS: "memory behind a file or shared memory was missing; /dev/shm may be full",
@@ -34,6 +36,19 @@ def signal_name(number: int) -> str:
 def crash_reason(number: int) -> str:
     """Why compiled code dies of this signal, or ""."""
     return next((why for one, why in _CRASHES.items() if one == number), "")
+
+
+def last_said(output: str) -> str:
+    """The last line of what a program printed that holds a word, or "".
+
+    What mpirun says stands between two rules of dashes and begins with what happened: of that, the
+    first paragraph.
+    """
+    *framed, after = _RULE.split(output)
+    if len(framed) > 1 and not after.strip() and framed[-1].strip():
+        return " ".join(framed[-1].strip().split("\n\n")[0].split())
+    lines = (line.strip() for line in reversed(output.splitlines()))
+    return next((line for line in lines if any(map(str.isalnum, line))), "")
 
 
 def seconds(value: float) -> str:

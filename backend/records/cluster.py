@@ -15,6 +15,7 @@ from backend.records.layout import NodeHome
 from backend.records.schema import check_schema
 
 ENTRY_SCHEMA = 1
+_INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Interface:
 
     name: str
     address: str
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether containers or virtual machines made it: no way out, often alike on all nodes."""
+        return self.name.startswith(_INNER)
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class NodeFacts:
     clock_offset_s: float | None = None
     keeps_services: str = ""
     """What starts the agent again after a reboot: "systemd", "crontab" or "" (nothing)."""
+    login_shell: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -168,7 +175,7 @@ class NodeEntry:
         """All that the node has, with their prefix, the one by which others know it first."""
         found = [self.ranks_address] if self.ranks_address else []
         if self.facts is not None:
-            found += [one.address for one in self.facts.interfaces]
+            found += [one.address for one in self.facts.interfaces if not one.is_inner]
         return tuple(dict.fromkeys(found))
 
     def to_dict(self) -> dict[str, Any]:

@@ -391,7 +391,7 @@ class Flight:
             "ssh_config": "",
         }
         if part.site.leads and self._renew_settings(entry, shell):
-            request["ssh"] = {one.site.node: one.address for one in there}
+            request["ssh"] = {one.site.node: [one.address, one.is_limited] for one in there}
             assert entry.installation is not None
             request["ssh_config"] = entry.installation.ssh_config
         # What keeps it from looking is told by the look, which goes over the same connection.

@@ -33,6 +33,12 @@ class Part:
     told: Told = field(default_factory=Told)
     met: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the cluster's key starts nothing but runs there."""
+        there = self.entry.installation if self.entry else None
+        return there is not None and there.limits_key and not there.own_key
+
 
 @dataclass(frozen=True)
 class Ground:

@@ -56,7 +56,7 @@ def route_findings(
     refused = [one for one in log_ins if one.facts["code"]]
     refused = [one for one in refused if (one.source, one.target) not in lost]
     reasons = {_reason(one) for one in refused}
-    if len(refused) == len(log_ins) > 1 and len(reasons) == 1:
+    if len(refused) == len(log_ins) > 1 and len(reasons) == 1 and not refused[0].facts.get("shell"):
         # All others at once and in the same way: it is the one who asks.
         yield _no_log_in_anywhere(refused[0])
     else:
@@ -166,6 +166,16 @@ def _said(one: Meeting) -> str:
 
 def _no_log_in(one: Meeting) -> PreflightFinding:
     why = str(one.facts["why"])
+    if one.facts.get("shell"):
+        return PreflightFinding(
+            BETWEEN,
+            False,
+            f"The login shell of {one.target} does not read what mpirun sends it: {_said(one)}.",
+            "Let the cluster's key in again: /bin/sh reads it then. With a key of your own between "
+            f"the nodes, that account needs another shell on {one.target}: chsh -s /bin/bash.",
+            (one.target,),
+            Fix.INSTALL_CLUSTER_KEY,
+        )
     names = {"source": one.source, "target": one.target}
     for words, (sentence, remedy, fix) in _SSH_WORDS.items():
         if words in why:

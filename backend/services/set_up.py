@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -30,6 +32,7 @@ from backend.cluster.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
+from backend.launch.network import alone
 from backend.node.start import CODE_ROOT
 from backend.progress import Progress
 from backend.records.carried import carried_of
@@ -39,6 +42,7 @@ from backend.records.set_up_choices import SetUpOptions
 from backend.records.values import printable
 
 _MOST_AT_ONCE = 16
+_log = logging.getLogger("ringmaster.set_up")
 
 T = TypeVar("T")
 OpenShell = Callable[[NodeEntry], Shell]
@@ -134,7 +138,7 @@ class SetUpService:
             {one.name: one.installation.mpi_version for one in others if one.installation}
         )
         peers = self.peers()
-        alone = _Locks().hold
+        hold = _Locks().hold
         # Of nodes that share an environment one gets the wheels anyway.
         relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
 
@@ -151,7 +155,7 @@ class SetUpService:
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
                 shared=chosen.shared,
-                alone=alone,
+                alone=hold,
                 relay=relay,
             )
             trusted = self._trusted(entry)
@@ -168,11 +172,32 @@ class SetUpService:
 
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
             done = dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+        if key is not None:
+            new = [one.name for one in done.values() if isinstance(one, NodeEntry)]
+            self._let_in_at(others, new, key)
         if relay is not None and relay.used_by:
             self._clear(
                 relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
             )
         return done
+
+    def _let_in_at(
+        self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
+    ) -> None:
+        """Let new nodes in at nodes that were set up before, where no common subnet does."""
+        peers = self.peers()
+        new = [peer for peer in peers if peer.name in names]
+        for entry in others:
+            if entry.installation is None:
+                continue
+            try:
+                if "," in keys.sources(entry, new):
+                    self._with_shell(
+                        entry, partial(self._let_in, entry=entry, key=key, peers=peers)
+                    )
+            except BackendError:
+                # The look before a start finds it and offers to do it again.
+                _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
 
     def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
         """By the first node that sees the data root under the same name and answers."""
@@ -219,13 +244,16 @@ class SetUpService:
         return tuple(
             Peer(
                 one.name,
-                str(ipaddress.ip_interface(one.ranks_address).ip),
+                own,
                 one.address.port,
                 one.address.user or (one.facts.user if one.facts else ""),
                 key,
+                tuple(ip for ip in alone(one.addresses) if ip != own),
             )
             for one in self._entries()
-            if one.ranks_address and (key := self._host_key(one))
+            if one.ranks_address
+            and (own := str(ipaddress.ip_interface(one.ranks_address).ip))
+            and (key := self._host_key(one))
         )
 
     def let_in_again(self) -> None:
@@ -235,11 +263,11 @@ class SetUpService:
             BackendError: A node could not be reached or written; all others were.
         """
         entries = [one for one in node_files.entries(self._root) if one.installation is not None]
-        key = self._key(entries)
+        key, peers = self._key(entries), self.peers()
 
         def one_node(entry: NodeEntry) -> BackendError | None:
             try:
-                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key))
+                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key, peers))
             except BackendError as error:
                 return error
             return None
@@ -249,15 +277,17 @@ class SetUpService:
         if faults:
             raise faults[0]
 
-    def _let_in(self, shell: Shell, entry: NodeEntry, key: ClusterKey) -> None:
+    def _let_in(
+        self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
+    ) -> None:
         assert entry.facts is not None, "a node that is set up was looked at"
         assert entry.installation is not None, "asked for by the caller"
         home = NodeHome(PurePosixPath(entry.facts.home))
         if not entry.installation.own_key:
             there = entry.installation
             gate = there.python if there.limits_key else ""
-            keys.install_key(shell, home, key, keys.subnet_of(entry), gate)
-        keys.write_settings(shell, home, self.peers(), entry.installation.own_key)
+            keys.install_key(shell, home, key, keys.sources(entry, peers), gate)
+        keys.write_settings(shell, home, peers, entry.installation.own_key)
 
     def environments(self, name: str) -> Mapping[str, int]:
         """The environments on a node, with their size in bytes."""

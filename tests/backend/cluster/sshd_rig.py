@@ -25,10 +25,14 @@ _PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to connections."""
 
 
-def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
+def make_key(
+    path: Path, passphrase: str = "", kind: str = "ed25519", cipher: str = "", form: str = ""
+) -> Path:
+    """A pair; ``cipher`` and ``form`` are those of ssh-keygen's -Z and -m."""
+    more = [*(["-Z", cipher] if cipher else []), *(["-m", form] if form else [])]
     subprocess.run(
         # One round: a passphrase is made slow to guess on purpose.
-        ["ssh-keygen", "-qa1", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)],
+        ["ssh-keygen", "-qa1", "-t", kind, "-N", passphrase, "-C", path.name, "-f", path, *more],
         check=True,
     )
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from backend.cluster import keys
 from backend.cluster.keys import Peer
 from backend.errors import BackendError
+from backend.records.cluster import NodeAddress, NodeEntry
 from backend.records.layout import NodeHome
 from tests.fakes.local_shell import LocalShell
 
@@ -64,6 +66,17 @@ def test_another_subnet_takes_the_old_line_s_place_once(before: bytes, after: by
     assert keys.with_line(content, LINE) == b"\n".join((before, fresh, after, b""))
 
 
+def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
+    entry = NodeEntry("gpu1", NodeAddress("gpu1"), ranks_address="10.77.0.2/24")
+    far = Peer("gpu3", "10.99.0.4", 0, "", OTHER.public, ("10.77.0.9", "fd00::4"))
+    assert keys.sources(entry, [GPU1, GPU2]) == SUBNET
+    assert keys.sources(entry, [GPU1, GPU2, far]) == f"{SUBNET},10.99.0.4,fd00::4"
+    line = keys.authorized_line(KEY.public, keys.sources(entry, [far]))
+    assert line.startswith(f'restrict,from="{SUBNET},10.99.0.4/32,fd00::4/128",')
+    with pytest.raises(ValueError, match=r"10\.99\.0\.4 x"):
+        keys.authorized_line(KEY.public, '10.77.0.0/24,10.99.0.4 x"')
+
+
 def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -> None:
     private = keys.store_key(tmp_path, KEY) and tmp_path / keys.PRIVATE_NAME
     shown = subprocess.run(
@@ -76,7 +89,7 @@ def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -
         ["ssh-keygen", "-l", "-f", listed], capture_output=True, text=True, check=True
     )
     assert named.stdout.split()[2:] == [keys.COMMENT, "(ED25519)"]
-    assert LINE.startswith('restrict,from="10.77.0.0/24" ssh-ed25519 ')
+    assert LINE.startswith('restrict,from="10.77.0.0/24",command="exec env SHELL=/bin/sh ')
 
 
 def test_the_private_part_is_the_owner_s_alone_and_shows_in_no_text(tmp_path: Path) -> None:
@@ -113,7 +126,7 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
 
 
 def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
-    config, known = keys.ssh_settings([GPU1, GPU2], **PLACES)
+    config, known = keys.ssh_settings([GPU1, replace(GPU2, alone=("100.64.0.3",))], **PLACES)
     path = tmp_path / "config"
     path.write_text(config)
 
@@ -124,6 +137,7 @@ def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
         return dict(line.split(" ", 1) for line in done.stdout.splitlines())
 
     first, second = resolved("10.77.0.2"), resolved("10.77.0.3")
+    assert resolved("100.64.0.3") == second | {"host": "100.64.0.3", "hostname": "100.64.0.3"}
     wanted = {
         "hostname": "10.77.0.2",
         "port": "22",

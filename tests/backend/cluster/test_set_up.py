@@ -65,6 +65,13 @@ def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node:
     assert Path(entry.installation.python).exists()
 
 
+def test_an_unusual_login_shell_is_said(node: Node) -> None:
+    node.facts = replace(node.facts, login_shell="/usr/bin/fish")
+    with pytest.raises(Cancelled):
+        go(node, lambda: _runs(node, "Python"))
+    assert node.sentences[1].endswith("2 cores, no GPU, login shell fish.")
+
+
 def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node) -> None:
     first = go(node)
     agent = (node.home / "state/info.json").read_bytes()

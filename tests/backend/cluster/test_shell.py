@@ -290,6 +290,36 @@ def test_f52_a_missing_folder_and_a_server_without_sftp_are_named(
     assert bare.run(["true"]).ok
 
 
+def test_one_session_at_a_time_is_enough(
+    make_sshd: Callable[..., Sshd], enter: Callable[[Sshd], Shell], tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    sshd = make_sshd("MaxSessions 1", small_disk=tmp_path / "small")
+    shell, path = enter(sshd), str(sshd.home / "file")
+    shell.write(path, b"one")
+    assert shell.run(["cat", path]).out == "one"
+    assert shell.run(["cat", path]).out == "one"
+    assert shell.read(path) == b"one"
+    with shell.files() as files:
+        assert shell.run(["rm", path]).ok
+        assert files.listing(str(sshd.home)) == ()
+    # How much room is left is asked by a command, and the half file is taken away after it.
+    with pytest.raises(BackendError, match=r"The disk of .*small on .* is full"):
+        shell.write(f"{tmp_path}/small/too-large", bytes(1_000_000))
+    assert shell.listing(f"{tmp_path}/small") == ()
+
+
+def test_a_server_that_allows_no_session_is_named(
+    make_sshd: Callable[..., Sshd], enter: Callable[[Sshd], Shell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_NEXT_SESSION_S", 0.1)
+    shell = enter(make_sshd("MaxSessions 0"))
+    for ask in (lambda: shell.run(["true"]), lambda: shell.listing("/")):
+        with pytest.raises(Refused, match="allows no session") as told:
+            ask()
+        assert "MaxSessions 10" in told.value.remedy
+
+
 def test_a_connection_that_breaks_is_a_sentence(shell: Shell, sshd: Sshd) -> None:
     assert shell.listing(str(sshd.home)) == ()
     sshd.stop()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
+import re
 import socket
+import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backend.cluster import keys
 from backend.cluster.shell import (
     HostKeyChanged,
     HostKeyUnknown,
@@ -178,6 +183,161 @@ def test_the_key_that_was_asked_for_comes_before_a_crowd_in_the_agent(
             enter(sshd, identity="")
 
 
+@contextmanager
+def agent_that_signs_nothing(*keys: tuple[str, bytes]) -> Iterator[None]:
+    """An agent that lists ``keys``, each a comment and a public blob, and refuses all else."""
+
+    def text(value: bytes) -> bytes:
+        return struct.pack(">I", len(value)) + value
+
+    def answer(line: socket.socket) -> None:
+        with line, line.makefile("rb") as asked:
+            while len(head := asked.read(4)) == 4:
+                question = asked.read(*struct.unpack(">I", head))
+                listed = b"".join(text(blob) + text(name.encode()) for name, blob in keys)
+                said = b"\x0c" + struct.pack(">I", len(keys)) + listed
+                line.sendall(text(said if question[0] == 11 else b"\x05"))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                answer(server.accept()[0])
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/agent")
+        server.listen()
+        serving = threading.Thread(target=serve)
+        serving.start()
+        os.environ["SSH_AUTH_SOCK"] = f"{folder}/agent"
+        try:
+            yield
+        finally:
+            os.environ.pop("SSH_AUTH_SOCK")
+            server.shutdown(socket.SHUT_RDWR)
+            serving.join(LIMIT_S)
+
+
+def blob(kind: str, *parts: bytes) -> bytes:
+    return b"".join(struct.pack(">I", len(one)) + one for one in (kind.encode(), *parts))
+
+
+STICK = ("mai@stick", blob("sk-ssh-ed25519@openssh.com", bytes(32), b"ssh:"))
+
+
+def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(sshd: Sshd) -> None:
+    public = Path(f"{sshd.client_key}.pub").read_text().split()[1]
+    own = ("mai@own", base64.b64decode(public))
+    broken = ("mai@broken", blob("ssh-ed25519", b"short"))
+    sshd.ssh_config.write_text(f"IdentityFile {sshd.client_key}\n")
+    with agent_that_signs_nothing(STICK, broken, own):
+        assert gets_in(enter(sshd, identity=""))
+
+
+def test_with_no_other_key_the_one_of_the_stick_is_named(sshd: Sshd) -> None:
+    with agent_that_signs_nothing(STICK), pytest.raises(Refused) as told:
+        enter(sshd, identity="")
+    assert "no key could be used" in told.value.sentence
+    assert "“mai@stick” of the agent, a key of a security stick" in told.value.sentence
+    assert "ssh-keygen -t ed25519" in told.value.remedy
+
+
+def test_an_agent_of_the_settings_is_asked_and_none_is_none(sshd: Sshd) -> None:
+    with agent_with(sshd.client_key):
+        sshd.ssh_config.write_text("IdentityAgent none\n")
+        with pytest.raises(Refused, match="no key on this computer"):
+            enter(sshd, identity="")
+        sshd.ssh_config.write_text(f"IdentityAgent {os.environ.pop('SSH_AUTH_SOCK')}\n")
+        assert gets_in(enter(sshd, identity=""))
+
+
+def test_a_key_of_a_kind_that_the_server_has_not_is_passed_over(
+    make_sshd: Callable[..., Sshd], tmp_path: Path
+) -> None:
+    sshd = make_sshd("PubkeyAcceptedAlgorithms ssh-ed25519")
+    other = make_key(tmp_path / "rsa", kind="rsa")
+    sshd.ssh_config.write_text(f"IdentityFile {other}\nIdentityFile {sshd.client_key}\n")
+    assert gets_in(enter(sshd, identity=""))
+
+
+STICK_FILE = (
+    b"-----BEGIN OPENSSH PRIVATE KEY-----\n"
+    + base64.encodebytes(b"openssh-key-v1\0" + blob("none", b"none", b"") + STICK[1])
+    + b"-----END OPENSSH PRIVATE KEY-----\n"
+)
+UNUSABLE = {
+    "stick": (STICK_FILE, "a key of a security stick", "ssh-keygen -t ed25519"),
+    "putty": (b"PuTTY-User-Key-File-3: ssh-ed25519\n", "a key of PuTTY", "puttygen"),
+    "public": (b"ssh-ed25519 AAAA mai\n", "a public key", "has no .pub"),
+    "empty": (b"", "which is empty", "again"),
+    "cut": (STICK_FILE[:60], "whose end is missing", "Copy that key"),
+    "letter": (b"Dear node,\n", "no private key that can be read", "--identity"),
+    "bytes": (bytes(range(256)), "no private key that can be read", "--identity"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out(
+    sshd: Sshd, tmp_path: Path, kind: str
+) -> None:
+    content, why, way_out = UNUSABLE[kind]
+    (tmp_path / kind).write_bytes(content)
+    sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\n")
+    with pytest.raises(Refused, match=why) as told:
+        enter(sshd, identity="")
+    assert str(tmp_path / kind) in told.value.sentence
+    assert re.search(way_out, told.value.remedy)
+    sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\nIdentityFile {sshd.client_key}\n")
+    assert gets_in(enter(sshd, identity=""))
+
+
+def test_a_key_of_a_cipher_that_is_not_known_is_passed_over(sshd: Sshd, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "key", PASSPHRASE, cipher="chacha20-poly1305@openssh.com")
+    sshd.allow(key)
+    address = replace(sshd.address, identity=str(key))
+    with pytest.raises(Refused, match="in a form that Ringmaster does not read") as told:
+        connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
+    assert f"ssh-keygen -p -f {key}" in told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("cipher", "to"), [("aes256-gcm@openssh.com", ""), ("", "PKCS8"), ("", "PEM")]
+)
+@pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["open", "locked"])
+def test_a_key_of_any_form_that_openssh_writes_gets_in(
+    sshd: Sshd, tmp_path: Path, cipher: str, to: str, passphrase: str
+) -> None:
+    key = make_key(tmp_path / "key", passphrase, "rsa" if to else "ed25519", cipher, to)
+    sshd.allow(key)
+    address = replace(sshd.address, identity=str(key))
+    if passphrase:
+        with pytest.raises(PassphraseNeeded):
+            enter(sshd, identity=str(key))
+        with pytest.raises(PassphraseNeeded, match="does not open"):
+            connect(address, sshd.known_hosts, passphrase="x", ssh_config=sshd.ssh_config)
+    shell = connect(address, sshd.known_hosts, passphrase=passphrase, ssh_config=sshd.ssh_config)
+    assert gets_in(shell)
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_a_certificate_is_shown_first_and_the_bare_key_after_it(
+    make_sshd: Callable[..., Sshd], tmp_path: Path, trusts: bool
+) -> None:
+    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "key")
+    sign = ["ssh-keygen", "-qs", str(authority), "-I", "mai", "-n", USER, f"{key}.pub"]
+    subprocess.run(sign, check=True, capture_output=True)
+    sshd = make_sshd(*([f"TrustedUserCAKeys {authority}.pub"] if trusts else []))
+    if not trusts:
+        sshd.allow(key)
+    assert gets_in(enter(sshd, identity=str(key)))
+
+
+def test_a_key_file_that_cannot_be_opened_is_named(sshd: Sshd, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    sshd.ssh_config.write_text(f"IdentityFile {tmp_path / 'folder'}\n")
+    with pytest.raises(Refused, match=r"folder, which cannot be read \(Is a directory\)"):
+        enter(sshd, identity="")
+
+
 def lock(sshd: Sshd) -> str:
     key = make_key(sshd.home.parent / "locked-key", PASSPHRASE)
     sshd.allow(key)
@@ -195,6 +355,12 @@ def test_f52_a_locked_key_asks_for_its_passphrase(sshd: Sshd) -> None:
     assert "wrong" not in f"{told.value.sentence} {told.value.remedy}"
     shell = connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
     assert gets_in(shell)
+
+
+def test_the_cluster_s_key_runs_what_it_is_asked_for(sshd: Sshd) -> None:
+    public = " ".join(Path(f"{sshd.client_key}.pub").read_text().split()[:2])
+    sshd.allowed.write_text(keys.authorized_line(public, "127.0.0.1/32") + "\n")
+    assert gets_in(enter(sshd))
 
 
 def test_a_locked_key_that_is_not_needed_asks_nobody(sshd: Sshd, tmp_path: Path) -> None:
@@ -349,7 +515,7 @@ def test_f54_what_cannot_be_a_host_is_refused_in_words(sshd: Sshd, host: str) ->
 
 def test_settings_that_cannot_be_used_are_named(sshd: Sshd) -> None:
     sshd.ssh_config.write_text("Port not-a-number\n")
-    with pytest.raises(BackendError, match="cannot be a port"):
+    with pytest.raises(BackendError, match=f"{sshd.ssh_config} line 1: Bad"):
         enter(sshd, port=0)
     sshd.ssh_config.write_text("ThisLineHasOneWord\n")
     with pytest.raises(BackendError, match=str(sshd.ssh_config)):

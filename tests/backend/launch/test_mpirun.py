@@ -113,6 +113,14 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
     )
 
 
+def test_nodes_that_meet_by_address_are_all_given_to_mpirun() -> None:
+    network = Network("10.1.0.5/32,10.2.0.7", "/data/ssh_config")
+    argv = command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)
+    assert argv[argv.index("btl_tcp_if_include") + 1] == "10.1.0.5/32,10.2.0.7/32"
+    with pytest.raises(BackendError, match="no subnet"):
+        command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=Network("10.1.0.5/32,", "/data/s"))
+
+
 def test_one_process_alone_needs_no_mpirun() -> None:
     config = job([{"node": "this-computer", "processes": 1}], strategy={"name": "alone"})
     assert command(config, rank_plans(config, [this_computer(2)]), mpirun="") == GUARD

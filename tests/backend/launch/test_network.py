@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,80 @@ def test_loops_links_and_what_is_no_address_are_passed_over() -> None:
         common_subnet({"node1": odd, "node2": odd})
     found, _ = common_subnet({"node1": (*odd, "fd00::1/64"), "node2": ("fd00::2/64", *odd)})
     assert found == "fd00::/64"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "networks", "hosts"),
+    [
+        ((("10.88.0.2/32",), ("10.88.0.3/32",)), "10.88.0.2/31", ("10.88.0.2", "10.88.0.3")),
+        # Google's machines, with Docker's bridge.
+        (
+            (("10.128.0.2/32", DOCKER), ("10.128.0.7/32", DOCKER)),
+            "10.128.0.0/29",
+            ("10.128.0.2", "10.128.0.7"),
+        ),
+        # Tailscale, beside the networks of two homes.
+        (
+            (("192.168.1.5/24", "100.64.3.1/32"), ("192.168.178.2/24", "100.101.2.3/32")),
+            "100.64.0.0/10",
+            ("100.64.3.1", "100.101.2.3"),
+        ),
+        # A hoster's public and private addresses, both alone.
+        (
+            (("10.0.0.2/32", "88.198.1.2/32"), ("88.198.9.9/32", "10.0.0.3/32")),
+            "10.0.0.2/31",
+            ("10.0.0.2", "10.0.0.3"),
+        ),
+        # Two subnets with a router between, and two zones of one private cloud.
+        ((("10.1.0.5/24",), ("10.2.0.7/24",)), "10.0.0.0/14", ("10.1.0.5", "10.2.0.7")),
+        (
+            (("10.128.0.5/20", DOCKER), ("10.132.0.7/20", DOCKER)),
+            "10.128.0.0/13",
+            ("10.128.0.5", "10.132.0.7"),
+        ),
+        # One network around both would hold another address of the first.
+        (
+            (("10.1.0.5/24", "10.2.9.1/24"), ("10.2.0.7/16",)),
+            "10.1.0.5/32,10.2.0.7/32",
+            ("10.1.0.5", "10.2.0.7"),
+        ),
+        (
+            (("10.1.0.5/24",), ("192.168.7.7/32",)),
+            "10.1.0.5/32,192.168.7.7/32",
+            ("10.1.0.5", "192.168.7.7"),
+        ),
+        ((("fd00::1/128",), ("fd00::2/128",)), "fd00::/126", ("fd00::1", "fd00::2")),
+    ],
+)
+def test_without_a_common_subnet_the_nodes_meet_by_address(
+    addresses: tuple[tuple[str, ...], ...], networks: str, hosts: tuple[str, ...]
+) -> None:
+    found, where = common_subnet({f"node{n}": each for n, each in enumerate(addresses)})
+    assert (found, tuple(where.values())) == (networks, hosts)
+
+
+def test_a_node_without_an_address_is_refused_with_all_that_the_nodes_have() -> None:
+    with pytest.raises(BackendError, match=r"fa has 10\.88\.0\.2/32; fb has none"):
+        common_subnet({"fa": ("10.88.0.2/32",), "fb": ("127.0.0.1/8",)})
+
+
+addresses_alone = st.integers(2**24, 2**25).map(
+    lambda n: f"{ipaddress.ip_address(9 * 2**24 + n)}/32"
+)
+
+
+@given(st.lists(addresses_alone, min_size=2, max_size=6, unique=True), st.booleans())
+def test_the_networks_for_mpirun_hold_one_address_of_each_node(
+    known: list[str], has_more: bool
+) -> None:
+    more = ("10.99.0.1/30", DOCKER) if has_more else ()
+    nodes = {f"node{n}": (one, *more) for n, one in enumerate(known)}
+    found, hosts = common_subnet(nodes)
+    networks = [ipaddress.ip_network(one) for one in found.split(",")]
+    for node, each in nodes.items():
+        ips = [ipaddress.ip_interface(one).ip for one in each]
+        inside = {str(ip) for ip in ips if any(ip in one for one in networks)}
+        assert inside == {hosts[node]}
 
 
 @given(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def test_it_tells_what_this_machine_is() -> None:
     assert facts.hostname == os.uname().nodename
     assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
     assert facts.home == str(Path.home() / ".ringmaster")
+    assert facts.login_shell == pwd.getpwuid(os.getuid()).pw_shell
     assert facts.cores == len(os.sched_getaffinity(0))
     assert facts.memory_bytes > 100_000_000
     assert 0 < (facts.home_free_bytes or 0) < shutil.disk_usage(Path.home()).total

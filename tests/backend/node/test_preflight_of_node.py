@@ -153,6 +153,47 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
     assert found["node3"]["why"] == "Connection refused"
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_limited", "facts"),
+    [
+        ('sh -c "$asked"', False, {"code": 0, "why": "", "shell": False}),
+        # As fish has it: a fault, and the code 0.
+        (
+            "echo 'fish: Unsupported use' >&2; echo '^~~^' >&2",
+            False,
+            {"code": 1, "why": "fish: Unsupported use", "shell": True},
+        ),
+        (
+            "echo 'Bad : modifier' >&2; exit 1",
+            False,
+            {"code": 1, "why": "Bad : modifier", "shell": True},
+        ),
+        ('test "$asked" = true', True, {"code": 0, "why": "", "shell": False}),
+        (
+            "echo 'Permission denied' >&2; exit 255",
+            False,
+            {"code": 255, "why": "Permission denied", "shell": False},
+        ),
+    ],
+    ids=["sh", "fish", "csh", "runs only", "refused"],
+)
+def test_the_far_shell_is_tried_with_what_mpirun_sends(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    is_limited: bool,
+    facts: dict[str, object],
+) -> None:
+    ssh = root / "ssh"
+    ssh.write_text(f"#!/bin/sh\nfor asked; do :; done\n{answer}\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
+    (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
+    assert met == {"kind": "ssh", "node": "node2", "facts": facts}
+
+
 def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
     (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, "visitors": 1})
     assert there["port"] == 0

@@ -82,6 +82,17 @@ def test_who_is_let_in_nowhere_is_himself_to_blame() -> None:
     assert [one.nodes for one in findings({}, log_ins)] == [("b",), ("c",)]
 
 
+def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> None:
+    facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
+    met = [Meeting("a", node, facts) for node in ("b", "c")]
+    found = list(route_findings([], met))
+    assert [one.nodes for one in found] == [("b",), ("c",)]
+    assert found[0].sentence == (
+        "The login shell of b does not read what mpirun sends it: fish: Unsupported use of '='."
+    )
+    assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
+
+
 def test_each_word_of_ssh_has_its_own_sentence() -> None:
     for why, part, fix in (
         ("Host key verification failed.", "another host key", Fix.LEAVE_OUT),

@@ -14,7 +14,7 @@ from backend.cluster.shell import Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
 from backend.datastore import node_files
 from backend.errors import BackendError, Cancelled
-from backend.records.cluster import NodeEntry, PythonFound
+from backend.records.cluster import Interface, NodeEntry, PythonFound
 from backend.records.set_up_choices import SetUpOptions
 from backend.services.set_up import SetUpService
 from tests.backend.cluster.set_up_rig import put_house
@@ -63,6 +63,29 @@ def assert_they_know_each_other(cluster: Cluster) -> None:
     for number, name in enumerate(NAMES, start=2):
         assert f"Host 10.77.0.{number}\n" in config
         assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
+
+
+def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster: Cluster) -> None:
+    for number, name in enumerate(NAMES, start=2):
+        far = Interface("tailscale0", f"100.64.0.{number}/32")
+        node = cluster.nodes[name]
+        node.facts = replace(node.facts, interfaces=(far, Interface("lo", "127.0.0.1/8")))
+        entry = replace(cluster.entry(name), facts=node.facts, ranks_address=f"10.88.0.{number}/32")
+        node_files.write_entry(cluster.root, entry)
+    cluster.set_up("gpu1")
+    # It was not there when gpu1 was set up, and is known by another address.
+    later = replace(cluster.entry("gpu3"), ranks_address="10.99.0.4/32")
+    node_files.write_entry(cluster.root, later)
+    cluster.set_up("gpu3")
+    listed = [
+        (cluster.nodes[name].shell.home / ".ssh/authorized_keys").read_text()
+        for name in ("gpu1", "gpu3")
+    ]
+    assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
+    assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
+    assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
+    told = next(one for one in cluster.told[-1].steps if one.title == "Open MPI").sentence
+    assert "let in from 10.99.0.4/32, 10.88.0.2" in told
 
 
 def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:

@@ -1,0 +1,162 @@
+"""The user's settings of the SSH client: what `ssh -G HOST` says, where ssh is on this computer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from backend.errors import BackendError
+from backend.records.cluster import NodeAddress
+from backend.records.values import printable
+
+_LIMIT_S = 20
+"""A `Match exec` may run a program."""
+_LINE = re.compile(r"(\w+)(?:\s*=\s*|\s+)(.+)")
+_TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
+_ALONE = frozenset({"all", "canonical", "final"})
+_WITH_VALUE = frozenset({"host", "originalhost", "user", "localuser"})
+"""Not `exec`: for it, paramiko reads from the terminal."""
+_NEVER = "Host !*"
+_REMEDY = "Correct that file; `ssh -G HOST` shows what OpenSSH makes of it."
+
+
+def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]:
+    """What ``ssh`` would use for a host, with lower-case keys.
+
+    ``file`` is read instead of the user's and the system's own settings. A `Match exec` is run.
+
+    Raises:
+        BackendError: ssh refuses the settings, or has not answered in time.
+    """
+    argv = [ssh, "-G", "-T"]
+    if file is None and Path.home() != Path(f"~{getpass.getuser()}").expanduser():
+        # OpenSSH does not look at HOME, where everything that this program reads is.
+        own = Path.home() / ".ssh/config"
+        argv += ["-F", str(own) if own.is_file() else "none"]
+    elif file is not None:
+        argv += ["-F", str(file)]
+    argv += ["-l", address.user] if address.user else []
+    argv += ["-p", str(address.port)] if address.port else []
+    try:
+        done = subprocess.run(
+            [*argv, "--", address.host],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BackendError(
+            f"ssh gave no settings for {printable(address.host)}: {printable(str(error), 160)}.",
+            f"Try it in a terminal: ssh -G {shlex.quote(address.host)}",
+        ) from error
+    if done.returncode:
+        lines = os.fsdecode(done.stderr).splitlines()
+        told = "; ".join(line.strip(" .") for line in lines if ": terminating, " not in line)
+        raise BackendError(
+            f"ssh refuses its settings for {printable(address.host)}: “{printable(told, 300)}”.",
+            _REMEDY,
+        )
+    found: dict[str, Any] = {"identityfile": []}
+    for line in os.fsdecode(done.stdout).splitlines():
+        key, _, value = line.partition(" ")
+        if key == "identityfile":
+            found[key].append(value)
+        else:
+            found.setdefault(key, value)
+    return _with_tokens(found, address)
+
+
+def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
+    """With the tokens that `ssh -G` leaves to the login."""
+    host = found.get("hostname", address.host)
+    here = socket.gethostname()
+    tokens = {
+        "%": "%",
+        "d": str(Path.home()),
+        "h": host,
+        "i": str(os.getuid()) if hasattr(os, "getuid") else "",
+        "j": found.get("proxyjump", ""),
+        "k": found.get("hostkeyalias", host),
+        "L": here.split(".")[0],
+        "l": here,
+        "n": address.host,
+        "p": found.get("port", ""),
+        "r": found.get("user", ""),
+        "u": getpass.getuser(),
+    }
+
+    def expanded(text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            token, variable = match.groups()
+            return tokens.get(token, match[0]) if token else os.environ.get(variable, "")
+
+        return _TOKEN.sub(value, text)
+
+    found["identityfile"] = [expanded(one) for one in found["identityfile"]]
+    for key in ("proxyjump", "identityagent"):
+        if key in found:
+            found[key] = expanded(found[key])
+    return found
+
+
+def readable(text: str) -> str:
+    """Settings in a form that paramiko's parser takes as ssh would; for computers without ssh.
+
+    A comment ends its line, and a `Match` of unknown criteria or a line with a fault ends its
+    block, which then holds for no host.
+    """
+    return "\n".join(_line(_without_comment(line).strip()) for line in text.splitlines())
+
+
+def _without_comment(line: str) -> str:
+    quoted = False
+    for place, character in enumerate(line):
+        if character == '"':
+            quoted = not quoted
+        elif character == "#" and not quoted and not line[place - 1 : place].strip():
+            return line[:place]
+    return line
+
+
+def _line(line: str) -> str:
+    if not line:
+        return ""
+    parts = _LINE.fullmatch(line)
+    if parts is None:
+        return _NEVER
+    key, value = parts[1].lower(), parts[2]
+    if key not in ("host", "match"):
+        return line
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        return _NEVER
+    return line if key == "host" else _match(words)
+
+
+def _match(words: list[str]) -> str:
+    criteria: list[str] = []
+    while words:
+        name, is_joined, value = words.pop(0).partition("=")
+        kind = name.lower().removeprefix("!")
+        if kind in _WITH_VALUE and (is_joined or words):
+            criteria += [name.lower(), value if is_joined else words.pop(0)]
+        elif kind in _ALONE and not is_joined:
+            criteria.append(name.lower())
+        else:
+            return _NEVER
+    # paramiko takes "all" by itself only; "final all" means "final".
+    return f"Match {shlex.join([one for one in criteria if one != 'all'] or criteria)}"
+
+
+def unreadable(file: Path, error: BaseException) -> BackendError:
+    """The sentence for settings that paramiko's parser refuses."""
+    told = printable(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
+    return BackendError(f"The settings of SSH in {file} cannot be used: {told}.", _REMEDY)

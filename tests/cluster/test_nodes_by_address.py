@@ -1,0 +1,61 @@
+"""Nodes whose addresses stand alone (/32), as some hosters and VPNs give them, train together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from backend.records.job import parse_job
+from backend.records.job_view import JobView
+from tests.cluster.commands import ip
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import leaves_nothing, makes_steps
+from tests.integration.tiny import raw_job
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+NODES = ("node1", "node2")
+
+
+def as_now(ready: ReadyCluster) -> list[str]:
+    """Look at the nodes again and let the cluster's key in; their addresses for the ranks."""
+    found = [ready.services.cluster.look(name).ranks_address for name in NODES]
+    ready.services.set_up.let_in_again()
+    return found
+
+
+@pytest.fixture
+def alone(stocked: ReadyCluster) -> Iterator[list[str]]:
+    slot = stocked.cluster.slot
+    length = slot.subnet.prefixlen
+    before = [stocked.entry(name).ranks_address for name in NODES]
+
+    def change(old: int, new: int, *more: str) -> None:
+        for name in NODES:
+            address = stocked.cluster.address_of(name)
+            taken = f"address del {address}/{old} dev eth0"
+            given = f"address add {address}/{new} dev eth0"
+            ip([taken, given, *more], slot.namespace(name))
+
+    change(length, 32, f"route add {slot.subnet} dev eth0")
+    yield [f"{stocked.cluster.address_of(name)}/32" for name in NODES]
+    change(32, length)
+    assert as_now(stocked) == before
+
+
+@pytest.mark.slow
+def test_nodes_without_a_subnet_pass_the_look_and_train_together(
+    stocked: ReadyCluster, alone: list[str], run: Callable[..., JobView]
+) -> None:
+    assert as_now(stocked) == alone
+    placement = [{"node": name, "processes": 1} for name in NODES]
+    parsed = parse_job(raw_job(placement=placement))
+    assert parsed.config is not None, parsed.faults
+    found = stocked.services.preflight.run(parsed.config)
+    assert found.passed, found.faults
+    view = run(*NODES)
+    assert makes_steps(view)
+    assert view.world_size == 2
+    stocked.services.jobs.stop(view.id)
+    stocked.services.jobs.wait(view.id)
+    leaves_nothing(stocked)
