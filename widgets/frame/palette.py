@@ -142,6 +142,12 @@ class Palette(QWidget):
                 return True
         return super().eventFilter(watched, event)
 
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if not self._plate.geometry().contains(event.position().toPoint()):
             self.close_again()
