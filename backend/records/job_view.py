@@ -36,6 +36,8 @@ class JobView:
     error: RankError | None = None
     started: str = ""
     ended: str = ""
+    earlier_s: float = 0.0
+    """How long its runs before the newest one took together; ``started`` is of the newest one."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()

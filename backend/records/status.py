@@ -58,6 +58,8 @@ class RunStatus:
     ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
     from 1. ``pace_s`` is the time from one step to the next with evaluations and checkpoints spread
     over all. ``rank_step_ms`` is the median time of a step per rank over the last flush.
+    ``is_planned``: its ranks know their steps; before, the figures are those of the run before it.
+    ``earlier_s`` is how long the job's runs before this one took together.
     """
 
     state: JobState
@@ -79,6 +81,8 @@ class RunStatus:
     alarms: tuple[Alarm, ...] = ()
     started: str = ""
     updated: str = ""
+    earlier_s: float = 0.0
+    is_planned: bool = False
     schema: int = STATUS_SCHEMA
 
     @property
@@ -137,6 +141,8 @@ class RunStatus:
                 alarms=tuple(Alarm.from_dict(one) for one in raw.get("alarms", ())),
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
+                earlier_s=float(raw.get("earlier_s", 0.0)),
+                is_planned=bool(raw.get("is_planned", False)),
                 schema=raw["schema"],
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -70,8 +70,13 @@ class Reporter:
         epochs: int,
         world_size: int,
         global_batch: int,
-        first_heartbeat: int = 0,
+        before: RunStatus | None = None,
     ) -> None:
+        """Begin to write.
+
+        Args:
+            before: The status as it is; of this run, with the figures of the runs before it.
+        """
         self._folder = folder
         self._run = run
         self._epochs = epochs
@@ -80,14 +85,15 @@ class Reporter:
         self._state = JobState.SETUP
         self._message = ""
         self._stopping = False
-        self._total_steps = 0
-        self._steps_per_epoch = 0
-        self._epoch = 0
-        self._step = 0
+        begun = before if before is not None and before.run == run else RunStatus(self._state)
+        self._total_steps = begun.total_steps
+        self._steps_per_epoch = begun.steps_per_epoch
+        self._epoch, self._step = begun.epoch, begun.step
+        self._earlier_s, self._is_planned = begun.earlier_s, False
         self._evaluations_left = 0
         self._has_evaluations = False
-        self._metrics: dict[str, float] = {}
-        self._heartbeat = first_heartbeat
+        self._metrics: dict[str, float | None] = dict(begun.metrics)
+        self._heartbeat = before.heartbeat if before is not None else 0
         self._started = stamps.now("microseconds")
         self._samples_per_second: float | None = None
         self._rank_step_ms: tuple[float, ...] = ()
@@ -142,6 +148,7 @@ class Reporter:
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
+        self._is_planned = True
 
     def epoch(self, epoch: int, evaluations_left: int) -> None:
         self._epoch = epoch
@@ -282,6 +289,8 @@ class Reporter:
             rank_step_ms=self._rank_step_ms,
             alarms=alarms,
             started=self._started,
+            earlier_s=self._earlier_s,
+            is_planned=self._is_planned,
             updated=stamps.now("microseconds"),
         )
         try:

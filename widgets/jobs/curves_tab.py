@@ -324,12 +324,9 @@ class CurvesTab(QWidget):
 
     def _show_values(self) -> None:
         for base, plot in self._small.items():
-            for name in (f"{VALIDATION}{base}", base):
-                data = self._curves.get(name)
-                last = data.last() if data is not None else None
-                if last is not None:
-                    plot.show_value(last.raw)
-                    break
+            both = (self._curves.get(name) for name in (f"{VALIDATION}{base}", base))
+            last = next((last for data in both if data and (last := data.last())), None)
+            plot.show_value(last.raw if last is not None else None)
 
     def _mark(self) -> None:
         spans = self._marks.spans(self._axis)

@@ -146,6 +146,10 @@ class JobDetail(JobWishes):
         if not self._is_open(update.view.id):
             return
         self._doubt = ""
+        drop_from = update.history.drop_from
+        if drop_from is not None:
+            kept = [one for one in self._starts.values() if one.first_step < drop_from]
+            self._starts = {start.run: start for start in kept}
         for start in update.history.run_starts:
             self._starts[start.run] = start
         if self._earlier.shown is None:
