@@ -89,6 +89,7 @@ def view_of(
         pace_s=status.pace_s,
         samples_per_second=status.samples_per_second,
         rank_step_ms=status.rank_step_ms,
+        slow_ranks=status.slow_ranks,
         alarms=status.alarms,
         doubt=doubt,
     )

@@ -46,6 +46,7 @@ class JobView:
     pace_s: float | None = None
     samples_per_second: float | None = None
     rank_step_ms: tuple[float, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""

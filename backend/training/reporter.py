@@ -14,7 +14,6 @@ the interpreter there, and every step of a fast job would be 2 % of it. ``histor
 from __future__ import annotations
 
 import math
-import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
+from backend.training.slow_ranks import SlowRanks
 from backend.training.tensorboard import EventFile
 from backend.training.watchdog import StandstillWatch
 
@@ -96,7 +96,8 @@ class Reporter:
         self._heartbeat = before.heartbeat if before is not None else 0
         self._started = stamps.now("microseconds")
         self._samples_per_second: float | None = None
-        self._rank_step_ms: tuple[float, ...] = ()
+        self._ranks = SlowRanks()
+        self._is_first = True
         self._eta = Eta()
         self._alarms: dict[str, Alarm] = {}
         self._standstill = StandstillWatch()
@@ -245,17 +246,15 @@ class Reporter:
             self._metrics.update(step.metrics)
         timed = [step for step in steps if step.rank_step_ms]
         # The first step of a run lays out buffers and starts workers.
-        if not self._rank_step_ms and len(timed) > 1:
+        if self._is_first and len(timed) > 1:
             del timed[0]
         self._standstill.steps([step.seconds for step in timed])
         if timed:
             seconds = sum(step.seconds for step in timed)
             self._eta.steps(len(timed), seconds)
             self._samples_per_second = len(timed) * self._global_batch / max(seconds, 1e-9)
-            self._rank_step_ms = tuple(
-                round(statistics.median(times), 3)
-                for times in zip(*(step.rank_step_ms for step in timed), strict=True)
-            )
+            self._is_first = False
+            self._ranks.take(step.rank_step_ms for step in timed)
         if self._tensorboard_from is math.inf:
             self._tensorboard_from = time.monotonic() + _TENSORBOARD_AFTER_S
         self._tensorboard_points += [s for s in steps[:-1] if _judged(s)]
@@ -286,7 +285,8 @@ class Reporter:
             samples_per_second=self._samples_per_second,
             eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),
             pace_s=self._eta.pace(self._steps_per_epoch, self._has_evaluations),
-            rank_step_ms=self._rank_step_ms,
+            rank_step_ms=self._ranks.step_ms(),
+            slow_ranks=self._ranks.slow(),
             alarms=alarms,
             started=self._started,
             earlier_s=self._earlier_s,

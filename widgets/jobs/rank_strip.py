@@ -20,30 +20,15 @@ from widgets.common.state_badge import Mark
 from widgets.common.text import Label
 from widgets.common.theme import R_CELL, S2, S3
 
-SLOW_FACTOR = 1.25
-"""A rank whose step takes so much longer than the median is slow."""
-_NOISE_MS = 5.0
-"""Where a step takes some milliseconds, a slice of a shared processor more or less decides which
-rank is ahead; nobody is slow for it."""
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
 _NAME_MOST_W = 104
 _ROWS_OF_NODES = 8
 """Of more nodes the ranks stand one after the other, as close as they can."""
 
 
-def slow_ranks(step_ms: tuple[float, ...]) -> tuple[int, ...]:
-    """Ranks that keep the others waiting."""
-    if len(step_ms) < 2:
-        return ()
-    # Of two ranks the median is the mean, which the slow one lifts too: compare with the fastest.
-    usual = statistics.median(step_ms) if len(step_ms) > 2 else min(step_ms)
-    most = max(SLOW_FACTOR * usual, usual + _NOISE_MS)
-    return tuple(rank for rank, ms in enumerate(step_ms) if usual > 0 and ms > most)
-
-
 def rank_marks(view: JobView) -> list[Mark]:
     """The segments of the ring, one for each rank."""
-    slow = set(slow_ranks(view.rank_step_ms)) if view.state.is_live else set()
+    slow = view.slow_ranks if view.state.is_live else ()
     bad = view.error.rank if view.error is not None else None
     return [
         "bad" if rank == bad else "warn" if rank in slow else "" for rank in range(view.world_size)
@@ -73,14 +58,17 @@ class _Cells(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._step_ms: tuple[float, ...] = ()
+        self._slow: tuple[int, ...] = ()
         self._groups: tuple[_Group, ...] = ()
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
-    def show_ranks(self, step_ms: tuple[float, ...], groups: tuple[_Group, ...]) -> None:
+    def show_ranks(
+        self, step_ms: tuple[float, ...], slow: tuple[int, ...], groups: tuple[_Group, ...]
+    ) -> None:
         again = groups != self._groups
-        self._step_ms, self._groups = step_ms, groups
+        self._step_ms, self._slow, self._groups = step_ms, slow, groups
         if again:
             self.updateGeometry()
         self.update()
@@ -96,7 +84,7 @@ class _Cells(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        slow = set(slow_ranks(self._step_ms))
+        slow = set(self._slow)
         left, columns = self._left(), self._columns(self.width())
         whole = (self.width() - left + _GAP) / columns - _GAP
         cell_w = min(whole, _CELL_MOST_W)
@@ -158,9 +146,9 @@ class RankStrip(Card):
         """News of the job; one that does not run has no times to show."""
         step_ms = view.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))
-        self._cells.show_ranks(step_ms, _groups(view))
-        slow = slow_ranks(step_ms)
-        if slow:
+        slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
+        self._cells.show_ranks(step_ms, slow, _groups(view))
+        if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1
             who = "rank" if len(slow) == 1 else "ranks"

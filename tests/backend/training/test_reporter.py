@@ -7,6 +7,7 @@ import os
 import threading
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,16 @@ def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> No
     assert status.metrics["validation/loss"] == 3.0
     assert status.rank_step_ms == (5.0, 7.0)
     assert status.samples_per_second == pytest.approx(1600)
+
+
+def test_a_rank_that_keeps_the_others_waiting_is_in_the_status(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    for number in range(1, 102):
+        reporter.step(replace(step(number), rank_step_ms=(50.0, 120.0)))
+    reporter.close()
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.rank_step_ms, status.slow_ranks) == ((50.0, 120.0), (1,))
 
 
 def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:

@@ -122,9 +122,8 @@ def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(
 def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
     for nodes, count in ((4, 32), (32, 32)):
         placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
-        times = (*(100.0,) * (8 * nodes - 1), 300.0)
         config = replace(LIVE.config, placement=placement)
-        marks = segments(replace(LIVE, config=config, rank_step_ms=times))
+        marks = segments(replace(LIVE, config=config, slow_ranks=(8 * nodes - 1,)))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
 
 

@@ -24,7 +24,6 @@ from widgets.jobs.bundle_dialog import BundleDialog
 from widgets.jobs.export_dialog import ExportDialog, file_stem
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
-from widgets.jobs.rank_strip import slow_ranks
 
 CONFIG = parse_job(
     {
@@ -408,10 +407,14 @@ def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
     assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
 
 
-def test_the_slow_one_of_two_ranks_is_named():
-    assert slow_ranks((100.0, 140.0)) == (1,)
-    assert slow_ranks((100.0, 104.0)) == ()
-    assert slow_ranks((100.0, 101.0, 99.0, 180.0)) == (3,)
+def test_the_slow_one_of_two_ranks_is_named(detail):
+    strip = detail.curves.ranks
+    strip.show_view(replace(LIVE, rank_step_ms=(18.0, 27.0)))
+    assert strip._word.text() == "", "no figure alone makes a rank slow"
+    strip.show_view(replace(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
+    assert strip._word.text().replace("\xa0", " ") == "rank 1 is 40 % slower"
+    strip.show_view(replace(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
+    assert strip._word.text() == ""
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
