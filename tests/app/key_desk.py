@@ -64,8 +64,7 @@ class Desk:
     def table(self):
         self.jobs.show_table()
         view = self.jobs.table.view
-        total = rows_of_all(self.jobs.total)
-        self.wait(lambda: view.model().rowCount() == total)
+        self.wait(lambda: view.model().rowCount() == rows_of_all(self.jobs.total))
         view.setFocus()
         return view
 
@@ -107,6 +106,7 @@ class Desk:
         elif place == "row":
             at = part.visualRect(part.currentIndex()).center()
             part = part.viewport()
+        self.hands.focus().clearFocus()
         QTest.mouseClick(part, Qt.MouseButton.LeftButton, pos=at)
 
     def sweep(self):
