@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QDialog, QWidget
 
 from backend.records.job import Placement
 from backend.records.node import Cpu, NodeReading, NodeState, Presence
@@ -125,6 +125,16 @@ def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_v
         config = replace(LIVE.config, placement=placement)
         marks = segments(replace(LIVE, config=config, slow_ranks=(8 * nodes - 1,)))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
+
+
+def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
+    dialog = QDialog(window)
+    dialog.open()
+    qtbot.waitUntil(window._scrim.isVisible)
+    window.resize(1100, 700)
+    assert window._scrim.geometry() == window.rect()
+    dialog.reject()
+    qtbot.waitUntil(window._scrim.isHidden)
 
 
 def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import shiboken6
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, Qt
 
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.checkpoint import Checkpoint
@@ -337,6 +337,39 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     with qtbot.waitSignal(dialog.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
     assert wished.args[0] == "epoch-0001-step-000010"
+
+
+def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
+    dialog = ExportDialog("digits", (checkpoint(10),), folder="/home/mai")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    before = dialog._export.geometry()
+    for answer in (
+        lambda: dialog.show_progress(0.5, "Writing"),
+        lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
+        lambda: dialog.show_done("/home/mai/digits.zip"),
+    ):
+        answer()
+        dialog.layout().activate()
+        QCoreApplication.sendPostedEvents()
+        assert dialog._export.geometry() == before
+
+
+def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detail, qtbot):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(20),))
+    detail.export()
+    dialog = detail.exports.dialog.now
+    show = dialog._answer.show_in_folder
+    assert not show.isVisible()
+    detail.show_exported("a", "/home/mai/digits.zip")
+    with qtbot.waitSignal(detail.exports.folder_requested) as asked:
+        qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
+    assert asked.args == ["/home/mai/digits.zip"]
+    dialog._format_chosen("onnx")
+    assert not show.isVisible()
+    assert not dialog._answer.message.isVisible()
+    dialog.reject()
 
 
 def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
