@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize
@@ -17,7 +18,7 @@ from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, row
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.state_badge import Mark
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import R_CELL, S2, S3
 
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
@@ -59,16 +60,22 @@ class _Cells(QWidget):
         super().__init__()
         self._step_ms: tuple[float, ...] = ()
         self._slow: tuple[int, ...] = ()
+        self._reasons: Mapping[int, str] = {}
         self._groups: tuple[_Group, ...] = ()
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
     def show_ranks(
-        self, step_ms: tuple[float, ...], slow: tuple[int, ...], groups: tuple[_Group, ...]
+        self,
+        step_ms: tuple[float, ...],
+        slow: tuple[int, ...],
+        reasons: Mapping[int, str],
+        groups: tuple[_Group, ...],
     ) -> None:
         again = groups != self._groups
         self._step_ms, self._slow, self._groups = step_ms, slow, groups
+        self._reasons = reasons
         if again:
             self.updateGeometry()
         self.update()
@@ -111,7 +118,9 @@ class _Cells(QWidget):
         half = cell.height() / 2
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
-        paint_text(painter, upper, str(rank), "tiny", "warn" if is_slow else "text3")
+        reason = self._reasons.get(rank, "")
+        number = f"{rank} · {reason}" if reason else str(rank)
+        paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
         figure = formats.milliseconds(self._step_ms[rank])
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
@@ -142,12 +151,16 @@ class RankStrip(Card):
         super().__init__(head, self._cells, gap=S2)
         self.hide()
 
-    def show_view(self, view: JobView) -> None:
-        """News of the job; one that does not run has no times to show."""
+    def show_view(self, view: JobView, reasons: Mapping[int, str] | None = None) -> None:
+        """Show news of the job; one that does not run has no times to show.
+
+        Args:
+            reasons: Why slow ranks are slow, where that is known.
+        """
         step_ms = view.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))
         slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
-        self._cells.show_ranks(step_ms, slow, _groups(view))
+        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view))
         if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1
@@ -155,5 +168,9 @@ class RankStrip(Card):
             numbers = formats.ranges(slow)
             verb = "is" if len(slow) == 1 else "are"
             self._word.setText(f"{who} {numbers} {verb} {formats.percent(more)} slower")
+            self.setToolTip(
+                plain_tip("\n".join(f"Rank {rank}: {why}" for rank, why in (reasons or {}).items()))
+            )
         else:
             self._word.setText("")
+            self.setToolTip("")
