@@ -118,7 +118,7 @@ class _Cells(QWidget):
         half = cell.height() / 2
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
-        reason = self._reasons.get(rank, "")
+        reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
         number = f"{rank} · {reason}" if reason else str(rank)
         paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
         figure = formats.milliseconds(self._step_ms[rank])
@@ -167,7 +167,9 @@ class RankStrip(Card):
             who = "rank" if len(slow) == 1 else "ranks"
             numbers = formats.ranges(slow)
             verb = "is" if len(slow) == 1 else "are"
-            self._word.setText(f"{who} {numbers} {verb} {formats.percent(more)} slower")
+            why = "; ".join(dict.fromkeys((reasons or {}).values()))
+            slower = f"{who} {numbers} {verb} {formats.percent(more)} slower"
+            self._word.setText(f"{slower}: {why}" if why else slower)
             self.setToolTip(
                 plain_tip("\n".join(f"Rank {rank}: {why}" for rank, why in (reasons or {}).items()))
             )

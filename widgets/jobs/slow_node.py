@@ -70,7 +70,7 @@ def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | N
         return None
     gpu = next((one for one in reading.gpus if one.uuid == uuid), None)
     if gpu is not None and (finding := state.of_gpu(gpu)) is not None:
-        hot = gpu.temperature_c
+        hot = gpu.temperature_c if finding.key.endswith("clock") else None
         return finding, "" if hot is None else f", {formats.temperature(hot)}"
     of_node = worst(one for one in state.health if one.gpu is None)
     return None if of_node is None else (of_node, "")
