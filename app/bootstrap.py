@@ -371,6 +371,7 @@ class Program(QObject):
     def _wire_nodes(self) -> None:
         self._node_controller.listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
+        self.jobs.detail.node_requested.connect(self._open_node)
         self.nodes.move_off_requested.connect(self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:

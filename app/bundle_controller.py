@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
 from PySide6.QtWidgets import QDialog, QWidget
 
 from app.background import Runner
+from app.take_away import show_in_folder
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.bundle import Bundled, ReplayVerdict, Unbundled
@@ -74,6 +75,7 @@ class BundleController(QObject):
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         dialog = BundleDialog(line.name, checkpoints, home, self._window)
         dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
+        dialog.folder_requested.connect(show_in_folder)
         self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
 

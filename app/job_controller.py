@@ -15,6 +15,7 @@ from app.background import Runner
 from app.form_controller import FormController
 from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
+from app.take_away import show_in_folder
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
@@ -90,6 +91,7 @@ class JobController(QObject):
         detail.new_from_requested.connect(self._new_from)
         detail.export_requested.connect(self.export)
         detail.export_cancelled.connect(self._cancel_export)
+        detail.exports.folder_requested.connect(show_in_folder)
         detail.rename_requested.connect(self._rename)
         detail.notes_requested.connect(self._note)
         detail.tags_requested.connect(self._tag)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.background import Runner
@@ -82,3 +83,8 @@ class TakeAway(QObject):
             lambda made: self.told.emit(f"Saved {made.name}"),
             lambda error: self.told.emit(error.with_remedy),
         )
+
+
+def show_in_folder(path: str) -> None:
+    """Open the folder of a file in the file manager."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(Path(path).absolute().parent)))

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QMainWindow, QWidget
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
+from widgets.common.scrim import Scrim
 from widgets.common.stack import Stack
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
@@ -79,6 +80,7 @@ class MainWindow(QMainWindow):
         content.setFocus()
         self.toast = Toast(self._stack)
         self.drop_sheet = DropSheet(self)
+        self._scrim = Scrim(self)
         self._past: deque[str] = deque(maxlen=_STEPS_BACK)
         self._future: list[str] = []
         self._here = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import Float, Index, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-HEAD = "0002"
+HEAD = "0003"
 """Newest revision in ``versions``; here so that opening a current catalogue imports no Alembic."""
 
 
@@ -47,6 +47,7 @@ class JobRow(Base):
     created: Mapped[str] = mapped_column(Text)
     started: Mapped[str] = mapped_column(Text)
     ended: Mapped[str] = mapped_column(Text)
+    earlier_s: Mapped[float] = mapped_column(Float, server_default="0")
     user: Mapped[str] = mapped_column(Text)
     run: Mapped[int]
     epoch: Mapped[int]

@@ -31,6 +31,7 @@ from backend.records.job import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.job_view import JobView
 from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
 from backend.records.library import Pin
+from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.records.stop import wish_to_stop
 
@@ -79,14 +80,16 @@ def view_of(
         error=status.error,
         started=status.started,
         ended=status.updated if status.state.is_over else "",
+        earlier_s=status.earlier_s,
         user=file.user,
         notes=file.notes,
         tags=file.tags,
         pins=file.pins,
-        eta_s=status.eta_s,
+        eta_s=status.eta_s if status.state is not JobState.STOPPING else None,
         pace_s=status.pace_s,
         samples_per_second=status.samples_per_second,
         rank_step_ms=status.rank_step_ms,
+        slow_ranks=status.slow_ranks,
         alarms=status.alarms,
         doubt=doubt,
     )

@@ -94,7 +94,8 @@ def judge(evidence: Evidence) -> RunState:
         by = f"{evidence.stopped_by} stops it." if evidence.stopped_by else ""
         said = status.message if status.state is JobState.STOPPING else ""
         status = replace(status, state=JobState.STOPPING, message=said or by)
-    return RunState(status, _doubt(evidence, status), evidence.problems)
+    doubt = _doubt(evidence, status)
+    return RunState(_unforeseen(status) if doubt else status, doubt, evidence.problems)
 
 
 def _unrecorded(evidence: Evidence) -> str:
@@ -103,6 +104,11 @@ def _unrecorded(evidence: Evidence) -> str:
     if evidence.supervision is Supervision.NOT_SEEN and evidence.claimed_s > START_LIMIT_S:
         return f"The run did not start within {START_LIMIT_S:.0f} s."
     return ""
+
+
+def _unforeseen(status: RunStatus) -> RunStatus:
+    """The status without what is true only while news comes."""
+    return replace(status, eta_s=None, samples_per_second=None)
 
 
 def _doubt(evidence: Evidence, status: RunStatus) -> str:
@@ -172,10 +178,11 @@ class RunStateReader:
         """
         if self._last is None:
             raise told
-        doubt = self._last.doubt
-        if self._last.state.is_live:
-            doubt = f"no news since {self._last_news}"
-        return replace(self._last, doubt=doubt, problems=(told.sentence,))
+        last = self._last
+        if last.state.is_live:
+            status = _unforeseen(last.status)
+            last = replace(last, status=status, doubt=f"no news since {self._last_news}")
+        return replace(last, problems=(told.sentence,))
 
     def _collect(self) -> Evidence:
         folder, now = self._folder, self._monotonic()

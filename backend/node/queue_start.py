@@ -95,8 +95,11 @@ def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatu
     starting = replace(starting, heartbeat=before.heartbeat + 1)
     if not launch.resume_from:
         return starting
+    took_s = stamps.seconds(before.updated) - stamps.seconds(before.started or before.updated)
     return replace(
         starting,
+        # A start that was interrupted goes on with the status that it wrote itself.
+        earlier_s=before.earlier_s + (max(0.0, took_s) if before.run != launch.run else 0.0),
         epoch=before.epoch,
         step=before.step,
         total_steps=before.total_steps,

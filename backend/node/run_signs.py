@@ -23,11 +23,11 @@ def last_status(folder: JobFolder) -> RunStatus | None:
 def has_begun(status: RunStatus | None) -> bool:
     """Whether the ranks make steps, and so heed a wish to stop by themselves.
 
-    Rank 0 says STOPPING at once, in its setup too; only then it does not know the steps yet.
+    Rank 0 says STOPPING at once, in its setup too; only then its ranks have no plan yet.
     """
     if status is None or status.state in (JobState.STARTING, JobState.SETUP):
         return False
-    return status.state is not JobState.STOPPING or status.total_steps > 0
+    return status.state is not JobState.STOPPING or status.is_planned
 
 
 def signs_of_work(folder: JobFolder, launch: Launch) -> object:

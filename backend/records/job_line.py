@@ -56,6 +56,8 @@ class JobLine(NamedTuple):
     created: float = 0.0
     started: float = 0.0
     ended: float = 0.0
+    earlier_s: float = 0.0
+    """How long its runs before the newest one took together; ``started`` is of the newest one."""
     run: int = 0
     user: str = ""
     notes: str = ""
@@ -83,9 +85,9 @@ class JobLine(NamedTuple):
         return WAITING if self.state in (JobState.CREATED, JobState.QUEUED) else ENDED
 
     def took_s(self, now: float) -> float | None:
-        """Seconds from the start of the last run to its end, or to ``now``."""
+        """Seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)
-        return end - self.started if self.started and end else None
+        return self.earlier_s + end - self.started if self.started and end else None
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def line_of(view: JobView) -> JobLine:
         created=seconds(view.created),
         started=seconds(view.started),
         ended=seconds(view.ended),
+        earlier_s=view.earlier_s,
         run=view.run,
         user=view.user,
         notes=view.notes,

@@ -36,6 +36,8 @@ class JobView:
     error: RankError | None = None
     started: str = ""
     ended: str = ""
+    earlier_s: float = 0.0
+    """How long its runs before the newest one took together; ``started`` is of the newest one."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
@@ -44,6 +46,7 @@ class JobView:
     pace_s: float | None = None
     samples_per_second: float | None = None
     rank_step_ms: tuple[float, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""

@@ -57,7 +57,10 @@ class RunStatus:
     ``heartbeat`` is a counter: fresh is what advances, never what two clocks agree on.
     ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
     from 1. ``pace_s`` is the time from one step to the next with evaluations and checkpoints spread
-    over all. ``rank_step_ms`` is the median time of a step per rank over the last flush.
+    over all. ``rank_step_ms`` is the median time of a step per rank over the last ones; which
+    ranks are slow (`training.slow_ranks`) is in ``slow_ranks``.
+    ``is_planned``: its ranks know their steps; before, the figures are those of the run before it.
+    ``earlier_s`` is how long the job's runs before this one took together.
     """
 
     state: JobState
@@ -76,9 +79,12 @@ class RunStatus:
     eta_s: float | None = None
     pace_s: float | None = None
     rank_step_ms: tuple[float, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     started: str = ""
     updated: str = ""
+    earlier_s: float = 0.0
+    is_planned: bool = False
     schema: int = STATUS_SCHEMA
 
     @property
@@ -102,6 +108,7 @@ class RunStatus:
         raw["state"] = self.state.value
         raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
         raw["rank_step_ms"] = list(self.rank_step_ms)
+        raw["slow_ranks"] = list(self.slow_ranks)
         raw["alarms"] = [alarm.to_dict() for alarm in self.alarms]
         return raw
 
@@ -134,9 +141,12 @@ class RunStatus:
                 eta_s=_optional(raw.get("eta_s")),
                 pace_s=_optional(raw.get("pace_s")),
                 rank_step_ms=tuple(float(v) for v in raw.get("rank_step_ms", ())),
+                slow_ranks=tuple(int(rank) for rank in raw.get("slow_ranks", ())),
                 alarms=tuple(Alarm.from_dict(one) for one in raw.get("alarms", ())),
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
+                earlier_s=float(raw.get("earlier_s", 0.0)),
+                is_planned=bool(raw.get("is_planned", False)),
                 schema=raw["schema"],
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -363,4 +363,9 @@ class JobLooks:
 
 def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
     found = reader.without_news(error)
-    return replace(seen, doubt=found.doubt or " ".join(found.problems))
+    return replace(
+        seen,
+        doubt=found.doubt or " ".join(found.problems),
+        eta_s=found.status.eta_s,
+        samples_per_second=found.status.samples_per_second,
+    )

@@ -28,6 +28,7 @@ from backend.records.beat import LAST_WORDS_VARIABLE, Beat, Phase
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
 from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.status import RunStatus
 from backend.training import late_compiler
 
 # The workers of a process pool import this module, too, and must find the user's modules.
@@ -164,7 +165,7 @@ class Rank:
             epochs=config.epochs,
             world_size=len(launch.ranks),
             global_batch=config.batch_size * len(launch.ranks),
-            first_heartbeat=_last_heartbeat(self._folder),
+            before=_last_status(self._folder),
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble
@@ -237,12 +238,12 @@ def _torn_apart(seen: int, planned: int) -> BackendError:
     )
 
 
-def _last_heartbeat(folder: JobFolder) -> int:
-    """A counter that only rises, whoever wrote the status before."""
+def _last_status(folder: JobFolder) -> RunStatus | None:
+    """Read the status that the start of this run wrote; None where it cannot be read."""
     try:
-        return int(read_json(folder.status).get("heartbeat", 0))
-    except (OSError, ValueError, TypeError):
-        return 0
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ the interpreter there, and every step of a fast job would be 2 % of it. ``histor
 from __future__ import annotations
 
 import math
-import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
+from backend.training.slow_ranks import SlowRanks
 from backend.training.tensorboard import EventFile
 from backend.training.watchdog import StandstillWatch
 
@@ -71,8 +71,13 @@ class Reporter:
         epochs: int,
         world_size: int,
         global_batch: int,
-        first_heartbeat: int = 0,
+        before: RunStatus | None = None,
     ) -> None:
+        """Begin to write.
+
+        Args:
+            before: The status as it is; of this run, with the figures of the runs before it.
+        """
         self._folder = folder
         self._run = run
         self._epochs = epochs
@@ -81,17 +86,19 @@ class Reporter:
         self._state = JobState.SETUP
         self._message = ""
         self._stopping = False
-        self._total_steps = 0
-        self._steps_per_epoch = 0
-        self._epoch = 0
-        self._step = 0
+        begun = before if before is not None and before.run == run else RunStatus(self._state)
+        self._total_steps = begun.total_steps
+        self._steps_per_epoch = begun.steps_per_epoch
+        self._epoch, self._step = begun.epoch, begun.step
+        self._earlier_s, self._is_planned = begun.earlier_s, False
         self._evaluations_left = 0
         self._has_evaluations = False
-        self._metrics: dict[str, float] = {}
-        self._heartbeat = first_heartbeat
+        self._metrics: dict[str, float | None] = dict(begun.metrics)
+        self._heartbeat = before.heartbeat if before is not None else 0
         self._started = stamps.now("microseconds")
         self._samples_per_second: float | None = None
-        self._rank_step_ms: tuple[float, ...] = ()
+        self._ranks = SlowRanks()
+        self._is_first = True
         self._eta = Eta()
         self._alarms: dict[str, Alarm] = {}
         self._standstill = StandstillWatch()
@@ -143,6 +150,7 @@ class Reporter:
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
+        self._is_planned = True
 
     def epoch(self, epoch: int, evaluations_left: int) -> None:
         self._epoch = epoch
@@ -239,17 +247,15 @@ class Reporter:
             self._metrics.update(step.metrics)
         timed = [step for step in steps if step.rank_step_ms]
         # The first step of a run lays out buffers and starts workers.
-        if not self._rank_step_ms and len(timed) > 1:
+        if self._is_first and len(timed) > 1:
             del timed[0]
         self._standstill.steps([step.seconds for step in timed])
         if timed:
             seconds = sum(step.seconds for step in timed)
             self._eta.steps(len(timed), seconds)
             self._samples_per_second = len(timed) * self._global_batch / max(seconds, 1e-9)
-            self._rank_step_ms = tuple(
-                round(statistics.median(times), 3)
-                for times in zip(*(step.rank_step_ms for step in timed), strict=True)
-            )
+            self._is_first = False
+            self._ranks.take(step.rank_step_ms for step in timed)
         if self._tensorboard_from is math.inf:
             self._tensorboard_from = time.monotonic() + _TENSORBOARD_AFTER_S
         self._tensorboard_points += [s for s in steps[:-1] if _judged(s)]
@@ -280,9 +286,12 @@ class Reporter:
             samples_per_second=self._samples_per_second,
             eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),
             pace_s=self._eta.pace(self._steps_per_epoch, self._has_evaluations),
-            rank_step_ms=self._rank_step_ms,
+            rank_step_ms=self._ranks.step_ms(),
+            slow_ranks=self._ranks.slow(),
             alarms=alarms,
             started=self._started,
+            earlier_s=self._earlier_s,
+            is_planned=self._is_planned,
             updated=stamps.now("microseconds"),
         )
         try:

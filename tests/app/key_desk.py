@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
 from tests.app.hands import Hands
 from tests.app.keyboard_window import rows
 from tests.app.lived_in import WAITING, rows_of_all
+from widgets.common.cards import Card, PageHeader
+from widgets.curves.curve_panel import CurvePanel
+from widgets.jobs.job_header import JobHeader
 from widgets.jobs.job_list_model import JobColumn
+from widgets.jobs.job_list_view import JobListView
+from widgets.jobs.jobs_table import JobsTable
 
 PRESSED = {}
 """What presses a key and sees what it does, by its place and its words in the sheet."""
@@ -17,6 +25,14 @@ def presses(does, where=""):
         return check
 
     return take
+
+
+_KINDS = {
+    "plot": (CurvePanel,),
+    "card": (Card,),
+    "row": (JobListView,),
+    "head": (JobHeader, PageHeader, JobsTable),
+}
 
 
 class Desk:
@@ -48,8 +64,7 @@ class Desk:
     def table(self):
         self.jobs.show_table()
         view = self.jobs.table.view
-        total = rows_of_all(self.jobs.total)
-        self.wait(lambda: view.model().rowCount() == total)
+        self.wait(lambda: view.model().rowCount() == rows_of_all(self.jobs.total))
         view.setFocus()
         return view
 
@@ -78,6 +93,21 @@ class Desk:
         self.wait(lambda: len(page.plots.panels()) == 2)
         self.wait(lambda: all(p.isVisible() for p in page.plots.panels().values()))
         return page
+
+    def click(self, place):
+        """Click with the mouse: into the middle of a plot or current row, else near an edge."""
+        page = self.window._pages[self.window.place]
+        parts = [part for kind in _KINDS[place] for part in page.findChildren(kind)]
+        part = next(part for part in parts if part.isVisible())
+        at = QPoint(3, 3)
+        if place == "plot":
+            part = part._plot.viewport()
+            at = part.rect().center()
+        elif place == "row":
+            at = part.visualRect(part.currentIndex()).center()
+            part = part.viewport()
+        self.hands.focus().clearFocus()
+        QTest.mouseClick(part, Qt.MouseButton.LeftButton, pos=at)
 
     def sweep(self):
         lots = [i for name, i in self.ids.items() if name.startswith("digits batch")]

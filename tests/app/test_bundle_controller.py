@@ -66,12 +66,12 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
     assert target.is_file()
-    assert str(target) in dialog._message.text()
-    assert "TOKEN" in dialog._message.text()
+    assert str(target) in dialog._answer.message.text()
+    assert "TOKEN" in dialog._answer.message.text()
     before = target.read_bytes()
     dialog._with_data.setChecked(True)
     qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert "exists already" in dialog._message.text()
+    assert "exists already" in dialog._answer.message.text()
     assert target.read_bytes() == before
     dialog.reject()
     assert controller.dialog is None
@@ -106,7 +106,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
-    assert "“model/bks_model.py” was changed" in dialog._message.text()
+    assert "“model/bks_model.py” was changed" in dialog._answer.message.text()
     assert made == []
     assert len(services.jobs.list()) == 1
     dialog.reject()
@@ -125,7 +125,7 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     press(page.detail, "How the replay went")
     dialog = controller.dialog
     assert isinstance(dialog, ReplayDialog)
-    assert dialog._message.text().startswith("The same curve: all 4 steps")
+    assert dialog._answer.message.text().startswith("The same curve: all 4 steps")
     dialog.reject()
 
 
@@ -193,7 +193,7 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
-        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._message.text())
+        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._answer.message.text())
         view = program.jobs.open_view
         assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)

@@ -40,3 +40,57 @@ def test_no_key_of_the_sheet_is_left_out():
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}")
 def test_a_key_does_what_its_sheet_says(desk, key):
     PRESSED[key.where, key.does](desk, partial(desk.press, key.key))
+
+
+def _of_pages():
+    """The keys of each page, with the places on it that take a click and no focus."""
+    places = {"Jobs": ("plot", "card", "row", "head"), "Compare": ("plot", "card", "head")}
+    return [
+        pytest.param(key, place, id=f"{key.where}: {key.key} after a {place}")
+        for key in KEYS
+        if key.where and not key.with_focus
+        for place in places.get(key.where, ("head",))
+        # It starts on the tab Ranks, which has none.
+        if (key.key, place) != ("[", "plot")
+    ]
+
+
+@pytest.mark.parametrize(("key", "place"), _of_pages())
+def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, place):
+    def press():
+        desk.click(place)
+        desk.press(key.key)
+
+    PRESSED[key.where, key.does](desk, press)
+
+
+@pytest.mark.parametrize("key", ["J", "L", "F", "S", "[", "Shift+L"])
+def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
+    detail = desk.open("slow")
+    detail._choose_tab("log")
+    search, picker = desk.jobs.list.search, detail.log._picker
+    for field in (search, picker):
+        field.setFocus()
+        desk.press(key)
+        assert desk.hands.focus() is field
+        assert desk.jobs.open_id == desk.ids["slow"]
+        assert detail._tabs.key() == "log"
+    assert search.text().upper() == key[-1]
+    search.clear()
+
+
+@pytest.mark.parametrize("open_layer", ["open_palette", "bell"])
+def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
+    detail = desk.open("slow")
+    frame = desk.program.frame
+    asked = []
+    detail.stop_requested.connect(asked.append)
+    if open_layer == "bell":
+        frame.bell.show()
+    else:
+        frame.open_palette()
+    desk.press("Ctrl+.", "Esc")
+    assert asked == []
+    desk.press("Ctrl+.")
+    detail.stop_requested.disconnect(asked.append)
+    assert asked == [desk.ids["slow"]]

@@ -73,7 +73,7 @@ def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller,
     controller.drop(tmp_path / "nothing-here")
     dialog = controller._dialog.now
     dialog._wish()
-    assert dialog._error.text()
+    assert dialog._answer.message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
 

@@ -92,7 +92,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(target.exists)
-    qtbot.waitUntil(lambda: dialog._message.isVisible())
+    qtbot.waitUntil(lambda: dialog._answer.message.isVisible())
     dialog.reject()
     script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
     loaded = subprocess.run(

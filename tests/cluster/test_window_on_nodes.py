@@ -226,8 +226,8 @@ def _export(program: Program, person: Person, to: Path) -> None:
     person.press("Export")
     dialog = program.jobs.detail.exports.dialog.now
     assert dialog is not None
-    person.wait(lambda: dialog._message.isVisible())
-    assert dialog._message.text() == f"Exported to {to}"
+    person.wait(lambda: dialog._answer.message.isVisible())
+    assert dialog._answer.message.text() == f"Exported to {to}"
     person.look("exported")
     person.press("Close")
     names = zipfile.ZipFile(to).namelist()

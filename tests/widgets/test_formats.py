@@ -189,8 +189,6 @@ def test_what_is_only_guessed_is_no_more_precise_than_known() -> None:
     assert plain(f.time_left(6900)) == "1 h 55 left"
     assert f.time_left(20) == "under a minute left"
     assert f.time_left(None) == ""
-    assert plain(f.ago(2)) == "2 s ago"
-    assert plain(f.ago(12 * 3600)) == "12 h ago"
     assert plain(f.rough(41 * 86400)) == "41 d"
 
 
@@ -236,7 +234,7 @@ def test_units_stand_behind_their_figures() -> None:
 def test_no_number_is_too_strange_to_be_shown(value: float) -> None:
     for write in (
         *(f.metric, f.setting, f.tick, f.percent, f.disk, f.memory, f.duration, f.rough),
-        *(f.time_left, f.ago, f.temperature, f.degrees, f.milliseconds, f.progress),
+        *(f.time_left, f.temperature, f.degrees, f.milliseconds, f.progress),
     ):
         assert isinstance(write(value), str)
     assert isinstance(f.with_unit(value, "W"), str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -158,6 +158,15 @@ class ComboBox(QComboBox):
         frame = hint.width() - self.minimumContentsLength() * self.fontMetrics().averageCharWidth()
         text = self.fontMetrics().horizontalAdvance(self.currentText())
         return QSize(max(hint.width(), min(text + frame, _COMBO_MOST_W)), hint.height())
+
+    def event(self, event: QEvent) -> bool:
+        """Keep letters from the window's shortcuts: they search among the options."""
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
+            plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+            if plain and event.text().isprintable() and event.text():
+                event.accept()
+                return True
+        return bool(super().event(event))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         _wheel(self, event, super().wheelEvent)

@@ -241,12 +241,6 @@ def short_time_left(seconds: float | None) -> str:
     return "< 1 min left" if seconds < 60 else time_left(seconds)
 
 
-def ago(seconds: float | None) -> str:
-    """``2 s ago``, ``4 min ago``, ``12 h ago``."""
-    text = rough(seconds)
-    return text if text == NONE else f"{text} ago"
-
-
 def clock(when: datetime | float) -> str:
     """``14:02``, or ``2:02 PM``."""
     return _time(_local(when), "")

@@ -49,7 +49,6 @@ from widgets.jobs.job_rows import JobRows
 
 _SMOOTHING = 0.6
 _NARROW_W, _CRAMPED_W = 1000, 860
-_HERE = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
 class ComparePage(QWidget):
@@ -129,9 +128,7 @@ class ComparePage(QWidget):
             ("F", self.plots.fit),
             ("S", partial(self._smoothing.setFocus, Qt.FocusReason.ShortcutFocusReason)),
         ):
-            shortcut = QShortcut(QKeySequence(key), self)
-            shortcut.setContext(_HERE)
-            shortcut.activated.connect(act)
+            QShortcut(QKeySequence(key), self, act)
         self.setAcceptDrops(True)
         self.drop_sheet = DropSheet(self)
         self._settle()

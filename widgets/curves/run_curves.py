@@ -166,3 +166,5 @@ class RunCurves:
         self._starts = {
             run: start for run, start in self._starts.items() if start.first_step < step
         }
+        if not any(map(len, self._data.values())):
+            self.began_s = 0.0

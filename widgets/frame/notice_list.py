@@ -167,6 +167,12 @@ class NoticeList(QWidget):
                 return True
         return super().eventFilter(watched, event)
 
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.close_again()

@@ -26,11 +26,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from widgets.common import icons, theme
+from widgets.common import icons
 from widgets.common.cards import Frame
 from widgets.common.fields import LineEdit
 from widgets.common.layout import col
 from widgets.common.paint import paint_ground, paint_text, text_width
+from widgets.common.scrim import paint_veil
 from widgets.common.text import Label, native_key, plain_tip
 from widgets.common.theme import ICON, S2, S3, S6
 from widgets.common.views import dress
@@ -39,7 +40,6 @@ _WIDTH = 620
 _ROW_H = 40
 _ROWS_SHOWN = 10
 _FROM_TOP = 80
-_VEIL = 0.28
 _Index = QModelIndex | QPersistentModelIndex
 TARGET_ROLE = Qt.ItemDataRole.UserRole
 
@@ -142,12 +142,18 @@ class Palette(QWidget):
                 return True
         return super().eventFilter(watched, event)
 
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if not self._plate.geometry().contains(event.position().toPoint()):
             self.close_again()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        QPainter(self).fillRect(self.rect(), theme.current().q("shadow", _VEIL))
+        paint_veil(self)
 
     def _place(self) -> None:
         self.setGeometry(self._window.rect())

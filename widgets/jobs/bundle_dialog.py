@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.bundle import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
 from backend.records.checkpoint import Checkpoint
 from widgets.common import formats
+from widgets.common.answer import Answer
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import ProgressLine
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
@@ -31,27 +31,24 @@ class _Dialog(FittedDialog):
 
     Signals:
         cancel_requested: What is under way is not wanted any more.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
     """
 
     cancel_requested = Signal()
+    folder_requested = Signal(str)
 
     def __init__(self, title: str, parent: QWidget | None) -> None:
         super().__init__(title, _WIDTH, parent)
         self._under_way = False
-        self._message = Label("", "body", "bad", wrap=True, selectable=True)
-        self._message.hide()
-        self._progress = ProgressLine(title)
-        self._progress.cancelled.connect(self.cancel_requested)
-        self._progress.hide()
+        self._answer = Answer(title)
+        self._answer.cancelled.connect(self.cancel_requested)
+        self._answer.folder_requested.connect(self.folder_requested)
         self._close = Button("Close")
         self._close.clicked.connect(self.reject)
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True
-        self._progress.set_progress(share, text)
-        self._progress.set_can_cancel(True)
-        self._progress.show()
-        self._message.hide()
+        self._answer.show_progress(share, text)
 
     def show_error(self, sentence: str) -> None:
         self._end("bad", sentence)
@@ -61,12 +58,9 @@ class _Dialog(FittedDialog):
             self.cancel_requested.emit()
         super().reject()
 
-    def _end(self, tone: Tone, text: str) -> None:
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
         self._under_way = False
-        self._progress.hide()
-        self._message.set_tone(tone)
-        self._message.setText(text)
-        self._message.show()
+        self._answer.say(tone, text, made=made)
 
 
 class BundleDialog(_Dialog):
@@ -95,7 +89,9 @@ class BundleDialog(_Dialog):
         self._with_data = Switch("The files of the dataset too")
         hint = Label("Without them the dataset is named by its hash.", "small", "text2", wrap=True)
         self._path = LineEdit(str(PurePath(folder) / f"{file_stem(job_name)}{SUFFIX}"), name="To")
-        self._path.textChanged.connect(self._fit)
+        self._path.textChanged.connect(self._changed)
+        self._checkpoint.currentIndexChanged.connect(self._changed)
+        self._with_data.toggled.connect(self._changed)
         self._confirmed = ""
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
@@ -110,8 +106,7 @@ class BundleDialog(_Dialog):
                 Field("Checkpoint", self._checkpoint),
                 col(self._with_data, hint, gap=4),
                 col(Label("To", "small", "text2"), row((self._path, 1), choose, gap=S2), gap=4),
-                self._message,
-                self._progress,
+                self._answer,
                 S2,
                 row(STRETCH, self._close, self._make, gap=S2),
                 gap=S3,
@@ -128,10 +123,10 @@ class BundleDialog(_Dialog):
         text = f"Written to {made.path}, {formats.disk(made.bytes)}."
         if made.left_out:
             text += f" The values of {', '.join(made.left_out)} are not in it."
-        self._end("good", text)
+        self._end("good", text, made=str(made.path))
 
-    def _end(self, tone: Tone, text: str) -> None:
-        super()._end(tone, text)
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
+        super()._end(tone, text, made=made)
         self._fit()
 
     @Slot()
@@ -143,6 +138,12 @@ class BundleDialog(_Dialog):
         if chosen:
             self._confirmed = chosen
             self._path.setText(chosen)
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._under_way:
+            self._answer.clear()
+        self._fit()
 
     @Slot()
     def _fit(self) -> None:
@@ -168,8 +169,7 @@ class UnbundleDialog(_Dialog):
                 Label("Import a bundle", "title"),
                 Label(file_name, "body", "text2", elide="middle"),
                 S2,
-                self._message,
-                self._progress,
+                self._answer,
                 STRETCH,
                 row(STRETCH, self._close),
                 gap=S3,
@@ -194,8 +194,7 @@ class ReplayDialog(_Dialog):
         self.setLayout(
             col(
                 Label("Replay", "title"),
-                self._message,
-                self._progress,
+                self._answer,
                 STRETCH,
                 row(STRETCH, self._close),
                 gap=S3,

@@ -40,6 +40,7 @@ from widgets.jobs.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curve_marks import CurveMarks
 from widgets.jobs.curves_body import CurvesBody
 from widgets.jobs.rank_strip import RankStrip
+from widgets.jobs.slow_node import SlowNode
 
 _NARROW_BELOW_W = 600
 _SLIDER_W, _SLIDER_NARROW_W = 88, 48
@@ -181,13 +182,13 @@ class CurvesTab(QWidget):
         if not self._to_come:
             self.completed.emit()
 
-    def show_view(self, view: JobView) -> None:
+    def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
         """Where it ended, what it warned of, and how fast each rank is."""
         is_without = view.state.is_over and view.step == 0
         self._loss.set_empty_text("It ended before its first step" if is_without else _BEFORE_STEPS)
         if self._marks.show_view(view):
             self._mark()
-        self.ranks.show_view(view)
+        self.ranks.show_view(view, slow.reasons if slow is not None else {})
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
         """Those there are; of those there were the place is kept."""
@@ -324,12 +325,9 @@ class CurvesTab(QWidget):
 
     def _show_values(self) -> None:
         for base, plot in self._small.items():
-            for name in (f"{VALIDATION}{base}", base):
-                data = self._curves.get(name)
-                last = data.last() if data is not None else None
-                if last is not None:
-                    plot.show_value(last.raw)
-                    break
+            both = (self._curves.get(name) for name in (f"{VALIDATION}{base}", base))
+            last = next((last for data in both if data and (last := data.last())), None)
+            plot.show_value(last.raw if last is not None else None)
 
     def _mark(self) -> None:
         spans = self._marks.spans(self._axis)

@@ -20,6 +20,7 @@ class ExportActs(QObject):
         export_requested: Job id, checkpoint, format, path.
         export_cancelled: The export under way is not wanted any more.
         kind_chosen: The format of an export, to be remembered for the next.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
 
     Attributes:
         kind: The format that the next export begins with.
@@ -29,6 +30,7 @@ class ExportActs(QObject):
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
     kind_chosen = Signal(str)
+    folder_requested = Signal(str)
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -48,6 +50,7 @@ class ExportActs(QObject):
         dialog = ExportDialog(view.name, checkpoints, chosen, home, self.kind, self._window)
         dialog.export_requested.connect(partial(self._wish, view.id))
         dialog.export_cancelled.connect(self.export_cancelled)
+        dialog.folder_requested.connect(self.folder_requested)
         self._job_id = view.id
         self.dialog.open(dialog)
 

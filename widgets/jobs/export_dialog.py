@@ -11,13 +11,13 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from widgets.common import formats
+from widgets.common.answer import Answer
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import ProgressLine
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.theme import S2, S3, S4, S6, Tone
 
 _FORMATS = {
     "zip": ("Zip", "Model source, weights, curves and a load.py that needs only PyTorch."),
@@ -54,10 +54,12 @@ class ExportDialog(FittedDialog):
     Signals:
         export_requested: Checkpoint name, "best" or "latest", format, path.
         export_cancelled: The export under way is not wanted any more.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
     """
 
     export_requested = Signal(str, str, str)
     export_cancelled = Signal()
+    folder_requested = Signal(str)
 
     def __init__(
         self,
@@ -77,14 +79,13 @@ class ExportDialog(FittedDialog):
         self._format.chosen.connect(self._format_chosen)
         self._words = Label(_FORMATS[kind][1], "small", "text2", wrap=True)
         self._path = LineEdit(str(PurePath(folder) / export_name(job_name, kind)), name="To")
-        self._path.textChanged.connect(self._fit)
+        self._path.textChanged.connect(self._changed)
+        self._checkpoint.currentIndexChanged.connect(self._changed)
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
-        self._message = Label("", "body", "bad", wrap=True, selectable=True)
-        self._message.hide()
-        self._progress = ProgressLine("Exporting")
-        self._progress.cancelled.connect(self.export_cancelled)
-        self._progress.hide()
+        self._answer = Answer("Exporting")
+        self._answer.cancelled.connect(self.export_cancelled)
+        self._answer.folder_requested.connect(self.folder_requested)
         self._export = Button("Export", kind="primary")
         self._export.setDefault(True)
         self._export.clicked.connect(self._wish)
@@ -99,8 +100,7 @@ class ExportDialog(FittedDialog):
                 self._format,
                 self._words,
                 col(Label("To", "small", "text2"), path, gap=4),
-                self._message,
-                self._progress,
+                self._answer,
                 S2,
                 row(STRETCH, close, self._export, gap=S2),
                 gap=S3,
@@ -136,13 +136,11 @@ class ExportDialog(FittedDialog):
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True
-        self._progress.set_progress(share, text)
-        self._progress.show()
-        self._message.hide()
+        self._answer.show_progress(share, text)
         self._fit()
 
     def show_done(self, path: str) -> None:
-        self._end("good", f"Exported to {path}")
+        self._end("good", f"Exported to {path}", made=path)
 
     def show_error(self, sentence: str) -> None:
         self._end("bad", sentence)
@@ -152,17 +150,15 @@ class ExportDialog(FittedDialog):
             self.export_cancelled.emit()
         super().reject()
 
-    def _end(self, tone: str, text: str) -> None:
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
         self._under_way = False
-        self._progress.hide()
-        self._message.set_tone("good" if tone == "good" else "bad")
-        self._message.setText(text)
-        self._message.show()
+        self._answer.say(tone, text, made=made)
         self._fit()
 
     @Slot(str)
     def _format_chosen(self, key: str) -> None:
         self._words.setText(_FORMATS[key][1])
+        self._changed()
         path = PurePath(self._path.text())
         if path.suffix.lstrip(".") in _FORMATS:
             self._path.setText(str(path.with_suffix(f".{key}")))
@@ -178,6 +174,12 @@ class ExportDialog(FittedDialog):
         )
         if chosen:
             self._path.setText(chosen)
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._under_way:
+            self._answer.clear()
+        self._fit()
 
     @Slot()
     def _fit(self) -> None:

@@ -32,6 +32,7 @@ from widgets.curves.run_curves import RunCurves
 from widgets.jobs.failure_causes import cause_curves
 from widgets.jobs.failure_events import EventList, events
 from widgets.jobs.failure_plots import FailurePlots
+from widgets.jobs.job_facts import step_words
 from widgets.jobs.log_ansi import plain
 
 _CHANGE_FIRST = frozenset(
@@ -170,7 +171,7 @@ class FailureTab(QWidget):
         if error is not None and error.node:
             there = "this computer" if error.node == "this-computer" else error.node
             facts.append(Fact("Where", there))
-        facts.append(Fact("At step", formats.of(view.step, view.total_steps)))
+        facts.append(Fact("At step", step_words(view)))
         facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
         self._facts.set_facts(facts)
         rank = error.rank if error is not None else None

@@ -15,21 +15,35 @@ class JobBanner(Banner):
 
     Signals:
         newest_wished: The way back from an earlier run was pressed.
+        node_wished: The name of the node that the finding is about.
     """
 
     newest_wished = Signal()
+    node_wished = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
+        self._acts_for: tuple[bool, str] = (False, "")
         self.hide()
 
     def show_finding(self, found: JobFinding | None, *, is_earlier: bool) -> None:
         """``is_earlier``: the page shows an earlier run, from which there is a way back."""
-        if is_earlier != self.has_actions:
-            self.set_actions((self._way_back(),) if is_earlier else ())
+        acts_for = (is_earlier, found.node if found is not None else "")
+        if acts_for != self._acts_for:
+            self._acts_for = acts_for
+            self.set_actions(self._actions_for(*acts_for))
         if found is not None:
             self.set_finding(found.family, found.sentence, found.more, icon=found.icon)
         self.setVisible(found is not None)
+
+    def _actions_for(self, is_earlier: bool, node: str) -> list[Button]:
+        if is_earlier:
+            return [self._way_back()]
+        if not node:
+            return []
+        button = Button("Show node")
+        button.clicked.connect(lambda: self.node_wished.emit(node))
+        return [button]
 
     def _way_back(self) -> Button:
         button = Button("Show the newest")

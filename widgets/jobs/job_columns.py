@@ -99,10 +99,12 @@ def nodes_of(view: JobView | JobLine) -> str:
 
 
 def took_s(view: JobView, now: datetime) -> float | None:
-    """Seconds from the start of the last run to its end, or to now."""
+    """Seconds that all its runs took, up to now."""
     begin = instant(view.started)
     end = instant(view.ended) or (now if view.state.is_live else None)
-    return (end - begin).total_seconds() if begin is not None and end is not None else None
+    if begin is None or end is None:
+        return None
+    return view.earlier_s + (end - begin).total_seconds()
 
 
 def best_words(view: JobView | JobLine) -> tuple[str, str]:

@@ -41,6 +41,7 @@ from widgets.jobs.queue_acts import QueueActs
 from widgets.jobs.rank_history import unwell_of_job
 from widgets.jobs.ranks_tab import RanksTab
 from widgets.jobs.settings_tab import SettingsTab
+from widgets.jobs.slow_node import SlowNode, slow_node
 
 
 class JobDetail(JobWishes):
@@ -57,6 +58,7 @@ class JobDetail(JobWishes):
             and the `Promise` to keep.
         notes_requested: Job id, text. tags_requested: job id, tuple.
         save_requested: Suggested file name, bytes.
+        node_requested: The name of a node.
     """
 
     resume_elsewhere_requested = Signal(str, object)
@@ -71,6 +73,7 @@ class JobDetail(JobWishes):
     checkpoints_requested = Signal(str)
     settings_requested = Signal(str)
     save_requested = Signal(str, object)
+    node_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -146,6 +149,10 @@ class JobDetail(JobWishes):
         if not self._is_open(update.view.id):
             return
         self._doubt = ""
+        drop_from = update.history.drop_from
+        if drop_from is not None:
+            kept = [one for one in self._starts.values() if one.first_step < drop_from]
+            self._starts = {start.run: start for start in kept}
         for start in update.history.run_starts:
             self._starts[start.run] = start
         if self._earlier.shown is None:
@@ -339,6 +346,7 @@ class JobDetail(JobWishes):
         self._earlier.chosen.connect(lambda number: self.earlier_requested.emit(self._id(), number))
         self._earlier.newest_chosen.connect(self._wish_newest)
         self._banner.newest_wished.connect(self._wish_newest)
+        self._banner.node_wished.connect(self.node_requested)
         self.header.elsewhere_wished.connect(self.open_elsewhere)
         self.exports.export_requested.connect(self.export_requested)
         self.exports.export_cancelled.connect(self.export_cancelled)
@@ -392,7 +400,7 @@ class JobDetail(JobWishes):
         self._progress.show_view(view, kept, self._starts.values(), caption)
         self._show_banner(view)
         if is_newest:
-            self.curves.show_view(view)
+            self.curves.show_view(view, self._slow(view))
         self.ranks.show_view(view, self.curves.began_s)
         self.checkpoints.set_live(view.state.is_live)
         if tells_failure:
@@ -401,10 +409,15 @@ class JobDetail(JobWishes):
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
-        found = finding(view, self._error, self._doubt, self._place, self._verdict)
+        found = finding(
+            view, self._error, self._doubt, self._place, self._verdict, self._slow(view)
+        )
         if earlier is not None and not self._error[0]:
             found = earlier
         self._banner.show_finding(found, is_earlier=earlier is not None)
+
+    def _slow(self, view: JobView) -> SlowNode | None:
+        return slow_node(view, {state.name: state for state in self._nodes})
 
     # -- what happens
 
@@ -444,6 +457,8 @@ class JobDetail(JobWishes):
         """The nodes on which a job can go on."""
         self._nodes = states
         self._elsewhere.show_nodes(states)
+        if self._view is not None and self._view.slow_ranks:
+            self._show_banner(self._view)
 
     def show_pasts(
         self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float

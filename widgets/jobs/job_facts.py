@@ -23,7 +23,8 @@ def circumstances(view: JobView) -> str:
     started = instant(view.started)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
-        words.append(f"started {formats.moment_long(started, now)}{by}")
+        run = f"run {formats.count(view.run)} " if view.run > 1 else ""
+        words.append(f"{run}started {formats.moment_long(started, now)}{by}")
     return " · ".join(words)
 
 
@@ -35,10 +36,11 @@ def facts(view: JobView) -> list[Fact]:
         facts.append(Fact("Ready at", formats.about(ready, now), "live"))
         facts.append(Fact("Left", formats.duration(view.eta_s)))
     elif not view.state.is_live and view.run:
-        facts.append(Fact("Took", formats.duration(took_s(view, now))))
+        label = "Took in all" if view.earlier_s else "Took"
+        facts.append(Fact(label, formats.duration(took_s(view, now))))
     if view.run:
         facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
-        facts.append(Fact("Step", formats.of(view.step, view.total_steps)))
+        facts.append(Fact("Step", step_words(view)))
     name, value = best_words(view)
     if name:
         facts.append(Fact(f"Best {name}", value))
@@ -53,6 +55,13 @@ def facts(view: JobView) -> list[Fact]:
     return facts
 
 
+def step_words(view: JobView) -> str:
+    """``540 of 900``; before it is known how many there are, no figure of them."""
+    if view.total_steps:
+        return formats.of(view.step, view.total_steps)
+    return formats.count(view.step) if view.step else formats.NONE
+
+
 def what_stop_costs(
     view: JobView,
     checkpoints: Sequence[Checkpoint],
@@ -64,9 +73,9 @@ def what_stop_costs(
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     there = ""
     if newest is not None:
+        # The time itself: how long ago it was would stand still where no news comes.
         made = instant(newest.created)
-        now = datetime.now().astimezone()
-        when = formats.ago((now - made).total_seconds()) if made else ""
+        when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
         rest = "its newest checkpoint" if newest is not None else "its beginning"

@@ -12,6 +12,7 @@ from backend.records.stamps import instant
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.theme import Family
+from widgets.jobs.slow_node import SlowNode
 
 _TELLING: dict[JobState, Family] = {
     JobState.INTERRUPTED: "rest",
@@ -29,6 +30,8 @@ class JobFinding:
     sentence: str
     more: str = ""
     icon: str = ""
+    node: str = ""
+    """The node that it is about."""
 
 
 def finding(
@@ -37,6 +40,7 @@ def finding(
     doubt: str,
     place: QueuePlace | None,
     verdict: tuple[str, bool],
+    slow: SlowNode | None = None,
 ) -> JobFinding | None:
     """The worst of it, None when all is as one expects.
 
@@ -45,6 +49,7 @@ def finding(
         doubt: Why the job could not be looked at, "" when it could.
         place: Where it stands in the queue.
         verdict: How a replay went beside its original, and whether its curve is the same.
+        slow: The node that slows it.
     """
     sentence, remedy = refusal
     if sentence:
@@ -55,6 +60,8 @@ def finding(
     alarm, more = _last_alarm(view)
     if alarm is not None:
         return JobFinding("warn", alarm.sentence, more)
+    if slow is not None:
+        return JobFinding("warn", slow.sentence, node=slow.name)
     if place is not None and view.state is JobState.QUEUED:
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
     sentence, is_same = verdict

@@ -1,7 +1,8 @@
 """Jobs as rows, for the list of two lines and for the wide table, however many there are.
 
 A model holds numbers of rows and asks for a line when it is painted. News never resets it: rows
-that stay keep their selection, and nothing moves while the pointer is over the view.
+that stay keep their selection, and nothing moves while the pointer is over the view, unless the row
+of the open job would be missing.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class JobListModel(QAbstractTableModel):
         self._row_of_slot = self._rows.places()
         self._waiting: JobRows | None = None
         self._held = False
+        self._open_id = ""
         self.is_changing = False
         self.ticks = JobTicks(self)
         self._queue: dict[str, QueuePlace] = {}
@@ -80,7 +82,7 @@ class JobListModel(QAbstractTableModel):
             rows: What was found.
             at_once: Somebody asked for just that, so it may move under the pointer too.
         """
-        if self._held and not at_once:
+        if self._held and not at_once and not self._misses_open(rows):
             self._waiting = rows
             return
         self._waiting = None
@@ -136,6 +138,19 @@ class JobListModel(QAbstractTableModel):
         self._held = held
         if not held and self._waiting is not None:
             self.show_rows(self._waiting)
+
+    def set_open(self, line_id: str) -> None:
+        """Show the row of this job or sweep, though rows are held."""
+        self._open_id = line_id
+        if self._waiting is not None and self._misses_open(self._waiting):
+            self.show_rows(self._waiting, at_once=True)
+
+    def _misses_open(self, rows: JobRows) -> bool:
+        """Whether only ``rows`` have a row for the open job, its own or that of its sweep."""
+        slot = rows.slot_of(self._open_id)
+        if slot is None or self.row_of(self._open_id) >= 0 or self.head_row(self._open_id) >= 0:
+            return False
+        return bool(np.isin(rows.order, (slot, rows.head(slot))).any())
 
     def tell_all(self) -> None:
         """Every line may be another: what is on the screen is painted anew."""

@@ -147,19 +147,24 @@ class JobListPane(QWidget):
         return self.model.show_queue(queue)
 
     def choose(self, line_id: str) -> None:
-        """Make a job or a sweep the current row, or the sweep into which the job is folded."""
+        """Select a job or a sweep, or the sweep into which the job is folded, or no row."""
         self._shown_id = line_id
+        self.model.set_open(line_id)
         row_number = self.model.row_of(line_id)
         if row_number < 0:
             row_number = self.model.head_row(line_id)
-        if row_number < 0 or row_number == self.view.currentIndex().row():
+        selection = self.view.selectionModel()
+        index = self.model.index(row_number, 0)
+        if index == selection.currentIndex() and selection.isSelected(index) == index.isValid():
             return
-        blocked = self.view.selectionModel().blockSignals(True)
-        self.view.selectionModel().setCurrentIndex(
-            self.model.index(row_number, 0), QItemSelectionModel.SelectionFlag.ClearAndSelect
-        )
-        self.view.selectionModel().blockSignals(blocked)
-        self.view.scrollTo(self.model.index(row_number, 0))
+        blocked = selection.blockSignals(True)
+        if index.isValid():
+            selection.setCurrentIndex(index, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+            self.view.scrollTo(index)
+        else:
+            # A list without a current row would open its first one when Tab leads into it.
+            selection.clearSelection()
+        selection.blockSignals(blocked)
         self.view.viewport().update()
 
     def step(self, by: int) -> None:

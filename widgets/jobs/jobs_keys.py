@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
@@ -17,35 +16,33 @@ if TYPE_CHECKING:
 
 
 def add_keys(page: JobsPage) -> None:
-    """Make them; some hold in the table, too, where they act on the chosen rows."""
-    detail = page.detail
-    keys: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("J", lambda: page.list.step(1)),
-        ("K", lambda: page.list.step(-1)),
-        ("[", lambda: detail.step_tab(-1)),
-        ("]", lambda: detail.step_tab(1)),
-        (LOG_Y_KEY, detail.toggle_log_y),
-        (LOG_X_KEY, detail.toggle_log_x),
-        ("F", detail.fit),
-        ("S", detail.focus_smoothing),
-        ("Ctrl+L", detail.focus_log),
-        ("Ctrl+E", partial(export, page)),
-        ("Ctrl+.", partial(stop, page)),
-        ("Ctrl+D", partial(clone, page)),
-        ("Ctrl+F", page.list.search.setFocus),
+    """Add the shortcuts; each works while the part that it belongs to is shown.
+
+    They belong to the window: a click into a plot or a card takes the focus off the page's parts.
+    """
+    detail, table = page.detail, page.table
+    keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
+        (page.split, "J", lambda: page.list.step(1)),
+        (page.split, "K", lambda: page.list.step(-1)),
+        (page.split, "Ctrl+E", partial(export, page)),
+        (page.split, "Ctrl+.", partial(stop, page)),
+        (page.split, "Ctrl+D", partial(clone, page)),
+        (page.split, "Ctrl+F", page.list.search.setFocus),
+        (detail, "[", lambda: detail.step_tab(-1)),
+        (detail, "]", lambda: detail.step_tab(1)),
+        (detail, LOG_Y_KEY, detail.toggle_log_y),
+        (detail, LOG_X_KEY, detail.toggle_log_x),
+        (detail, "F", detail.fit),
+        (detail, "S", detail.focus_smoothing),
+        (detail, "Ctrl+L", detail.focus_log),
+        (table, "Ctrl+L", partial(_log_of_row, page)),
+        (table, "Ctrl+E", partial(_act_on_rows, page, "export")),
+        (table, "Ctrl+.", partial(_act_on_rows, page, "stop")),
+        (table, "Ctrl+D", partial(_act_on_rows, page, "clone")),
+        (table, "Ctrl+F", table.search.setFocus),
     )
-    for key, act in keys:
-        _add(key, page.split, act)
-    table = page.table
-    in_table: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("Ctrl+L", partial(_log_of_row, page)),
-        ("Ctrl+E", partial(_act_on_rows, page, "export")),
-        ("Ctrl+.", partial(_act_on_rows, page, "stop")),
-        ("Ctrl+D", partial(_act_on_rows, page, "clone")),
-        ("Ctrl+F", table.search.setFocus),
-    )
-    for key, act in in_table:
-        _add(key, table, act)
+    for widget, key, act in keys:
+        QShortcut(QKeySequence(key), widget, act)
 
 
 def export(page: JobsPage) -> None:
@@ -83,9 +80,3 @@ def _log_of_row(page: JobsPage) -> None:
     ids = page.table.view.current_ids()
     if len(ids) == 1:
         page.open_then(ids[0], page.detail.focus_log)
-
-
-def _add(key: str, widget: QWidget, act: Callable[[], object]) -> None:
-    shortcut = QShortcut(QKeySequence(key), widget)
-    shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-    shortcut.activated.connect(act)

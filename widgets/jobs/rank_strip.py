@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize
@@ -17,33 +18,18 @@ from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, row
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.state_badge import Mark
-from widgets.common.text import Label
+from widgets.common.text import Label, plain_tip
 from widgets.common.theme import R_CELL, S2, S3
 
-SLOW_FACTOR = 1.25
-"""A rank whose step takes so much longer than the median is slow."""
-_NOISE_MS = 5.0
-"""Where a step takes some milliseconds, a slice of a shared processor more or less decides which
-rank is ahead; nobody is slow for it."""
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
 _NAME_MOST_W = 104
 _ROWS_OF_NODES = 8
 """Of more nodes the ranks stand one after the other, as close as they can."""
 
 
-def slow_ranks(step_ms: tuple[float, ...]) -> tuple[int, ...]:
-    """Ranks that keep the others waiting."""
-    if len(step_ms) < 2:
-        return ()
-    # Of two ranks the median is the mean, which the slow one lifts too: compare with the fastest.
-    usual = statistics.median(step_ms) if len(step_ms) > 2 else min(step_ms)
-    most = max(SLOW_FACTOR * usual, usual + _NOISE_MS)
-    return tuple(rank for rank, ms in enumerate(step_ms) if usual > 0 and ms > most)
-
-
 def rank_marks(view: JobView) -> list[Mark]:
     """The segments of the ring, one for each rank."""
-    slow = set(slow_ranks(view.rank_step_ms)) if view.state.is_live else set()
+    slow = view.slow_ranks if view.state.is_live else ()
     bad = view.error.rank if view.error is not None else None
     return [
         "bad" if rank == bad else "warn" if rank in slow else "" for rank in range(view.world_size)
@@ -73,14 +59,23 @@ class _Cells(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._step_ms: tuple[float, ...] = ()
+        self._slow: tuple[int, ...] = ()
+        self._reasons: Mapping[int, str] = {}
         self._groups: tuple[_Group, ...] = ()
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
-    def show_ranks(self, step_ms: tuple[float, ...], groups: tuple[_Group, ...]) -> None:
+    def show_ranks(
+        self,
+        step_ms: tuple[float, ...],
+        slow: tuple[int, ...],
+        reasons: Mapping[int, str],
+        groups: tuple[_Group, ...],
+    ) -> None:
         again = groups != self._groups
-        self._step_ms, self._groups = step_ms, groups
+        self._step_ms, self._slow, self._groups = step_ms, slow, groups
+        self._reasons = reasons
         if again:
             self.updateGeometry()
         self.update()
@@ -96,7 +91,7 @@ class _Cells(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        slow = set(slow_ranks(self._step_ms))
+        slow = set(self._slow)
         left, columns = self._left(), self._columns(self.width())
         whole = (self.width() - left + _GAP) / columns - _GAP
         cell_w = min(whole, _CELL_MOST_W)
@@ -123,7 +118,9 @@ class _Cells(QWidget):
         half = cell.height() / 2
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
-        paint_text(painter, upper, str(rank), "tiny", "warn" if is_slow else "text3")
+        reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
+        number = f"{rank} · {reason}" if reason else str(rank)
+        paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
         figure = formats.milliseconds(self._step_ms[rank])
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
@@ -154,18 +151,28 @@ class RankStrip(Card):
         super().__init__(head, self._cells, gap=S2)
         self.hide()
 
-    def show_view(self, view: JobView) -> None:
-        """News of the job; one that does not run has no times to show."""
+    def show_view(self, view: JobView, reasons: Mapping[int, str] | None = None) -> None:
+        """Show news of the job; one that does not run has no times to show.
+
+        Args:
+            reasons: Why slow ranks are slow, where that is known.
+        """
         step_ms = view.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))
-        self._cells.show_ranks(step_ms, _groups(view))
-        slow = slow_ranks(step_ms)
-        if slow:
+        slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
+        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view))
+        if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1
             who = "rank" if len(slow) == 1 else "ranks"
             numbers = formats.ranges(slow)
             verb = "is" if len(slow) == 1 else "are"
-            self._word.setText(f"{who} {numbers} {verb} {formats.percent(more)} slower")
+            why = "; ".join(dict.fromkeys((reasons or {}).values()))
+            slower = f"{who} {numbers} {verb} {formats.percent(more)} slower"
+            self._word.setText(f"{slower}: {why}" if why else slower)
+            self.setToolTip(
+                plain_tip("\n".join(f"Rank {rank}: {why}" for rank, why in (reasons or {}).items()))
+            )
         else:
             self._word.setText("")
+            self.setToolTip("")

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.library import Kind
 from backend.records.values import name_fault
+from widgets.common.answer import Answer
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import ProgressLine
 from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
@@ -64,7 +64,7 @@ class ImportDialog(FittedDialog):
         self._under_way = False
         kinds = [(k.value, k.value.capitalize()) for k in Kind]
         self._kind = SegmentedControl(kinds, kind.value, name="What it is")
-        self._kind.chosen.connect(self._check)
+        self._kind.chosen.connect(self._changed)
         self._source = LineEdit(source, placeholder="Folder or zip", name="From")
         self._source.textChanged.connect(self._source_changed)
         folder = Button("Folder…", icon="folder-open")
@@ -73,13 +73,10 @@ class ImportDialog(FittedDialog):
         archive.clicked.connect(self._choose_zip)
         self._source_field = Field("From", self._source)
         self._name = LineEdit(name, placeholder="Name", name="Name")
-        self._name.textChanged.connect(self._check)
+        self._name.textChanged.connect(self._changed)
         self._name_field = Field("Name", self._name)
-        self._error = Label("", "body", "bad", wrap=True)
-        self._error.hide()
-        self._progress = ProgressLine("Importing")
-        self._progress.hide()
-        self._progress.cancelled.connect(self.cancel_requested)
+        self._answer = Answer("Importing")
+        self._answer.cancelled.connect(self.cancel_requested)
         self._import = Button("Import", kind="primary")
         self._import.setDefault(True)
         self._import.clicked.connect(self._wish)
@@ -92,8 +89,7 @@ class ImportDialog(FittedDialog):
                 self._kind,
                 row((self._source_field, 1), beside_field(folder), beside_field(archive), gap=S2),
                 self._name_field,
-                self._error,
-                self._progress,
+                self._answer,
                 S2,
                 row(STRETCH, self._close, self._import, gap=S2),
                 gap=S3,
@@ -107,17 +103,13 @@ class ImportDialog(FittedDialog):
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True
-        self._progress.set_progress(share, text)
-        self._progress.show()
-        self._error.hide()
+        self._answer.show_progress(share, text)
         self._check()
 
     def show_error(self, sentence: str, remedy: str = "") -> None:
         """The import was refused, and nothing was changed."""
         self._under_way = False
-        self._progress.hide()
-        self._error.setText(f"{sentence} {remedy}".strip())
-        self._error.show()
+        self._answer.say("bad", f"{sentence} {remedy}".strip())
         self._check()
 
     def reject(self) -> None:
@@ -130,6 +122,12 @@ class ImportDialog(FittedDialog):
         if not self._name.isModified():
             path = PurePath(source)
             self._name.setText(path.stem if path.suffix.lower() == ".zip" else path.name)
+        self._changed()
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._under_way:
+            self._answer.clear()
         self._check()
 
     @Slot()

@@ -16,6 +16,7 @@ from sqlalchemy import text as sql
 
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.errors import BackendError
+from backend.records.job_line import line_of
 from backend.records.library import Kind
 from backend.records.state import JobState
 from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
@@ -33,6 +34,15 @@ def test_a_job_comes_back_as_it_was(catalogue: Catalogue) -> None:
     assert catalogue.job(job().id) == job()
     assert catalogue.jobs() == (job(),)
     assert catalogue.job("another") is None
+
+
+def test_a_job_and_its_line_know_how_long_all_runs_took(catalogue: Catalogue) -> None:
+    resumed = job(earlier_s=90.5)
+    catalogue.put_job(resumed)
+    assert catalogue.jobs() == (resumed,)
+    (line,) = catalogue.job_lines()
+    assert line == line_of(resumed)
+    assert line.took_s(0.0) == 150.5
 
 
 def test_a_job_that_was_put_again_is_the_newer_one(catalogue: Catalogue) -> None:

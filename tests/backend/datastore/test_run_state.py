@@ -102,13 +102,14 @@ def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_one
 def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -> None:
     evidence = Evidence(
         run=1,
-        status=TRAINING,
+        status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),
         supervision=Supervision.ELSEWHERE,
         silent_s=3600,
         last_news="14:02",
     )
     found = judge(evidence)
     assert (found.state, found.doubt) == (JobState.TRAINING, "no news since 14:02")
+    assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
 
 
 def test_a_wish_to_stop_shows_at_once() -> None:

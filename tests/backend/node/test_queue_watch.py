@@ -341,6 +341,32 @@ def test_a_run_that_goes_on_shows_how_far_it_was(
     assert folder.attempt(1).exit.exists()
 
 
+def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
+    root: DataRoot, started: list[tuple[str, int]]
+) -> None:
+    checkpoint = root.path / "c.pt"
+    checkpoint.touch()
+    folder = queued(
+        root, "a", run=3, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
+    )
+    ended(folder, 2)
+    before = RunStatus(
+        JobState.INTERRUPTED,
+        run=2,
+        started="2026-11-21T08:01:00Z",
+        updated="2026-11-21T08:03:30Z",
+        earlier_s=60.0,
+    )
+    replace_json(folder.status, before.to_dict())
+    launch = folder.queued_launch.read_bytes()
+    assert queue_start.start(root, folder, 3)
+    assert RunStatus.from_dict(read_json(folder.status)).earlier_s == 210.0
+    # As after an end right before the supervisor.
+    folder.queued_launch.write_bytes(launch)
+    queue_start.go_on(root, folder, 3)
+    assert RunStatus.from_dict(read_json(folder.status)).earlier_s == 210.0
+
+
 def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
     root: DataRoot, watch: QueueWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

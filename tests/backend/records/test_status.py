@@ -52,6 +52,7 @@ def through_json(raw: dict[str, Any]) -> dict[str, Any]:
         samples_per_second=st.none() | st.floats(0, 1e9),
         eta_s=st.none() | st.floats(0, 1e9),
         rank_step_ms=st.lists(st.floats(0, 1e6)).map(tuple),
+        slow_ranks=st.lists(st.integers(0, 99)).map(tuple),
         started=TEXT,
         updated=TEXT,
     )
@@ -84,6 +85,7 @@ GOOD = RunStatus(JobState.TRAINING).to_dict()
         {**GOOD, "metrics": {"loss": "low"}},
         {**GOOD, "error": "broken"},
         {**GOOD, "rank_step_ms": 3},
+        {**GOOD, "slow_ranks": "x"},
         *({k: v for k, v in GOOD.items() if k != key} for key in ("state", "run", "heartbeat")),
     ],
 )

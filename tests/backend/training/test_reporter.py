@@ -8,11 +8,13 @@ import os
 import threading
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.node import run_signs
 from backend.records.files import read_json
 from backend.records.layout import JobFolder
 from backend.records.state import JobState
@@ -26,9 +28,9 @@ from tests.waiting import LIMIT_S
 class Watched(Reporter):
     """Says when its thread has written, so that nobody has to look again and again."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
-        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16)
+        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16, before=before)
 
     def _write_status(self) -> None:
         super()._write_status()
@@ -76,6 +78,16 @@ def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> No
     assert status.samples_per_second == pytest.approx(1600)
 
 
+def test_a_rank_that_keeps_the_others_waiting_is_in_the_status(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reporter = reporter_of(folder)
+    for number in range(1, 102):
+        reporter.step(replace(step(number), rank_step_ms=(50.0, 120.0)))
+    reporter.close()
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.rank_step_ms, status.slow_ranks) == ((50.0, 120.0), (1,))
+
+
 def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
@@ -83,6 +95,24 @@ def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
     first = read_json(folder.status)["heartbeat"]
     reporter.wait_for(lambda: read_json(folder.status)["heartbeat"] >= first + 2)
     reporter.close()
+
+
+def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    figures = {"run": 1, "step": 60, "total_steps": 100, "epoch": 2, "metrics": {"loss": 0.5}}
+    before = RunStatus(JobState.STARTING, **figures, earlier_s=30.0, heartbeat=9)
+    reporter = Watched(folder, before)
+    reporter.stopping()
+    reporter.wait_for(folder.status.exists)
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert {name: getattr(status, name) for name in figures} == figures
+    assert (status.earlier_s, status.heartbeat > 9) == (30.0, True)
+    assert not run_signs.has_begun(status), "it heeds no wish to stop yet"
+    reporter.plan(step=50, epoch=2, total_steps=100, steps_per_epoch=50)
+    reporter.close()
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.step, run_signs.has_begun(status)) == (50, True)
 
 
 def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def _others(view):
 @screen("job-slow-rank", (LARGE, SMALL, WIDE))
 def job_slow_rank(stage: Stage) -> None:
     page = open_job(stage)
+    page.detail.show_nodes(lab.nodes())
+    page.detail.show_view(lab.LIVE)
     scroll = page.detail.curves.ranks
     scroll.parentWidget().parentWidget().parentWidget().ensureWidgetVisible(scroll)
 

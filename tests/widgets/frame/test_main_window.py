@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QDialog, QWidget
 
 from backend.records.job import Placement
 from backend.records.node import Cpu, NodeReading, NodeState, Presence
@@ -122,10 +122,19 @@ def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(
 def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
     for nodes, count in ((4, 32), (32, 32)):
         placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
-        times = (*(100.0,) * (8 * nodes - 1), 300.0)
         config = replace(LIVE.config, placement=placement)
-        marks = segments(replace(LIVE, config=config, rank_step_ms=times))
+        marks = segments(replace(LIVE, config=config, slow_ranks=(8 * nodes - 1,)))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
+
+
+def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
+    dialog = QDialog(window)
+    dialog.open()
+    qtbot.waitUntil(window._scrim.isVisible)
+    window.resize(1100, 700)
+    assert window._scrim.geometry() == window.rect()
+    dialog.reject()
+    qtbot.waitUntil(window._scrim.isHidden)
 
 
 def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):

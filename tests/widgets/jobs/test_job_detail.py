@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import shiboken6
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, Qt
 
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.checkpoint import Checkpoint
@@ -24,7 +24,6 @@ from widgets.jobs.bundle_dialog import BundleDialog
 from widgets.jobs.export_dialog import ExportDialog, file_stem
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.log_ansi import plain
-from widgets.jobs.rank_strip import slow_ranks
 
 CONFIG = parse_job(
     {
@@ -340,6 +339,39 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     assert wished.args[0] == "epoch-0001-step-000010"
 
 
+def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
+    dialog = ExportDialog("digits", (checkpoint(10),), folder="/home/mai")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    before = dialog._export.geometry()
+    for answer in (
+        lambda: dialog.show_progress(0.5, "Writing"),
+        lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
+        lambda: dialog.show_done("/home/mai/digits.zip"),
+    ):
+        answer()
+        dialog.layout().activate()
+        QCoreApplication.sendPostedEvents()
+        assert dialog._export.geometry() == before
+
+
+def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detail, qtbot):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(20),))
+    detail.export()
+    dialog = detail.exports.dialog.now
+    show = dialog._answer.show_in_folder
+    assert not show.isVisible()
+    detail.show_exported("a", "/home/mai/digits.zip")
+    with qtbot.waitSignal(detail.exports.folder_requested) as asked:
+        qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
+    assert asked.args == ["/home/mai/digits.zip"]
+    dialog._format_chosen("onnx")
+    assert not show.isVisible()
+    assert not dialog._answer.message.isVisible()
+    dialog.reject()
+
+
 def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
     qtbot.addWidget(dialog)
@@ -408,10 +440,14 @@ def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
     assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
 
 
-def test_the_slow_one_of_two_ranks_is_named():
-    assert slow_ranks((100.0, 140.0)) == (1,)
-    assert slow_ranks((100.0, 104.0)) == ()
-    assert slow_ranks((100.0, 101.0, 99.0, 180.0)) == (3,)
+def test_the_slow_one_of_two_ranks_is_named(detail):
+    strip = detail.curves.ranks
+    strip.show_view(replace(LIVE, rank_step_ms=(18.0, 27.0)))
+    assert strip._word.text() == "", "no figure alone makes a rank slow"
+    strip.show_view(replace(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
+    assert strip._word.text().replace("\xa0", " ") == "rank 1 is 40 % slower"
+    strip.show_view(replace(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
+    assert strip._word.text() == ""
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QApplication
 
 from backend.records.job_line import line_of
@@ -78,6 +78,35 @@ def test_nothing_moves_while_the_pointer_is_over_the_list(page):
     assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is told"
     page.model.hold(False)
     assert shown(page.model) == ["c", "b", "a"]
+
+
+def chosen(page):
+    return [index.data(JOB_ROLE).id for index in page.list.view.selectedIndexes()]
+
+
+@pytest.mark.parametrize("opens_first", [True, False])
+def test_the_job_just_started_is_listed_and_selected_while_the_pointer_rests(page, opens_first):
+    views = (job("a", LIVE), job("b", CREATED))
+    show_jobs(page, views)
+    page.open_job("b")
+    page.model.hold(True)
+    steps = [lambda: page.open_job("c"), lambda: show_jobs(page, (*views, job("c", LIVE)))]
+    for step in steps if opens_first else steps[::-1]:
+        step()
+    assert "c" in shown(page.model)
+    assert chosen(page) == ["c"]
+
+
+def test_no_row_looks_chosen_while_the_open_job_is_filtered_out(page):
+    show_jobs(page, (job("apple", LIVE), job("kiwi", CREATED)))
+    page.open_job("apple")
+    page.list.search.setText("kiwi")
+    page.list.search._say()
+    assert (page.open_id, shown(page.model), chosen(page)) == ("apple", ["kiwi"], [])
+    page.list.view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert page.open_id == "apple"
+    page.list.clear()
+    assert chosen(page) == ["apple"]
 
 
 def test_what_a_person_asks_for_moves_under_the_pointer_too(page):

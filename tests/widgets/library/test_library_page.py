@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton
 
 from backend.records.library import Kind, LibraryItem
 from backend.records.preview import (
@@ -253,14 +254,27 @@ def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton")
     qtbot.addWidget(dialog)
     dialog.show()
-    high = dialog.height()
+    answer = dialog._answer
     dialog.show_progress(0.4, "Copying train/0412.png")
     assert not dialog._close.isVisible()
-    assert dialog._progress.isVisible()
+    assert answer.progress.isVisible()
     dialog.show_error("“plankton.zip” holds a path that leads out of it.")
     assert dialog._close.isVisible()
-    dialog._error.hide()
-    qtbot.waitUntil(lambda: dialog.height() == high)
+    assert not answer.progress.isVisible()
+
+
+@pytest.mark.parametrize("change", ["kind", "from", "name"])
+def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change):
+    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton")
+    qtbot.addWidget(dialog)
+    dialog.show_error("A model needs a file bks_model.py.")
+    if change == "kind":
+        model = next(b for b in dialog._kind.findChildren(QAbstractButton) if b.text() == "Model")
+        qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
+        assert dialog._kind.key() == "model"
+    else:
+        (dialog._source if change == "from" else dialog._name).setText("fish")
+    assert dialog._answer.message.isHidden()
 
 
 # Before it is known what there is

@@ -1,0 +1,50 @@
+"""The time of a step per rank, and which ranks keep the others waiting."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+STEPS = 100
+_MOST_OF_THEM = 90
+_MUCH_MS = 50.0
+_SHARE, _NOISE_MS = 0.2, 10.0
+
+
+class SlowRanks:
+    """A judge of the last 100 steps of a run.
+
+    A rank is slow when its own time, without waiting, was above that of the others by more than
+    50 ms, or by more than 20 % of a step and 10 ms, in 90 of the last 100 steps. The time of the
+    others is the low median of all ranks: where half of them are slow it is that of the fast half.
+
+    Each step is judged by itself, and one rank has to be behind in nearly all of them: processes
+    that share processors take turns at being the slower one, and a mean or a median over a moment
+    blames whichever it meets. Below 10 ms the scheduler of one computer decides: two ranks at 18
+    and 27 ms are no slow node. A GPU at half its clock is behind in every step. 90 and not 100,
+    because a checkpoint or a burst of the loader delays a step of the other ranks now and then.
+    """
+
+    def __init__(self) -> None:
+        self._steps: deque[Sequence[float]] = deque(maxlen=STEPS)
+
+    def take(self, steps: Iterable[Sequence[float]]) -> None:
+        """Add steps, each with the milliseconds of all ranks."""
+        self._steps.extend(steps)
+
+    def step_ms(self) -> tuple[float, ...]:
+        """The median time of a step per rank."""
+        return tuple(round(statistics.median(times), 3) for times in zip(*self._steps, strict=True))
+
+    def slow(self) -> tuple[int, ...]:
+        """The slow ranks; none before there are 100 steps."""
+        if len(self._steps) < STEPS:
+            return ()
+        behind = [0] * len(self._steps[0])
+        for times in self._steps:
+            usual = statistics.median_low(times)
+            limit = usual + min(_MUCH_MS, max(_SHARE * usual, _NOISE_MS))
+            for rank, own in enumerate(times):
+                behind[rank] += own > limit
+        return tuple(rank for rank, count in enumerate(behind) if count >= _MOST_OF_THEM)
