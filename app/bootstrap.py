@@ -359,7 +359,6 @@ class Program(QObject):
         controller.changed.connect(self._library_changed)
         controller.job_wished.connect(drafts.new_job_with)
         self._finder.used.connect(controller.show_uses)
-        self._bundle_controller.library_changed.connect(controller.refresh)
         self.window.dropped.connect(self._take_dropped)
         first = self.jobs.first_start
         for kind, wished in (

@@ -36,6 +36,7 @@ class LibraryController(QObject):
     changed = Signal()
     told = Signal(str)
     job_wished = Signal(object, str)
+    _written = Signal(object)
 
     def __init__(
         self,
@@ -55,6 +56,8 @@ class LibraryController(QObject):
         self._copying: Progress | None = None
         self._dialog: KeptDialog[ImportDialog] = KeptDialog()
         self._import: Progress | None = None
+        self._written.connect(self._read)
+        library.watch(self._written.emit)
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
             page.weights_dropped.connect(self._give_weights)
@@ -74,15 +77,22 @@ class LibraryController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Read again what there is: another desktop may have imported something."""
+        """Read again what there is: another desktop may have imported something.
+
+        What this process writes is read by itself (`LibraryService.watch`).
+        """
         for kind in Kind:
-            self._pages[kind].begin_reading()
-            self._runner.run(
-                "library",
-                partial(self._library.list, kind),
-                partial(self._take_items, kind),
-                partial(self._miss_items, kind),
-            )
+            self._read(kind)
+
+    @Slot(object)
+    def _read(self, kind: Kind) -> None:
+        self._pages[kind].begin_reading()
+        self._runner.run(
+            "library",
+            partial(self._library.list, kind),
+            partial(self._take_items, kind),
+            partial(self._miss_items, kind),
+        )
 
     @Slot(object)
     def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
@@ -146,10 +156,10 @@ class LibraryController(QObject):
         if self._dialog.now is not None:
             self._dialog.now.accept()
         self.told.emit(f"Imported {item.name} @ {item.version}")
-        self._items[item.kind] = (*self._items[item.kind], item)
-        self._show(item.kind)
+        if item.reference not in {known.reference for known in self._items[item.kind]}:
+            self._items[item.kind] = (*self._items[item.kind], item)
+            self._show(item.kind)
         self._pages[item.kind].show_item(item.reference)
-        self.refresh()
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
@@ -181,7 +191,6 @@ class LibraryController(QObject):
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
         self.told.emit(f"New jobs of {item.name} @ {item.version} begin with these weights")
-        self.refresh()
 
     # Looking inside.
 
@@ -277,13 +286,12 @@ class LibraryController(QObject):
         self._runner.run(
             "library",
             partial(self._library.remove, kind, reference),
-            lambda item: self._removed(item),
+            self._removed,
             partial(self._failed, kind),
         )
 
     def _removed(self, item: LibraryItem) -> None:
         self.told.emit(f"Moved {item.name} @ {item.version} to the trash")
-        self.refresh()
 
     # What there is.
 

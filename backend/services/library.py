@@ -75,6 +75,10 @@ class LibraryService:
         self._rescan = Rescan(root, catalogue, self._jobs, share)
         self.see_job = see_job or self._jobs.read
 
+    def watch(self, changed: Callable[[Kind], object]) -> None:
+        """Call ``changed`` after each write of items into the catalogue, on the writing thread."""
+        self._catalogue.items_changed = changed
+
     def import_item(
         self,
         kind: Kind,

@@ -1,10 +1,14 @@
 """What a person does in Datasets reaches the real library, and its outcome reaches the page."""
 
+from threading import Thread
+
 import pytest
 
 from app.library_controller import LibraryController
 from backend.errors import BackendError
+from backend.progress import Progress
 from backend.records.library import Kind
+from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.conftest import Immediately
 from widgets.library.library_detail import Trial
@@ -12,10 +16,15 @@ from widgets.library.library_page import LibraryPage
 
 
 @pytest.fixture
-def library(tmp_path):
+def services(tmp_path):
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
-    yield services.library
+    yield services
     services.close()
+
+
+@pytest.fixture
+def library(services):
+    return services.library
 
 
 @pytest.fixture
@@ -155,6 +164,35 @@ def test_another_desktop_sees_the_import_when_it_looks_again(controller, library
     library.import_item(Kind.DATASET, pictures, "elsewhere")
     controller.refresh()
     assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]
+
+
+def names(controller):
+    return {kind: [item.reference for item in controller.items(kind)] for kind in Kind}
+
+
+def test_whatever_writes_the_catalogue_is_shown_without_another_look(
+    services, library, controller, pages, pictures, tmp_path
+):
+    """The example, an import of another part of the window, new facts, weights, the trash."""
+    create_example(services, 1)
+    assert names(controller) == {kind: ["digits@1"] for kind in Kind}
+    assert {page.shown_name for page in pages.values()} == {"digits"}
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    library.give_weights("digits@1", tmp_path / "best.pt", Progress())
+    assert pages[Kind.MODEL].detail.has_weights
+    library.remove(Kind.DATASET, "pictures@1")
+    assert names(controller)[Kind.DATASET] == ["digits@1"]
+
+
+def test_what_a_worker_writes_is_read_on_the_gui_thread(library, controller, pictures, qtbot):
+    with qtbot.waitSignal(controller.changed):
+        worker = Thread(target=library.import_item, args=(Kind.DATASET, pictures, "pictures"))
+        worker.start()
+        worker.join()
+        assert names(controller)[Kind.DATASET] == [], "only the GUI thread changes what is shown"
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
 
 
 class InOrder(Immediately):

@@ -98,8 +98,15 @@ class LibraryDetail(QWidget):
     # -- what comes in
 
     def show_entry(self, entry: Entry) -> None:
-        """Another thing, or the same with other versions."""
-        self._entry = entry
+        """Another thing, the same with other versions, or more that is known of the same."""
+        before, self._entry = self._entry, entry
+        shown = self._version
+        if before is not None and shown is not None and _same_files(before, entry):
+            # What is shown of it stays: a look at samples itself adds to what is known.
+            self._version = next(v for v in entry.versions if v.version == shown.version)
+            self._show_facts(self._found)
+            self._show_versions()
+            return
         self._name.setText(entry.name)
         options = [(str(v.version), f"version {v.version}") for v in entry.versions]
         self._version_box.set_options(options, options[0][0])
@@ -404,3 +411,10 @@ class LibraryDetail(QWidget):
     def _wish_remove(self) -> None:
         if self._reference():
             self.remove_requested.emit(self._reference())
+
+
+def _same_files(one: Entry, other: Entry) -> bool:
+    """Whether they are the same versions of the same thing, whatever is known of them."""
+    return one.name == other.name and [(v.version, v.sha256) for v in one.versions] == [
+        (v.version, v.sha256) for v in other.versions
+    ]

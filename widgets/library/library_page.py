@@ -108,7 +108,7 @@ class LibraryPage(QWidget):
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
         """Every version of everything of this kind. The chosen one stays chosen."""
-        kept = self._entry.name if self._entry else ""
+        kept, wants_list = self.shown_name, self._wants_list
         shown = entries(items)
         self._model.put(shown)
         self._is_known = True
@@ -116,6 +116,8 @@ class LibraryPage(QWidget):
         self._show_list(bool(shown))
         entry = next((e for e in shown if e.name == kept), None)
         self._select(entry.name if entry else (shown[0].name if shown else ""))
+        # Who looks at the list goes on to look at it.
+        self._wants_list = wants_list and entry is not None
         if self._entry is None:
             self._show_entry()
         self._fit()

@@ -76,6 +76,23 @@ def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
     assert page.detail.versions._table.model().rowCount() == 399
 
 
+def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
+    page.detail.show_companions((), ("digits",))
+    page.show_items((item("digits"),))
+    page.detail.show_preview(Trial("digits@1", "digits"), preview())
+    with qtbot.assertNotEmitted(page.detail.preview_requested):
+        page.show_items((item("digits", items=10),))
+    assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
+
+
+def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
+    page.resize(828, 600)
+    page.show_items((item("digits"),))
+    page.detail.back_pressed.emit()
+    page.show_items((item("digits"), item("pictures")))
+    assert page._list_pane.isVisible()
+
+
 def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
