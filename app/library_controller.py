@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from app.background import Runner
 from backend.errors import BackendError
 from backend.progress import Progress
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, Together
 from backend.records.preview import ModelCheck, Preview
 from backend.services.library import LibraryService
 from widgets.common.kept_dialog import KeptDialog
@@ -52,6 +52,8 @@ class LibraryController(QObject):
         self._pages = pages
         self._window = window
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
+        self._together: tuple[Together, ...] = ()
+        self._import_for: Kind | None = None
         self._trials: dict[Kind, Progress] = {}
         self._copying: Progress | None = None
         self._dialog: KeptDialog[ImportDialog] = KeptDialog()
@@ -71,6 +73,7 @@ class LibraryController(QObject):
             page.detail.changes_requested.connect(partial(self._changes, kind))
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.folder_requested.connect(partial(self._open_folder, kind))
+            page.detail.partner_requested.connect(partial(self._import_partner, kind))
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         return self._items[kind]
@@ -89,8 +92,8 @@ class LibraryController(QObject):
         self._pages[kind].begin_reading()
         self._runner.run(
             "library",
-            partial(self._library.list, kind),
-            partial(self._take_items, kind),
+            lambda: (self._library.list(kind), self._library.used_together()),
+            lambda found: self._take_items(kind, *found),
             partial(self._miss_items, kind),
         )
 
@@ -125,7 +128,12 @@ class LibraryController(QObject):
     def _wish_import(self, kind: Kind, name: str) -> None:
         self._open_dialog(kind, "", name)
 
+    def _import_partner(self, asking: Kind, partner: Kind) -> None:
+        self._open_dialog(partner, "", "")
+        self._import_for = asking
+
     def _open_dialog(self, kind: Kind, source: str, name: str) -> None:
+        self._import_for = None
         newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
@@ -160,6 +168,9 @@ class LibraryController(QObject):
             self._items[item.kind] = (*self._items[item.kind], item)
             self._show(item.kind)
         self._pages[item.kind].show_item(item.reference)
+        asking = self._import_for
+        if asking is not None and item.kind not in (asking, Kind.MODEL):
+            self._pages[asking].detail.choose_partner(item.kind, item.name)
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
@@ -295,7 +306,12 @@ class LibraryController(QObject):
 
     # What there is.
 
-    def _take_items(self, kind: Kind, items: tuple[LibraryItem, ...]) -> None:
+    def _take_items(
+        self, kind: Kind, items: tuple[LibraryItem, ...], together: tuple[Together, ...]
+    ) -> None:
+        if together != self._together:
+            self._together = together
+            self._show_companions()
         if items != self._items[kind]:
             self._items[kind] = items
             self._show(kind)
@@ -305,11 +321,13 @@ class LibraryController(QObject):
     def _miss_items(self, kind: Kind, error: BackendError) -> None:
         self._pages[kind].show_trouble(str(error), error.remedy)
 
-    def _show(self, kind: Kind) -> None:
+    def _show_companions(self) -> None:
         names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
-        for other, page in self._pages.items():
-            guess = page.shown_name if other is not kind else ""
-            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
+        for page in self._pages.values():
+            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], self._together)
+
+    def _show(self, kind: Kind) -> None:
+        self._show_companions()
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
 

@@ -34,6 +34,7 @@ from backend.records.library import (
     LibraryItem,
     Pin,
     RescanReport,
+    Together,
     VersionChanges,
     split_reference,
 )
@@ -50,6 +51,7 @@ _PINNED_AS = {
     Kind.LOADER: ("loader", "validation_loader"),
     Kind.MODEL: ("model",),
 }
+_JOBS_LOOKED_AT = 200
 
 
 class LibraryService:
@@ -105,6 +107,26 @@ class LibraryService:
         """Every version, by name, newest first."""
         self._rescan.notice(kind)
         return self._catalogue.items(kind)
+
+    def used_together(self) -> tuple[Together, ...]:
+        """What worked together: in previews and checks, then in jobs, the newest job first."""
+        found = [
+            Together(item.name, _name(loader))
+            for item in self._catalogue.items(Kind.DATASET)
+            if (loader := item.facts.get("seen_through"))
+        ]
+        for item in self._catalogue.items(Kind.MODEL):
+            tried = item.facts.get("tried_on")
+            if isinstance(tried, list) and len(tried) == 2:
+                found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
+        for view in self._catalogue.jobs(limit=_JOBS_LOOKED_AT):
+            names = {key: pin.name for key, pin in view.pins.items()}
+            if view.step and {"dataset", "loader"} <= names.keys():
+                dataset, loader = names["dataset"], names["loader"]
+                found.append(Together(dataset, loader, names.get("model", "")))
+                other = names.get("validation_dataset", dataset)
+                found.append(Together(other, names.get("validation_loader", loader)))
+        return tuple(dict.fromkeys(found))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """One version; ``reference`` is a name (its newest version) or ``name@version``."""
@@ -257,7 +279,9 @@ class LibraryService:
         )
         if split == "training":
             warning = next((fault.sentence for fault in found.faults), "")
-            facts: dict[str, Any] = {"items": found.count, "seen_through": code.reference}
+            facts: dict[str, Any] = {"items": found.count}
+            if found.count and (found.samples or not found.faults):
+                facts["seen_through"] = code.reference
             if found.classes and found.is_complete:
                 facts["classes"] = len(found.classes)
             self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
@@ -289,11 +313,13 @@ class LibraryService:
                 progress=progress,
             ),
         )
-        facts = {
+        facts: dict[str, Any] = {
             "parameters": found.parameters,
             "trainable_parameters": found.trainable_parameters,
             "parameter_bytes": found.parameter_bytes,
         }
+        if found.was_tried and data and code:
+            facts["tried_on"] = [data.reference, code.reference]
         self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
         return found
 
@@ -370,6 +396,10 @@ class LibraryService:
             library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)
         return known
+
+
+def _name(reference: object) -> str:
+    return str(reference).partition("@")[0]
 
 
 class _Bytes:

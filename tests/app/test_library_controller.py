@@ -186,6 +186,35 @@ def test_whatever_writes_the_catalogue_is_shown_without_another_look(
     assert names(controller)[Kind.DATASET] == ["digits@1"]
 
 
+def test_a_loader_imported_for_a_dataset_reads_it_at_once(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: asked_for.append(asked))
+    asked_for = []
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    (tmp_path / "bks_dataset.py").write_text("class UserDataset: ...\n")
+    page = pages[Kind.DATASET]
+    monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
+    page.show()
+    page.detail._trial.questions[0].import_requested.emit()
+    dialog = controller._dialog.now
+    dialog._source.setText(str(tmp_path / "bks_dataset.py"))
+    dialog._name.setText("reader")
+    dialog._wish()
+    assert asked_for == [("pictures@1", "reader")]
+
+
+def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
+    library, controller, pages, pictures, tmp_path
+):
+    elsewhere = open_services(tmp_path / "root", tmp_path / "other.sqlite")
+    elsewhere.library.import_item(Kind.DATASET, pictures, "pictures")
+    elsewhere.close()
+    assert names(controller)[Kind.DATASET] == []
+    pages[Kind.DATASET].show()
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
+
+
 def test_what_a_worker_writes_is_read_on_the_gui_thread(library, controller, pictures, qtbot):
     with qtbot.waitSignal(controller.changed):
         worker = Thread(target=library.import_item, args=(Kind.DATASET, pictures, "pictures"))

@@ -17,6 +17,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QResizeEvent,
     QShortcut,
+    QShowEvent,
 )
 from PySide6.QtWidgets import QListView, QWidget
 
@@ -56,7 +57,8 @@ class LibraryPage(QWidget):
     Signals:
         import_requested: The name to import under, "" for a new one.
         weights_dropped: Reference of a model, and the path of a file of weights.
-        look_requested: What there is could not be read and shall be looked at once more.
+        look_requested: What there is shall be looked at: the page came in front, or it could not
+            be read before.
     """
 
     import_requested = Signal(str)
@@ -233,6 +235,11 @@ class LibraryPage(QWidget):
         if self.detail.has_weights:
             words = f"{self.detail.title} has weights already: others need a new version"
         self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.look_requested.emit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
