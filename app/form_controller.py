@@ -15,16 +15,19 @@ from app.start_controller import StartController, StartWish
 from app.sweep_controller import SweepController
 from app.template_controller import TemplateController, draft_of
 from app.terms import read_terms
-from backend.errors import BackendError
+from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
 from backend.records.bundle import SUFFIX
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
+from backend.services.tool_process import ToolError
 from backend.services.workplace import Services
+from widgets.common import formats
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.trial_line import BatchTrial, TrialState
 
 _NEW_JOB: Mapping[str, Any] = {
     "epochs": 10,
@@ -33,6 +36,7 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
+_TRIED = "One batch was tried"
 _COUNTED_BY = ("dataset", "loader", "validation_dataset", "validation_loader")
 
 
@@ -76,6 +80,10 @@ class FormController(QObject):
         self._saving: Progress | None = None
         self._check_number = 0
         self._counted: set[tuple[str, ...]] = set()
+        self._checked_draft = JobDraft()
+        self._together: tuple[str, ...] = ()
+        self._trials: dict[tuple[str, ...], BatchTrial] = {}
+        self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.sweeps.told.connect(self.told)
         self.templates = TemplateController(services, runner, form, window, self)
@@ -83,6 +91,8 @@ class FormController(QObject):
         self.templates.load_wished.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)
+        form.try_requested.connect(partial(self._try, fetch=True))
+        form.try_cancelled.connect(self._cancel_trial)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
@@ -215,9 +225,16 @@ class FormController(QObject):
     def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
         if number != self._check_number:
             return
-        self._form.show_check(check)
+        self._checked_draft = draft
+        self._choose_together(check.together)
+        self._form.show_check(check, self._known_trial(check))
+        # A form that nobody sees holds what nobody chose.
+        if not self._form.isVisible():
+            return
         if check.may_start and check.steps_per_epoch is None and check.global_batch is not None:
             self._count(draft)
+        if check.together and check.trial is None and check.together not in self._trials:
+            self._try(fetch=False)
 
     def _count(self, draft: JobDraft) -> None:
         """Steps and time depend on the size of the dataset, which only its loader can tell."""
@@ -234,6 +251,72 @@ class FormController(QObject):
         self._runner.run(
             "count", partial(self._jobs.count_items, draft.raw), counted, lambda _error: None
         )
+
+    # One batch.
+
+    def _known_trial(self, check: JobCheck) -> BatchTrial:
+        found = check.trial
+        if found is None:
+            unknown = TrialState.UNTRIED if check.together else TrialState.UNKNOWN
+            return self._trials.get(check.together, BatchTrial(unknown))
+        loss = "" if found.loss is None else f": loss {formats.metric(found.loss)}"
+        return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
+
+    def _try(self, *, fetch: bool) -> None:
+        """Try one batch of what is chosen; another choice ends it."""
+        together, draft = self._together, self._checked_draft
+        if not together or self._trial is not None:
+            return
+
+        def show(state: TrialState, words: str = "", field: str = "") -> None:
+            # What another choice took the place of is not known, and may be tried again.
+            if self._trial is progress:
+                self._trials[together] = BatchTrial(state, words, field)
+                self._form.show_trial(self._trials[together])
+
+        def over(state: TrialState, words: str = "", field: str = "") -> None:
+            show(state, words, field)
+            if self._trial is progress:
+                self._trial = None
+
+        def tried(is_tried: bool) -> None:
+            if is_tried:
+                over(TrialState.PASSED, _TRIED)
+                self._check(self._form.draft())
+            else:
+                over(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
+
+        def failed(error: BackendError) -> None:
+            if isinstance(error, Cancelled):
+                over(TrialState.UNTRIED)
+            else:
+                part = error.part if isinstance(error, ToolError) else ""
+                over(TrialState.FAILED, error.with_remedy, part or Kind.MODEL.value)
+
+        def work() -> bool:
+            progress.step(0, 0, "Python starts")
+            return self._jobs.try_together(draft.raw, progress, fetch=fetch)
+
+        progress = self._trial = self._runner.progress(
+            lambda _share, what: show(TrialState.UNDER_WAY, what)
+        )
+        show(TrialState.UNDER_WAY)
+        # In the lane of the count: each of both takes a Python with PyTorch.
+        self._runner.run("count", work, tried, failed)
+
+    @Slot()
+    def _cancel_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.cancel()
+
+    def _choose_together(self, together: tuple[str, ...]) -> None:
+        """Other files are chosen: a trial of those before is not wanted any more."""
+        if together == self._together:
+            return
+        if self._trial is not None:
+            self._trial.cancel()
+            self._trials.pop(self._together)
+        self._trial, self._together = None, together
 
     # The job.
 

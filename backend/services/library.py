@@ -299,12 +299,7 @@ class LibraryService:
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
         found = self._kept.get(
-            (
-                "check",
-                item.sha256,
-                code.sha256 if code else "",
-                data.sha256 if data else "",
-            ),
+            _check_key(item.sha256, data.sha256 if data else "", code.sha256 if code else ""),
             ModelCheck.from_dict,
             lambda: tool_process.check_model(
                 self.open_content(Kind.MODEL, item.reference, progress),
@@ -322,6 +317,11 @@ class LibraryService:
             facts["tried_on"] = [data.reference, code.reference]
         self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
         return found
+
+    def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
+        """What `check_model` found of just these files, None when they were never tried."""
+        key = _check_key(model.sha256, dataset.sha256, loader.sha256)
+        return self._kept.known(key, ModelCheck.from_dict)
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, whatever the catalogue held before."""
@@ -396,6 +396,10 @@ class LibraryService:
             library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)
         return known
+
+
+def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
+    return "check", model, loader, dataset
 
 
 def _name(reference: object) -> str:

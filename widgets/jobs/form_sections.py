@@ -20,6 +20,7 @@ from widgets.jobs.job_fields import JobFields
 from widgets.jobs.placement_picker import PlacementPicker
 from widgets.jobs.sweep_card import SweepCard
 from widgets.jobs.template_strip import TemplateStrip
+from widgets.jobs.trial_line import TrialLine
 
 SECTION_W = 64
 _SETTINGS_A_ROW = 4
@@ -43,6 +44,7 @@ class FormSections(QWidget):
         sweep: How the combinations of several values are taken; hidden while there are none.
         banner: What is special about this job.
         templates: What a new job can begin with; hidden while there is nothing.
+        trial: Whether model, dataset and loader were tried together.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -51,6 +53,7 @@ class FormSections(QWidget):
         self.picker = PlacementPicker()
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
+        self.trial = TrialLine()
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
@@ -117,6 +120,7 @@ class FormSections(QWidget):
                 (f.choice("validation_dataset", "Validation dataset"), 1),
                 (f.choice("validation_loader", "Validation loader"), 1),
             ),
+            self.trial,
             _line(
                 (
                     f.text(

@@ -19,6 +19,7 @@ from backend.records.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
 from backend.training.tools.plain_state import changed, generators, plain_state
 from backend.training.user_code import (
+    UserCodeError,
     calling,
     compute_loss,
     compute_metrics,
@@ -69,7 +70,11 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
     report("A batch is loaded")
     # As a rank does, so that data which are left to chance are those of a job.
     seed_everything(JobConfig.seed)
-    data, target, drawn = _batch(request)
+    try:
+        data, target, drawn = _batch(request)
+    except UserCodeError as error:
+        error.part = "loader"
+        raise
     if needs_first_batch(model):
         report("The model sees its first batch")
         materialize(model, data)
