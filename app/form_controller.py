@@ -37,7 +37,7 @@ _NEW_JOB: Mapping[str, Any] = {
     "placement": [{"node": "this-computer", "processes": 1}],
 }
 _TRIED = "One batch was tried"
-_COUNTED_BY = ("dataset", "loader", "validation_dataset", "validation_loader")
+_VALIDATED_BY = ("validation_dataset", "validation_loader")
 
 
 class FormController(QObject):
@@ -231,14 +231,14 @@ class FormController(QObject):
         # A form that nobody sees holds what nobody chose.
         if not self._form.isVisible():
             return
-        if check.may_start and check.steps_per_epoch is None and check.global_batch is not None:
+        if check.together and not check.is_counted:
             self._count(draft)
         if check.together and check.trial is None and check.together not in self._trials:
             self._try(fetch=False)
 
     def _count(self, draft: JobDraft) -> None:
         """Steps and time depend on the size of the dataset, which only its loader can tell."""
-        key = tuple(str(draft.raw.get(part, "")) for part in _COUNTED_BY)
+        key = (*self._together, *(str(draft.raw.get(part, "")) for part in _VALIDATED_BY))
         if key in self._counted:
             return
         # Once: a loader that cannot be used is told of when the job starts.

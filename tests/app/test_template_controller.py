@@ -250,7 +250,7 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     assert card.isVisible()
     card._draws.control.setText("many")
     form._wish_check()
-    assert card._draws.error() == "Draws 1 to 200 jobs, not 0."
+    assert card._draws.error() == "Jobs must be 1 to 200, not 0."
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
     form._wish_check()

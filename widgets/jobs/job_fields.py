@@ -218,7 +218,8 @@ class JobFields(QObject):
         homeless = []
         for fault in faults:
             if fault.field in self._fields:
-                sentences.setdefault(fault.field, _without_path(fault))
+                label = self._fields[fault.field].label()
+                sentences.setdefault(fault.field, fault.named(label))
             else:
                 homeless.append(fault)
         for path, control in self._fields.items():
@@ -308,9 +309,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_shown(part) for part in value)
     return str(value)
-
-
-def _without_path(fault: Fault) -> str:
-    """The sentence below its own field: the field's path is said by where it stands."""
-    sentence = fault.sentence.removeprefix(f"{fault.field}: ")
-    return sentence[:1].upper() + sentence[1:]

@@ -193,7 +193,7 @@ class JobForm(QWidget):
         homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
-        words = _NOWHERE if is_nowhere else " ".join(map(_alone, placement))
+        words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         others = [f.sentence for f in homeless if f not in placement]
         self._check = check
@@ -427,10 +427,9 @@ class JobForm(QWidget):
         return f"Start on {_slots(self._picker.value())}"
 
 
-def _alone(fault: Fault) -> str:
-    """The sentence where its field is seen: "There is no node …"."""
-    sentence = fault.sentence.partition(": ")[2]
-    return sentence[:1].upper() + sentence[1:]
+def _label(fault: Fault) -> str:
+    """Of a field that has none: "Processes" of ``placement[0].processes``."""
+    return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
 
 
 def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:

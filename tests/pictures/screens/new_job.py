@@ -98,7 +98,7 @@ def new_job_faults(stage: Stage) -> None:
     filled(stage).show_check(
         JobCheck(
             faults=(
-                Fault("epochs", "epochs: is 0; it must be 1 or more."),
+                Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
                 Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
                 Fault("environment.A B", "environment.A B: a name has no blanks."),
             )
