@@ -194,7 +194,7 @@ class LibraryPage(QWidget):
         self._unread.pressed.connect(self._look_again)
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
-        self._unknown = QWidget()
+        self._unknown = EmptyState(words.icon, "Opening…")
         for page in (self._unknown, self._empty, self._unread):
             self._right.addWidget(page)
         self._right.addWidget(self.detail)
