@@ -21,6 +21,7 @@ from backend.records.bundle import SUFFIX
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
+from backend.records.stamps import seconds
 from backend.services.tool_process import ToolError
 from backend.services.workplace import Services
 from widgets.common import formats
@@ -79,6 +80,7 @@ class FormController(QObject):
         self._window = window
         self._saving: Progress | None = None
         self._check_number = 0
+        self._given_name = self._named_for = ""
         self._counted: set[tuple[str, ...]] = set()
         self._checked_draft = JobDraft()
         self._together: tuple[str, ...] = ()
@@ -113,36 +115,50 @@ class FormController(QObject):
 
     def _new(self, chosen: Mapping[str, str]) -> None:
         def show(usual: Mapping[str, str]) -> None:
-            raw = {**_NEW_JOB, **usual, **chosen, "name": self._free_name()}
-            self.show_draft(JobDraft(raw))
+            raw = {**_NEW_JOB, **usual, **chosen}
+            self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
 
         self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
 
     def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
         """Names from the catalogue on this disk: a new job waits for no share."""
         newest = self._jobs.search("", 1)
+        worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
         for kind in Kind:
-            there = {item.name for item in self._services.catalogue.items(kind)}
-            wished = [*chosen.values(), *(getattr(job.config, kind.value) for job in newest)]
+            items = self._services.catalogue.items(kind)
+            fits = (one for one in worked if chosen.items() <= one.items())
+            wished = [one[kind.value] for one in fits] if chosen else []
+            wished += chosen.values()
+            if items and newest:
+                last = max(items, key=lambda item: seconds(item.created))
+                # What was brought since the newest job is meant to be used.
+                is_news = seconds(last.created) > seconds(newest[0].created)
+                wished += [last.name] if is_news else []
+            wished += [getattr(job.config, kind.value) for job in newest]
             names = (reference.partition("@")[0] for reference in wished)
+            there = {item.name for item in items}
             found = next((name for name in names if name in there), "")
             if found:
                 usual[kind.value] = found
         return usual
 
-    def _free_name(self) -> str:
-        """A name nobody has to think of: "job 7"."""
-        model = self._page.model
-        number = self._page.total + 1
-        while model.has_name(f"job {number}"):
-            number += 1
-        return f"job {number}"
+    def _free_name(self, raw: Mapping[str, Any]) -> str:
+        """A name that takes no thought: the model's and a number, "resnet50 7"."""
+        self._named_for = _model_of(raw)
+        self._given_name = self._page.model.free_name(self._named_for or "job")
+        return self._given_name
+
+    def _rename(self, raw: Mapping[str, Any]) -> None:
+        """With another model it is named after that, unless a person named it."""
+        if raw.get("name") == self._given_name and _model_of(raw) not in ("", self._named_for):
+            self._form.rename(self._free_name(raw))
 
     @Slot(object)
     def _begin(self, draft: JobDraft) -> None:
         """With a template: what it does not say is as for any new job."""
-        raw = {**_NEW_JOB, **draft.raw, "name": self._free_name()}
+        raw = {**_NEW_JOB, **draft.raw}
+        raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
 
     def show_draft(self, draft: JobDraft) -> None:
@@ -212,6 +228,7 @@ class FormController(QObject):
 
     @Slot(object)
     def _check(self, draft: JobDraft) -> None:
+        self._rename(draft.raw)
         self._check_number += 1
         self._runner.run(
             "check",
@@ -367,6 +384,10 @@ class FormController(QObject):
     def _created(self, view: JobView) -> None:
         self._form.set_busy("")
         self.made.emit(view)
+
+
+def _model_of(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("model", "")).partition("@")[0]
 
 
 def _replayed(draft: JobDraft) -> str:

@@ -161,6 +161,10 @@ class JobForm(QWidget):
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
 
+    def rename(self, name: str) -> None:
+        """Give the job another name, as no person gave it one."""
+        self._fields.show_one("name", name)
+
     def show_terms(self, terms: Mapping[str, str]) -> None:
         """What the words of the form mean: a term and its sentence."""
         for path, term in TERMS.items():
