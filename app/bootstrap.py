@@ -365,6 +365,7 @@ class Program(QObject):
     def _wire_library(self) -> None:
         controller, drafts = self._library_controller, self._job_controller.drafts
         controller.changed.connect(self._library_changed)
+        controller.offered.connect(self.window.toast.offer)
         controller.job_wished.connect(drafts.new_job_with)
         self._finder.used.connect(controller.show_uses)
         self._finder.used.connect(self._own_job.see_uses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind, LibraryItem, Together
 from backend.records.preview import ModelCheck, Preview
+from backend.services.example import NAME as EXAMPLE
 from backend.services.library import LibraryService
 from widgets.common.kept_dialog import KeptDialog
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
@@ -30,11 +31,13 @@ class LibraryController(QObject):
     Signals:
         changed: What there is, is another now; ask `items`.
         told: A sentence for the toast, about what the user did.
+        offered: Such a sentence, the words of the next step, and a call that takes it.
         job_wished: Kind and reference: a new job should begin with it.
     """
 
     changed = Signal()
     told = Signal(str)
+    offered = Signal(str, str, object)
     job_wished = Signal(object, str)
     _written = Signal(object)
 
@@ -163,7 +166,6 @@ class LibraryController(QObject):
         self._import = None
         if self._dialog.now is not None:
             self._dialog.now.accept()
-        self.told.emit(f"Imported {item.name} @ {item.version}")
         if item.reference not in {known.reference for known in self._items[item.kind]}:
             self._items[item.kind] = (*self._items[item.kind], item)
             self._show(item.kind)
@@ -171,6 +173,18 @@ class LibraryController(QObject):
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
+        self.offered.emit(f"Imported {item.name} @ {item.version}", *self._next_step(item))
+
+    def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
+        """What is missing for a job with it, else that job."""
+        loaders = {loader.name for loader in self._items[Kind.LOADER]}
+        readers = {one.loader for one in self._together if one.dataset == item.name}
+        if item.kind is Kind.DATASET and not loaders & {item.name, *readers}:
+            return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
+        has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
+        if item.kind is Kind.LOADER and not has_own:
+            return "Import a model…", partial(self._open_dialog, Kind.MODEL, "", "")
+        return "New job with it", partial(self.job_wished.emit, item.kind, item.reference)
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None

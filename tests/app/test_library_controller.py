@@ -53,9 +53,9 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     dialog = controller._dialog.now
     qtbot.addWidget(dialog)
     told = []
-    controller.told.connect(told.append)
+    controller.offered.connect(lambda *offer: told.append(offer))
     dialog._wish()
-    assert told == ["Imported pictures @ 1"]
+    assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert controller._dialog.now is None
 
@@ -202,6 +202,31 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     dialog._name.setText("reader")
     dialog._wish()
     assert asked_for == [("pictures@1", "reader")]
+
+
+def test_each_import_offers_the_next_step_up_to_the_job(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", _refuse)
+    for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
+        (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
+    offers, wished = [], []
+    controller.offered.connect(lambda _, button, act: offers.append((button, act)))
+    controller.job_wished.connect(lambda *job: wished.append(job))
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    for source in ("bks_dataset.py", "bks_model.py"):
+        offers[-1][1]()
+        controller._dialog.now._source.setText(str(tmp_path / source))
+        controller._dialog.now._name.setText("mine")
+        controller._dialog.now._wish()
+    assert [button for button, _ in offers] == [
+        "Import its loader…",
+        "Import a model…",
+        "New job with it",
+    ]
+    offers[-1][1]()
+    assert wished == [(Kind.MODEL, "mine@1")]
 
 
 def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
