@@ -87,18 +87,22 @@ class LibraryController(QObject):
 
         What this process writes is read by itself (`LibraryService.watch`).
         """
-        for kind in Kind:
-            self._read(kind)
+        self._read(*Kind)
 
     @Slot(object)
-    def _read(self, kind: Kind) -> None:
-        self._pages[kind].begin_reading()
-        self._runner.run(
-            "library",
-            lambda: (self._library.list(kind), self._library.used_together()),
-            lambda found: self._take_items(kind, *found),
-            partial(self._miss_items, kind),
-        )
+    def _read(self, *kinds: Kind) -> None:
+        for kind in kinds:
+            self._pages[kind].begin_reading()
+
+        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
+            found = {kind: self._library.list(kind) for kind in kinds}
+            return found, self._library.used_together()
+
+        def missed(error: BackendError) -> None:
+            for kind in kinds:
+                self._pages[kind].show_trouble(str(error), error.remedy)
+
+        self._runner.run("library", read, lambda found: self._take(*found), missed)
 
     @Slot(object)
     def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
@@ -320,20 +324,16 @@ class LibraryController(QObject):
 
     # What there is.
 
-    def _take_items(
-        self, kind: Kind, items: tuple[LibraryItem, ...], together: tuple[Together, ...]
+    def _take(
+        self, found: Mapping[Kind, tuple[LibraryItem, ...]], together: tuple[Together, ...]
     ) -> None:
         if together != self._together:
             self._together = together
             self._show_companions()
-        if items != self._items[kind]:
-            self._items[kind] = items
-            self._show(kind)
-        elif not items:
-            self._show(kind)
-
-    def _miss_items(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].show_trouble(str(error), error.remedy)
+        for kind, items in found.items():
+            if items != self._items[kind] or not items:
+                self._items[kind] = items
+                self._show(kind)
 
     def _show_companions(self) -> None:
         names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}

@@ -401,7 +401,8 @@ class JobForm(QWidget):
         self._enable_buttons()
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
-        self._foot.show_figures(check)
+        failed = self._trial.state is TrialState.FAILED
+        self._foot.show_figures(check, self._trial.words if failed else "")
 
     def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
         """Its words, icon and tone."""
@@ -412,13 +413,14 @@ class JobForm(QWidget):
             return "Checking", "info-fill", "text3"
         if self._trial.state is TrialState.FAILED:
             return FAILS, "warning-octagon-fill", "bad"
+        untried = self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY)
+        if untried and not check.waits_for_gpus:
+            return UNTRIED, "info-fill", "text3"
         if is_sweep:
             jobs = formats.plural(check.jobs, "job")
             return f"Ready to queue {jobs}", "check-circle-fill", "good"
         if check.waits_for_gpus:
             return "A GPU is in use", "warning-fill", "warn"
-        if self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY):
-            return UNTRIED, "info-fill", "text3"
         return "Ready to start", "check-circle-fill", "good"
 
     def _start_text(self) -> str:
