@@ -151,7 +151,8 @@ class FormController(QObject):
 
     def _rename(self, raw: Mapping[str, Any]) -> None:
         """With another model it is named after that, unless a person named it."""
-        if raw.get("name") == self._given_name and _model_of(raw) not in ("", self._named_for):
+        is_given = self._given_name and raw.get("name") == self._given_name
+        if is_given and _model_of(raw) not in ("", self._named_for):
             self._form.rename(self._free_name(raw))
 
     @Slot(object)
@@ -287,9 +288,10 @@ class FormController(QObject):
 
         def show(state: TrialState, words: str = "", field: str = "") -> None:
             # What another choice took the place of is not known, and may be tried again.
-            if self._trial is progress:
-                self._trials[together] = BatchTrial(state, words, field)
-                self._form.show_trial(self._trials[together])
+            trial = BatchTrial(state, words, field)
+            if self._trial is progress and self._trials.get(together) != trial:
+                self._trials[together] = trial
+                self._form.show_trial(trial)
 
         def over(state: TrialState, words: str = "", field: str = "") -> None:
             show(state, words, field)

@@ -91,7 +91,8 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
     runner.let_go()
     assert verdict(form) == "One batch fails"
     assert form._fields.field("model").error() == MISFIT.with_remedy
-    assert line(form) == form._foot.figures.text() == MISFIT.with_remedy
+    assert form._foot.figures.text() == MISFIT.with_remedy
+    assert line(form) == "One batch was tried, and it fails"
     assert form._start_button.text() == "Start anyway"
     said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
     assert said == MISFIT.with_remedy

@@ -15,7 +15,7 @@ from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S3, S4
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S3, S4
 from widgets.jobs.job_fields import JobFields
 from widgets.jobs.placement_picker import PlacementPicker
 from widgets.jobs.sweep_card import SweepCard
@@ -186,7 +186,7 @@ def section(name: str, *items: Any) -> Card:
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
-    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S4))
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S1))
 
 
 def _line(*fields: tuple[Field, int], spare: int = 0) -> QVBoxLayout:

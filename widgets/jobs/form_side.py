@@ -263,7 +263,7 @@ class FormFoot(Frame):
         self.figures.setVisible(not sentence and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
-        """The same numbers in one line, or the reason why the job would fail."""
+        """The same numbers in one line, or the reason why the job cannot train."""
         told = []
         if check.global_batch is not None:
             told.append(f"batch {formats.count(check.global_batch)}")

@@ -132,6 +132,7 @@ class JobForm(QWidget):
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._check = JobCheck()
         self._trial = BatchTrial()
+        self._wrong: list[str] = []
         self._show_verdict(self._check)
 
     # -- what comes in
@@ -199,20 +200,24 @@ class JobForm(QWidget):
         is_nowhere = placement and not self._picker.value()
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
-        others = [f.sentence for f in homeless if f not in placement]
+        seen = [f for f in check.faults if f not in homeless]
+        others = [f.sentence for f in (*homeless, *misfit) if f not in placement]
+        self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
+        self._wrong += filter(None, (words, *others))
         self._check = check
         self._show_verdict(check)
         tried = trial.state in (TrialState.PASSED, TrialState.UNKNOWN)
         fits = (_FITS if tried else _SET,) if self._may_start and not others else ()
         warnings = check.trial.warnings if check.trial is not None else ()
         hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
-        self._side.show_findings(
-            (*(check.findings or fits), *hints), [*others, *(f.sentence for f in misfit)]
-        )
+        self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
 
     def show_trial(self, trial: BatchTrial) -> None:
         """News of the trial, between two checks."""
-        self.show_check(self._check, trial)
+        if trial.state is self._trial.state is TrialState.UNDER_WAY:
+            self._sections.trial.show_trial(trial)
+        else:
+            self.show_check(self._check, trial)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Of a form that nobody sees no user code is tried."""
@@ -401,8 +406,7 @@ class JobForm(QWidget):
         self._enable_buttons()
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
-        failed = self._trial.state is TrialState.FAILED
-        self._foot.show_figures(check, self._trial.words if failed else "")
+        self._foot.show_figures(check, " ".join(self._wrong))
 
     def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
         """Its words, icon and tone."""

@@ -15,6 +15,7 @@ from widgets.common.theme import S2, Tone
 
 UNTRIED = "Not tried together yet"
 FAILS = "One batch fails"
+_TRIED = "One batch was tried, and it fails"
 
 
 class TrialState(Enum):
@@ -78,6 +79,9 @@ class TrialLine(QWidget):
         words = trial.words
         if trial.state is TrialState.UNTRIED:
             words = f"{UNTRIED}: {words}" if words else UNTRIED
+        elif trial.state is TrialState.FAILED:
+            # The whole sentence stands at its field.
+            words = _TRIED
         elif trial.state is TrialState.UNDER_WAY:
             words = f"{UNTRIED}. {words or 'It waits for its turn'}…"
         self._icon.set_icon(icon, tone)

@@ -35,7 +35,7 @@ class PartnerQuestion(QWidget):
         self._title = Label("", "heading", align="center")
         self._answers = col(gap=S2)
         self._more = Label("", "small", "text3", align="center")
-        self._import = Button("", icon="upload-simple")
+        self._import = Button("Import…", icon="upload-simple")
         self._import.clicked.connect(self.import_requested)
         lines = (self._icon, self._title, self._answers, self._more, self._import)
         centred = (row(STRETCH, line, STRETCH) for line in lines)
