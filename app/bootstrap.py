@@ -292,7 +292,6 @@ class Program(QObject):
             jobs.own_strip,
             lambda kind: self.library[kind].import_requested.emit(""),
             self._node_controller.add,
-            self._job_controller.drafts.new_job,
             self,
         )
         self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)

@@ -20,7 +20,6 @@ class OwnJob(QObject):
         strip: OwnStrip,
         import_new: Callable[[Kind], object],
         add_node: Callable[[], object],
-        new_job: Callable[[], object],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
@@ -30,7 +29,6 @@ class OwnJob(QObject):
         strip.dataset_requested.connect(partial(import_new, Kind.DATASET))
         strip.model_requested.connect(partial(import_new, Kind.MODEL))
         strip.node_requested.connect(add_node)
-        strip.job_requested.connect(new_job)
 
     @Slot(object)
     def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:

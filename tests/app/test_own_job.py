@@ -23,7 +23,6 @@ def strip(qtbot):
         strip,
         strip.pressed.append,
         lambda: strip.pressed.append("node"),
-        lambda: strip.pressed.append("job"),
         QObject(strip),
     )
     return strip

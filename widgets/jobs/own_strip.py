@@ -23,13 +23,11 @@ class OwnStrip(QWidget):
 
     Signals:
         dataset_requested, model_requested, node_requested: The step was pressed.
-        job_requested: A new job is wished for.
     """
 
     dataset_requested = Signal()
     model_requested = Signal()
     node_requested = Signal()
-    job_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,10 +36,8 @@ class OwnStrip(QWidget):
         for (key, text, icon, tip), pressed in zip(_STEPS, signals, strict=True):
             step = self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
             step.clicked.connect(pressed)
-        job = Button("New job", kind="quiet", icon="plus")
-        job.clicked.connect(self.job_requested)
-        words = Label("Now your own: data, model, node", "strong", elide="right")
-        line = row((words, 0), *self.steps.values(), STRETCH, job, margins=(S3, 2, 2, 2))
+        words = Label("Now your own:", "strong")
+        line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
         self.setLayout(col(Frame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
         self.hide()
 
