@@ -263,6 +263,7 @@ class Program(QObject):
         from app.log_controller import LogController
         from app.many_jobs import ManyJobs
         from app.node_controller import NodeController
+        from app.own_job import OwnJob
         from app.queue_controller import QueueController
         from app.status_poller import StatusPoller
         from app.take_away import TakeAway
@@ -286,6 +287,12 @@ class Program(QObject):
         )
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
+        )
+        self._own_job = OwnJob(
+            jobs.own_strip,
+            lambda kind: self.library[kind].import_requested.emit(""),
+            self._node_controller.add,
+            self,
         )
         self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
         self._take_away = TakeAway(services.comparison, runner, window, self)
@@ -357,9 +364,10 @@ class Program(QObject):
     def _wire_library(self) -> None:
         controller, drafts = self._library_controller, self._job_controller.drafts
         controller.changed.connect(self._library_changed)
+        controller.offered.connect(self.window.toast.offer)
         controller.job_wished.connect(drafts.new_job_with)
         self._finder.used.connect(controller.show_uses)
-        self._bundle_controller.library_changed.connect(controller.refresh)
+        self._finder.used.connect(self._own_job.see_uses)
         self.window.dropped.connect(self._take_dropped)
         first = self.jobs.first_start
         for kind, wished in (
@@ -455,6 +463,7 @@ class Program(QObject):
     @Slot()
     def _library_changed(self) -> None:
         items = {kind: self._library_controller.items(kind) for kind in Kind}
+        self._own_job.see_items(items)
         self.form.show_choices(items[Kind.MODEL], items[Kind.DATASET], items[Kind.LOADER])
         for kind, key in PLACES_OF_KINDS.items():
             names = {item.name for item in items[kind]}
@@ -463,6 +472,7 @@ class Program(QObject):
     @Slot(object)
     def _show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._node_names = tuple(state.name for state in states)
+        self._own_job.see_nodes(len(states))
         here = states[0].reading
         self._turns.put(
             (

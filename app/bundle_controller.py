@@ -28,12 +28,10 @@ class BundleController(QObject):
 
     Signals:
         made: A `JobView` of a job that is new, to be shown.
-        library_changed: An import brought versions of datasets, models or loaders.
         told: A sentence for the toast.
     """
 
     made = Signal(object)
-    library_changed = Signal()
     told = Signal(str)
 
     def __init__(
@@ -126,8 +124,6 @@ class BundleController(QObject):
         def arrived(found: Unbundled) -> None:
             self._in(dialog, lambda: dialog.show_done(found))
             self.made.emit(found.view)
-            if found.imported:
-                self.library_changed.emit()
             self.told.emit(found.origin)
 
         self._runner.run(

@@ -15,16 +15,20 @@ from app.start_controller import StartController, StartWish
 from app.sweep_controller import SweepController
 from app.template_controller import TemplateController, draft_of
 from app.terms import read_terms
-from backend.errors import BackendError
+from backend.errors import BackendError, Cancelled
 from backend.progress import Progress
 from backend.records.bundle import SUFFIX
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
+from backend.records.stamps import seconds
+from backend.services.tool_process import ToolError
 from backend.services.workplace import Services
+from widgets.common import formats
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.trial_line import BatchTrial, TrialState
 
 _NEW_JOB: Mapping[str, Any] = {
     "epochs": 10,
@@ -33,7 +37,8 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
-_COUNTED_BY = ("dataset", "loader", "validation_dataset", "validation_loader")
+_TRIED = "One batch was tried"
+_VALIDATED_BY = ("validation_dataset", "validation_loader")
 
 
 class FormController(QObject):
@@ -75,7 +80,12 @@ class FormController(QObject):
         self._window = window
         self._saving: Progress | None = None
         self._check_number = 0
+        self._given_name = self._named_for = ""
         self._counted: set[tuple[str, ...]] = set()
+        self._checked_draft = JobDraft()
+        self._together: tuple[str, ...] = ()
+        self._trials: dict[tuple[str, ...], BatchTrial] = {}
+        self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.sweeps.told.connect(self.told)
         self.templates = TemplateController(services, runner, form, window, self)
@@ -83,6 +93,8 @@ class FormController(QObject):
         self.templates.load_wished.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)
+        form.try_requested.connect(partial(self._try, fetch=True))
+        form.try_cancelled.connect(self._cancel_trial)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
@@ -103,36 +115,51 @@ class FormController(QObject):
 
     def _new(self, chosen: Mapping[str, str]) -> None:
         def show(usual: Mapping[str, str]) -> None:
-            raw = {**_NEW_JOB, **usual, **chosen, "name": self._free_name()}
-            self.show_draft(JobDraft(raw))
+            raw = {**_NEW_JOB, **usual, **chosen}
+            self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
 
         self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
 
     def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
         """Names from the catalogue on this disk: a new job waits for no share."""
         newest = self._jobs.search("", 1)
+        worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
         for kind in Kind:
-            there = {item.name for item in self._services.catalogue.items(kind)}
-            wished = [*chosen.values(), *(getattr(job.config, kind.value) for job in newest)]
+            items = self._services.catalogue.items(kind)
+            fits = (one for one in worked if chosen.items() <= one.items())
+            wished = [one[kind.value] for one in fits] if chosen else []
+            wished += chosen.values()
+            if items and newest:
+                last = max(items, key=lambda item: seconds(item.created))
+                # What was brought since the newest job is meant to be used.
+                is_news = seconds(last.created) > seconds(newest[0].created)
+                wished += [last.name] if is_news else []
+            wished += [getattr(job.config, kind.value) for job in newest]
             names = (reference.partition("@")[0] for reference in wished)
+            there = {item.name for item in items}
             found = next((name for name in names if name in there), "")
             if found:
                 usual[kind.value] = found
         return usual
 
-    def _free_name(self) -> str:
-        """A name nobody has to think of: "job 7"."""
-        model = self._page.model
-        number = self._page.total + 1
-        while model.has_name(f"job {number}"):
-            number += 1
-        return f"job {number}"
+    def _free_name(self, raw: Mapping[str, Any]) -> str:
+        """A name that takes no thought: the model's and a number, "resnet50 7"."""
+        self._named_for = _model_of(raw)
+        self._given_name = self._page.model.free_name(self._named_for or "job")
+        return self._given_name
+
+    def _rename(self, raw: Mapping[str, Any]) -> None:
+        """With another model it is named after that, unless a person named it."""
+        is_given = self._given_name and raw.get("name") == self._given_name
+        if is_given and _model_of(raw) not in ("", self._named_for):
+            self._form.rename(self._free_name(raw))
 
     @Slot(object)
     def _begin(self, draft: JobDraft) -> None:
         """With a template: what it does not say is as for any new job."""
-        raw = {**_NEW_JOB, **draft.raw, "name": self._free_name()}
+        raw = {**_NEW_JOB, **draft.raw}
+        raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
 
     def show_draft(self, draft: JobDraft) -> None:
@@ -202,6 +229,7 @@ class FormController(QObject):
 
     @Slot(object)
     def _check(self, draft: JobDraft) -> None:
+        self._rename(draft.raw)
         self._check_number += 1
         self._runner.run(
             "check",
@@ -215,13 +243,20 @@ class FormController(QObject):
     def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
         if number != self._check_number:
             return
-        self._form.show_check(check)
-        if check.may_start and check.steps_per_epoch is None and check.global_batch is not None:
+        self._checked_draft = draft
+        self._choose_together(check.together)
+        self._form.show_check(check, self._known_trial(check))
+        # A form that nobody sees holds what nobody chose.
+        if not self._form.isVisible():
+            return
+        if check.together and not check.is_counted:
             self._count(draft)
+        if check.together and check.trial is None and check.together not in self._trials:
+            self._try(fetch=False)
 
     def _count(self, draft: JobDraft) -> None:
         """Steps and time depend on the size of the dataset, which only its loader can tell."""
-        key = tuple(str(draft.raw.get(part, "")) for part in _COUNTED_BY)
+        key = (*self._together, *(str(draft.raw.get(part, "")) for part in _VALIDATED_BY))
         if key in self._counted:
             return
         # Once: a loader that cannot be used is told of when the job starts.
@@ -234,6 +269,73 @@ class FormController(QObject):
         self._runner.run(
             "count", partial(self._jobs.count_items, draft.raw), counted, lambda _error: None
         )
+
+    # One batch.
+
+    def _known_trial(self, check: JobCheck) -> BatchTrial:
+        found = check.trial
+        if found is None:
+            unknown = TrialState.UNTRIED if check.together else TrialState.UNKNOWN
+            return self._trials.get(check.together, BatchTrial(unknown))
+        loss = "" if found.loss is None else f": loss {formats.metric(found.loss)}"
+        return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
+
+    def _try(self, *, fetch: bool) -> None:
+        """Try one batch of what is chosen; another choice ends it."""
+        together, draft = self._together, self._checked_draft
+        if not together or self._trial is not None:
+            return
+
+        def show(state: TrialState, words: str = "", field: str = "") -> None:
+            # What another choice took the place of is not known, and may be tried again.
+            trial = BatchTrial(state, words, field)
+            if self._trial is progress and self._trials.get(together) != trial:
+                self._trials[together] = trial
+                self._form.show_trial(trial)
+
+        def over(state: TrialState, words: str = "", field: str = "") -> None:
+            show(state, words, field)
+            if self._trial is progress:
+                self._trial = None
+
+        def tried(is_tried: bool) -> None:
+            if is_tried:
+                over(TrialState.PASSED, _TRIED)
+                self._check(self._form.draft())
+            else:
+                over(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
+
+        def failed(error: BackendError) -> None:
+            if isinstance(error, Cancelled):
+                over(TrialState.UNTRIED)
+            else:
+                part = error.part if isinstance(error, ToolError) else ""
+                over(TrialState.FAILED, error.with_remedy, part or Kind.MODEL.value)
+
+        def work() -> bool:
+            progress.step(0, 0, "Python starts")
+            return self._jobs.try_together(draft.raw, progress, fetch=fetch)
+
+        progress = self._trial = self._runner.progress(
+            lambda _share, what: show(TrialState.UNDER_WAY, what)
+        )
+        show(TrialState.UNDER_WAY)
+        # In the lane of the count: each of both takes a Python with PyTorch.
+        self._runner.run("count", work, tried, failed)
+
+    @Slot()
+    def _cancel_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.cancel()
+
+    def _choose_together(self, together: tuple[str, ...]) -> None:
+        """Other files are chosen: a trial of those before is not wanted any more."""
+        if together == self._together:
+            return
+        if self._trial is not None:
+            self._trial.cancel()
+            self._trials.pop(self._together)
+        self._trial, self._together = None, together
 
     # The job.
 
@@ -284,6 +386,10 @@ class FormController(QObject):
     def _created(self, view: JobView) -> None:
         self._form.set_busy("")
         self.made.emit(view)
+
+
+def _model_of(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("model", "")).partition("@")[0]
 
 
 def _replayed(draft: JobDraft) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from PySide6.QtWidgets import QWidget
 from app.background import Runner
 from backend.errors import BackendError
 from backend.progress import Progress
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, Together
 from backend.records.preview import ModelCheck, Preview
+from backend.services.example import NAME as EXAMPLE
 from backend.services.library import LibraryService
 from widgets.common.kept_dialog import KeptDialog
 from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
@@ -30,12 +31,15 @@ class LibraryController(QObject):
     Signals:
         changed: What there is, is another now; ask `items`.
         told: A sentence for the toast, about what the user did.
+        offered: Such a sentence, the words of the next step, and a call that takes it.
         job_wished: Kind and reference: a new job should begin with it.
     """
 
     changed = Signal()
     told = Signal(str)
+    offered = Signal(str, str, object)
     job_wished = Signal(object, str)
+    _written = Signal(object)
 
     def __init__(
         self,
@@ -51,10 +55,14 @@ class LibraryController(QObject):
         self._pages = pages
         self._window = window
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
+        self._together: tuple[Together, ...] = ()
+        self._import_for: Kind | None = None
         self._trials: dict[Kind, Progress] = {}
         self._copying: Progress | None = None
         self._dialog: KeptDialog[ImportDialog] = KeptDialog()
         self._import: Progress | None = None
+        self._written.connect(self._read)
+        library.watch(self._written.emit)
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._wish_import, kind))
             page.weights_dropped.connect(self._give_weights)
@@ -68,21 +76,33 @@ class LibraryController(QObject):
             page.detail.changes_requested.connect(partial(self._changes, kind))
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.folder_requested.connect(partial(self._open_folder, kind))
+            page.detail.partner_requested.connect(partial(self._import_partner, kind))
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         return self._items[kind]
 
     @Slot()
     def refresh(self) -> None:
-        """Read again what there is: another desktop may have imported something."""
-        for kind in Kind:
+        """Read again what there is: another desktop may have imported something.
+
+        What this process writes is read by itself (`LibraryService.watch`).
+        """
+        self._read(*Kind)
+
+    @Slot(object)
+    def _read(self, *kinds: Kind) -> None:
+        for kind in kinds:
             self._pages[kind].begin_reading()
-            self._runner.run(
-                "library",
-                partial(self._library.list, kind),
-                partial(self._take_items, kind),
-                partial(self._miss_items, kind),
-            )
+
+        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
+            found = {kind: self._library.list(kind) for kind in kinds}
+            return found, self._library.used_together()
+
+        def missed(error: BackendError) -> None:
+            for kind in kinds:
+                self._pages[kind].show_trouble(str(error), error.remedy)
+
+        self._runner.run("library", read, lambda found: self._take(*found), missed)
 
     @Slot(object)
     def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
@@ -115,7 +135,12 @@ class LibraryController(QObject):
     def _wish_import(self, kind: Kind, name: str) -> None:
         self._open_dialog(kind, "", name)
 
+    def _import_partner(self, asking: Kind, partner: Kind) -> None:
+        self._open_dialog(partner, "", "")
+        self._import_for = asking
+
     def _open_dialog(self, kind: Kind, source: str, name: str) -> None:
+        self._import_for = None
         newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
@@ -145,12 +170,27 @@ class LibraryController(QObject):
         self._import = None
         if self._dialog.now is not None:
             self._dialog.now.accept()
-        left_out = f". {item.left_out}" if item.left_out else ""
-        self.told.emit(f"Imported {item.name} @ {item.version}{left_out}")
-        self._items[item.kind] = (*self._items[item.kind], item)
-        self._show(item.kind)
+        if item.reference not in {known.reference for known in self._items[item.kind]}:
+            self._items[item.kind] = (*self._items[item.kind], item)
+            self._show(item.kind)
         self._pages[item.kind].show_item(item.reference)
-        self.refresh()
+        asking = self._import_for
+        if asking is not None and item.kind not in (asking, Kind.MODEL):
+            self._pages[asking].detail.choose_partner(item.kind, item.name)
+        left_out = f". {item.left_out}" if item.left_out else ""
+        imported = f"Imported {item.name} @ {item.version}{left_out}"
+        self.offered.emit(imported, *self._next_step(item))
+
+    def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
+        """What is missing for a job with it, else that job."""
+        loaders = {loader.name for loader in self._items[Kind.LOADER]}
+        readers = {one.loader for one in self._together if one.dataset == item.name}
+        if item.kind is Kind.DATASET and not loaders & {item.name, *readers}:
+            return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
+        has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
+        if item.kind is Kind.LOADER and not has_own:
+            return "Import a model…", partial(self._open_dialog, Kind.MODEL, "", "")
+        return "New job with it", partial(self.job_wished.emit, item.kind, item.reference)
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
@@ -182,7 +222,6 @@ class LibraryController(QObject):
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
         self.told.emit(f"New jobs of {item.name} @ {item.version} begin with these weights")
-        self.refresh()
 
     # Looking inside.
 
@@ -278,31 +317,33 @@ class LibraryController(QObject):
         self._runner.run(
             "library",
             partial(self._library.remove, kind, reference),
-            lambda item: self._removed(item),
+            self._removed,
             partial(self._failed, kind),
         )
 
     def _removed(self, item: LibraryItem) -> None:
         self.told.emit(f"Moved {item.name} @ {item.version} to the trash")
-        self.refresh()
 
     # What there is.
 
-    def _take_items(self, kind: Kind, items: tuple[LibraryItem, ...]) -> None:
-        if items != self._items[kind]:
-            self._items[kind] = items
-            self._show(kind)
-        elif not items:
-            self._show(kind)
+    def _take(
+        self, found: Mapping[Kind, tuple[LibraryItem, ...]], together: tuple[Together, ...]
+    ) -> None:
+        if together != self._together:
+            self._together = together
+            self._show_companions()
+        for kind, items in found.items():
+            if items != self._items[kind] or not items:
+                self._items[kind] = items
+                self._show(kind)
 
-    def _miss_items(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].show_trouble(str(error), error.remedy)
+    def _show_companions(self) -> None:
+        names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
+        for page in self._pages.values():
+            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], self._together)
 
     def _show(self, kind: Kind) -> None:
-        names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
-        for other, page in self._pages.items():
-            guess = page.shown_name if other is not kind else ""
-            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], guess)
+        self._show_companions()
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
 

@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMainWindow, QWidget
 
+from widgets.common.cards import EmptyState
 from widgets.common.drop_sheet import DropSheet
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
@@ -69,7 +70,7 @@ class MainWindow(QMainWindow):
         self.side_bar.place_chosen.connect(self.go)
         self._stack = Stack()
         self._pages: dict[str, QWidget] = {}
-        self._stack.addWidget(QWidget())
+        self._stack.addWidget(EmptyState("stack", "Opening…"))
         content = QWidget()
         content.setObjectName("window")
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))

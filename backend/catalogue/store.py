@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,6 +93,8 @@ class Catalogue:
         self._engine = engine
         self.is_new = is_new
         """Just made, and empty: a rescan fills it."""
+        self.items_changed: Callable[[Kind], object] = lambda _kind: None
+        """Called after each write of datasets, models or loaders, on the thread that wrote."""
 
     @property
     def path(self) -> Path:
@@ -114,6 +116,7 @@ class Catalogue:
         if known is None or any(known[key] != value for key, value in wanted.items()):
             with self._writing() as session:
                 _put_item(session, item, trusted)
+            self.items_changed(item.kind)
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Every version, by name, newest first."""
@@ -129,6 +132,7 @@ class Catalogue:
     def forget_item(self, kind: Kind, name: str, version: int) -> None:
         with self._writing() as session:
             session.execute(delete(LibraryItemRow).where(*_is_item(kind, name, version)))
+        self.items_changed(kind)
 
     def trusted(self, kind: Kind, name: str, version: int) -> str:
         """Fingerprint of the files when their hash was last found right, or ""."""
@@ -151,6 +155,7 @@ class Catalogue:
                         tuple_(LibraryItemRow.name, LibraryItemRow.version).in_(batch),
                     )
                 )
+        self.items_changed(kind)
 
     # Jobs.
 

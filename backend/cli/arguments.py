@@ -180,8 +180,8 @@ def _node(words: Words) -> None:
         action="store_true",
         help="let the key that is made start runs and nothing else",
     )
-    leaf = words.leaf("unprovision", "take everything of Ringmaster from a node")
-    leaf.add_argument("name", metavar="NAME")
+    leaf = words.leaf("unprovision", "take everything of Ringmaster from nodes")
+    leaf.add_argument("names", nargs="+", metavar="NAME")
     leaf = words.leaf("remove", "move what is known of a node to the trash of the data root")
     leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("forget", "accept the host key of a machine no longer")

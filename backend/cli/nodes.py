@@ -168,8 +168,16 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
     if as_json:
         print_json([told.to_json(name, failed.get(name)) for name in outcome])
     for name, error in () if as_json else failed.items():
-        print_note(" ".join(filter(None, (f"{name}: {error.sentence}", error.remedy))))
+        _note_failed(name, error)
     return FAILED if failed else OK
+
+
+def _note_failed(name: str, error: BackendError) -> None:
+    print_note(" ".join(filter(None, (f"{name}: {error.sentence}", error.remedy))))
+
+
+def _error(error: BackendError | None) -> dict[str, str] | None:
+    return None if error is None else {"sentence": error.sentence, "remedy": error.remedy}
 
 
 class _Told:
@@ -191,9 +199,7 @@ class _Told:
         steps = self._newest[name].steps if name in self._newest else ()
         return {
             "name": name,
-            "error": None
-            if error is None
-            else {"sentence": error.sentence, "remedy": error.remedy},
+            "error": _error(error),
             "steps": [
                 {
                     "step": step.title,
@@ -207,12 +213,28 @@ class _Told:
 
 
 def unprovision(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    freed = services.set_up.un_provision(arguments.name)
+    outcome: dict[str, int | BackendError] = {}
+    for name, freed in services.set_up.un_provision_all(arguments.names):
+        outcome[name] = freed
+        if as_json:
+            continue
+        if isinstance(freed, BackendError):
+            _note_failed(name, freed)
+        else:
+            print_line(f"Took {in_bytes(freed)} from {name}.")
+    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
     if as_json:
-        print_json({"name": arguments.name, "bytes": freed})
-    else:
-        print_line(f"Took {in_bytes(freed)} from {arguments.name}.")
-    return OK
+        print_json(
+            [
+                {
+                    "name": name,
+                    "error": _error(failed.get(name)),
+                    "bytes": None if name in failed else freed,
+                }
+                for name, freed in outcome.items()
+            ]
+        )
+    return FAILED if failed else OK
 
 
 def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -230,9 +230,13 @@ class JobConfig:
 
 @dataclass(frozen=True)
 class ParsedJob:
-    """A job that can be used, or the faults that keep it from being one."""
+    """A job that can be used, or the faults that keep it from being one.
+
+    ``draft`` is what the job would be with a stand-in for each value at fault.
+    """
 
     config: JobConfig | None
+    draft: JobConfig
     faults: tuple[Fault, ...] = ()
 
 
@@ -276,10 +280,12 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     )
     top.done(tuple(JobConfig.__dataclass_fields__))
     if config.strategy.name == "alone" and config.world_size > 1:
-        top.fault("strategy", "“alone” trains in one process; choose allreduce or one process.")
+        top.fault(
+            "strategy.name", "“alone” trains in one process; choose allreduce or one process."
+        )
     if config.mixed_precision and not config.uses_gpus:
         top.fault("mixed_precision", "needs GPUs; the job runs on processors.")
-    return ParsedJob(None if faults else config, tuple(faults))
+    return ParsedJob(None if faults else config, config, tuple(faults))
 
 
 def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from backend.records.alarm import Alarm
 from backend.records.job import JobConfig
 from backend.records.library import Pin
 from backend.records.node import Finding
+from backend.records.preview import ModelCheck
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
 from backend.records.status import RankError, finite
@@ -150,6 +151,12 @@ class JobCheck:
     jobs: int = 1
     """How many jobs would be made; more than one of a sweep, whose figures are its first job's."""
     forecast: JobForecast = JobForecast()
+    together: tuple[str, ...] = ()
+    """The hashes of the files of model, dataset and loader; () until all three are there."""
+    trial: ModelCheck | None = None
+    """What one batch of these three gave, None when it was never tried."""
+    is_counted: bool = False
+    """Whether the size of the dataset is known."""
 
     @property
     def may_start(self) -> bool:

@@ -127,6 +127,15 @@ class Pin:
         return f"{self.name}@{self.version}"
 
 
+@dataclass(frozen=True)
+class Together:
+    """Names of a dataset, of a loader that has read it, and of a model that took both, or ""."""
+
+    dataset: str
+    loader: str
+    model: str = ""
+
+
 def split_reference(reference: str) -> tuple[str, int | None]:
     """``"digits@2"`` -> ``("digits", 2)``; without a version, None means the newest.
 

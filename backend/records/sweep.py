@@ -232,7 +232,7 @@ def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
         if sentence:
             yield Fault(axis.path, f"{axis.path}: {sentence}")
     if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
-        yield Fault(DRAWS, f"{DRAWS}: draws 1 to {MOST_JOBS} jobs, not {sweep.draws}.")
+        yield Fault(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
 
 
 def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
@@ -244,7 +244,7 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
             longest = max(axes, key=lambda axis: len(axis.points()))
             return [], Fault(
                 longest.path,
-                f"{longest.path}: with its {len(longest.points())} values the sweep makes {size} "
+                f"{longest.path}: With its {len(longest.points())} values the sweep makes {size} "
                 f"jobs, and {MOST_JOBS} are the most; take values out, or draw some at random.",
             )
         return list(itertools.product(*grids)), None
@@ -332,10 +332,10 @@ def _with_value(fault: Fault, job: SweptJob) -> Fault:
     """A fault of a swept field names the value that has it, where its sentence does not."""
     value = dict(job.values).get(fault.field)
     begin = f"{fault.field}: "
-    if value is None or not fault.sentence.startswith(f"{begin}must"):
+    shown = f"“{value_text(value)}”"
+    if value is None or not fault.sentence.startswith(f"{begin}must") or shown in fault.sentence:
         return fault
-    rest = fault.sentence[len(begin) :]
-    return Fault(fault.field, f"{begin}“{value_text(value)}” {rest}")
+    return Fault(fault.field, f"{begin}{shown} {fault.sentence[len(begin) :]}")
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:

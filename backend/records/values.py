@@ -12,13 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backend.records import figures
+
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one field. ``field`` is its path in the job file (``optimizer.lr``)."""
+    """What is wrong with one field. ``field`` is its path in the job file (``optimizer.lr``).
+
+    ``sentence`` begins with the path and a colon. What follows begins with a capital or a
+    figure where it is a sentence by itself; else the field is its subject ("must be above 0.").
+    """
 
     field: str
     sentence: str
+
+    @property
+    def part(self) -> str:
+        """The part of the job file that the field is in: ``placement`` of ``placement[0].node``."""
+        return self.field.partition(".")[0].partition("[")[0]
+
+    def named(self, label: str) -> str:
+        """The whole sentence, with the field called ``label``."""
+        said = self.sentence.removeprefix(f"{self.field}: ")
+        return said if said[:1].isupper() or said[:1].isdigit() else f"{label} {said}"
 
 
 class Table:
@@ -65,7 +81,7 @@ class Table:
             self.fault(key, f"must be a whole number, not {kind_of(value)}.")
             return low
         if value < low or (high is not None and value > high):
-            self.fault(key, f"is {printable(str(value))}; it must be {span(low, high)}.")
+            self.fault(key, f"must be {span(low, high)}.")
             return low
         return value
 
@@ -76,7 +92,7 @@ class Table:
         ok: Callable[[float], bool],
         wanted: str,
     ) -> float:
-        """A finite number for which ``ok``; ``wanted`` completes "it must be …"."""
+        """A finite number for which ``ok``; ``wanted`` completes "must be …"."""
         value = self.take(key, default)
         if value is REQUIRED:
             return 0.0
@@ -88,8 +104,11 @@ class Table:
         except OverflowError:
             # TOML files may hold whole numbers of any length.
             number = math.inf
-        if not math.isfinite(number) or not ok(number):
-            self.fault(key, f"is {number:g}; it must be {wanted}.")
+        if not math.isfinite(number):
+            self.fault(key, f"must be a number, not {number:g}.")
+            return 0.0
+        if not ok(number):
+            self.fault(key, f"must be {wanted}.")
             return 0.0
         return number
 
@@ -106,7 +125,7 @@ class Table:
             return choices[0]
         if value not in choices:
             shown = value if isinstance(value, str) else kind_of(value)
-            self.fault(key, f"is “{printable(shown)}”; it must be one of {', '.join(choices)}.")
+            self.fault(key, f"must be one of {', '.join(choices)}, not “{printable(shown)}”.")
             return choices[0]
         return str(value)
 
@@ -144,7 +163,8 @@ def kind_of(value: object) -> str:
 
 
 def span(low: int, high: int | None) -> str:
-    return f"{low} or more" if high is None else f"between {low} and {high}"
+    least = figures.count(low)
+    return f"{least} or more" if high is None else f"between {least} and {figures.count(high)}"
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:

@@ -44,12 +44,18 @@ class Checked:
     """A job file held against the library and the nodes."""
 
     config: JobConfig | None
+    draft: JobConfig
+    """As far as it can be read; where there is a config, as that was read."""
     faults: list[Fault] = field(default_factory=list)
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def fault(self, name: str, sentence: str) -> None:
         self.faults.append(Fault(name, f"{name}: {sentence}"))
+
+    def is_wrong(self, *parts: str) -> bool:
+        """Whether there is a fault in one of these parts of the job file."""
+        return any(fault.part in parts for fault in self.faults)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class JobChecker:
 
     def check(self, raw: Mapping[str, Any]) -> Checked:
         parsed = parse_job(raw)
-        checked = Checked(parsed.config, list(parsed.faults))
+        checked = Checked(parsed.config, parsed.draft, list(parsed.faults))
         # What the file names is looked up even when something else in it is wrong.
         for key, kind in (
             ("model", Kind.MODEL),
@@ -92,9 +98,11 @@ class JobChecker:
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
-        if checked.config is not None:
-            self._check_start_from(checked, checked.config.start_from)
-            self._check_placements(checked, checked.config)
+        # And so is all that does not hang on what is wrong.
+        if not checked.is_wrong("start_from"):
+            self._check_start_from(checked, parsed.draft.start_from)
+        if not checked.is_wrong("placement"):
+            self._check_placements(checked, parsed.draft)
         return checked
 
     def placement(self, config: JobConfig) -> None:
@@ -103,7 +111,7 @@ class JobChecker:
         Raises:
             BackendError: Not so; every reason, one sentence after the other.
         """
-        checked = Checked(config, [])
+        checked = Checked(config, config)
         absent = self._check_placements(checked, config)
         if checked.faults:
             others = [one.node for one in config.placement if one.node not in absent]
@@ -133,7 +141,7 @@ class JobChecker:
             checked.fault(key, str(error))
 
     def _check_start_from(self, checked: Checked, start_from: str) -> None:
-        if checked.config is None or start_from == NOTHING:
+        if start_from == NOTHING:
             return
         try:
             start_from = start_from or self._own_weights(checked)
@@ -144,7 +152,8 @@ class JobChecker:
             checked.fault("start_from", str(error))
             return
         # Another folder or a newer checkpoint must not make it another job later.
-        checked.config = replace(checked.config, start_from=found.lasting_name)
+        if checked.config is not None:
+            checked.config = replace(checked.config, start_from=found.lasting_name)
 
     def _own_weights(self, checked: Checked) -> str:
         """Of a model that has weights its jobs begin with them, unless they say otherwise."""
@@ -178,7 +187,7 @@ class JobChecker:
             found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
             record = checkpoint_named(found, name)
             if record is None:
-                raise BackendError(f"the job {job_id} has no checkpoint “{printable(name)}”.")
+                raise BackendError(f"The job {job_id} has no checkpoint “{printable(name)}”.")
             return Weights(Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with contextlib.suppress(BackendError, ValueError):
@@ -206,7 +215,7 @@ class JobChecker:
             near = nearest(placement.node, tuple(nodes))
             checked.fault(
                 f"{name}.node",
-                f"there is no node “{printable(placement.node)}”; "
+                f"There is no node “{printable(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
             )
         elif node.presence is not Presence.ONLINE or node.reading is None:
@@ -229,8 +238,8 @@ class JobChecker:
             if placement.processes > slots:
                 checked.fault(
                     f"{name}.processes",
-                    f"is {placement.processes}; {placement.node} has {cores} cores and takes "
-                    f"{slots} processes at most ({PROCESSES_PER_CORE} a core).",
+                    f"The node {placement.node} has {cores} cores and takes {slots} processes at "
+                    f"most ({PROCESSES_PER_CORE} a core), not {placement.processes}.",
                 )
             elif placement.processes > cores:
                 checked.findings.append(
@@ -250,7 +259,8 @@ class JobChecker:
             gpu = known.get(uuid)
             if gpu is None:
                 there = ", ".join(known) or reading.gpu_message or "it has none"
-                checked.fault(name, f"{placement.node} has no GPU “{printable(uuid)}” ({there}).")
+                sentence = f"The node {placement.node} has no GPU “{printable(uuid)}” ({there})."
+                checked.fault(name, sentence)
                 continue
             where = f"GPU {gpu.index} of {words.place(placement.node)}"
             beside = placement.user_beside(uuid)
@@ -286,8 +296,10 @@ def _who(process: GpuProcess) -> str:
 
 def check_size(checked: Checked, size: DataSize | None) -> None:
     """A batch that is larger than the data would make no step."""
-    config = checked.config
-    if config is None or size is None or size.training >= config.global_batch_size:
+    config = checked.draft
+    if size is None or checked.is_wrong("batch_size", "placement"):
+        return
+    if size.training >= config.global_batch_size:
         return
     processes = f"{config.world_size} × " if config.world_size > 1 else ""
     fits = size.training // config.world_size
@@ -298,7 +310,7 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     )
     checked.fault(
         "batch_size",
-        f"one step takes {processes}{figures.count(config.batch_size)} items, but the dataset has "
+        f"One step takes {processes}{figures.count(config.batch_size)} items, but the dataset has "
         f"{figures.count(size.training)}; {way_out}.",
     )
 

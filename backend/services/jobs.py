@@ -39,6 +39,7 @@ from backend.services.job_runs import JobRuns
 from backend.services.preflight import PreflightService
 from backend.services.run_start import RunStarter
 from backend.services.tool_process import ToolError
+from backend.services.training_python import lack_here
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from backend.services.nodes import NodeService
 
 _NAME_BYTES = 255
+_TOGETHER = ("model", "dataset", "loader")
 
 
 class JobService(JobRuns):
@@ -94,10 +96,32 @@ class JobService(JobRuns):
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
         """What the form shows while a job is being written; runs no user code."""
         check, checked = self._look_over(raw)
+        pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
+        if len(pins) == len(_TOGETHER):
+            together = tuple(pin.sha256 for pin in pins)
+            check = replace(check, together=together, trial=self._library.known_check(*pins))
         if checked.config is None:
             return check
         found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
         return replace(check, forecast=found)
+
+    def try_together(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, *, fetch: bool = True
+    ) -> bool:
+        """Try one batch of the dataset in the model, once for the same files; whether it was tried.
+
+        Runs the user's code in a process of its own. Without ``fetch`` it is not tried where that
+        takes more than this computer has: the files of the dataset, or PyTorch.
+
+        Raises:
+            BackendError: They do not fit together, or it cannot be tried.
+        """
+        model, dataset, loader = (self._checker.check(raw).pins[key] for key in _TOGETHER)
+        is_ready = self._library.is_here(Kind.DATASET, dataset.reference) and lack_here() is None
+        if not (fetch or is_ready):
+            return False
+        self._library.check_model(model.reference, dataset.reference, loader.reference, progress)
+        return True
 
     def count_items(self, raw: Mapping[str, Any], progress: Progress | None = None) -> bool:
         """Count what the loader gives of the dataset; whether it is known afterwards.
@@ -120,7 +144,11 @@ class JobService(JobRuns):
         size = self._sizes.known(checked.pins)
         check_size(checked, size)
         if config is None:
-            told = JobCheck(faults=tuple(checked.faults), findings=tuple(checked.findings))
+            told = JobCheck(
+                faults=tuple(checked.faults),
+                findings=tuple(checked.findings),
+                is_counted=size is not None,
+            )
             return told, checked
         steps = size.training // config.global_batch_size if size is not None else None
         command: tuple[str, ...] = ()
@@ -137,6 +165,7 @@ class JobService(JobRuns):
             rates=rates(config, steps or 100),
             command=command,
             findings=tuple(checked.findings),
+            is_counted=size is not None,
         )
         return told, checked
 

@@ -36,12 +36,21 @@ class KeptResults:
         Args:
             read: Makes a result of what its ``to_dict`` gave; raises ValueError where it cannot.
         """
-        place = self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
-        with contextlib.suppress(OSError, ValueError):
-            return read(read_json(place, _MOST_BYTES))
+        known = self.known(key, read)
+        if known is not None:
+            return known
         found = find()
         # A full disk is no reason to show nothing.
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(place, found.to_dict(), mode=0o600)
+            replace_json(self._place(key), found.to_dict(), mode=0o600)
         return found
+
+    def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
+        """What is kept under this key, None where nothing is that can be read."""
+        with contextlib.suppress(OSError, ValueError):
+            return read(read_json(self._place(key), _MOST_BYTES))
+        return None
+
+    def _place(self, key: tuple[str, ...]) -> Path:
+        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"

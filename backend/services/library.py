@@ -34,6 +34,7 @@ from backend.records.library import (
     LibraryItem,
     Pin,
     RescanReport,
+    Together,
     VersionChanges,
     split_reference,
 )
@@ -50,6 +51,7 @@ _PINNED_AS = {
     Kind.LOADER: ("loader", "validation_loader"),
     Kind.MODEL: ("model",),
 }
+_JOBS_LOOKED_AT = 200
 
 
 class LibraryService:
@@ -74,6 +76,10 @@ class LibraryService:
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs, share)
         self.see_job = see_job or self._jobs.read
+
+    def watch(self, changed: Callable[[Kind], object]) -> None:
+        """Call ``changed`` after each write of items into the catalogue, on the writing thread."""
+        self._catalogue.items_changed = changed
 
     def import_item(
         self,
@@ -101,6 +107,26 @@ class LibraryService:
         """Every version, by name, newest first."""
         self._rescan.notice(kind)
         return self._catalogue.items(kind)
+
+    def used_together(self) -> tuple[Together, ...]:
+        """What worked together: in previews and checks, then in jobs, the newest job first."""
+        found = [
+            Together(item.name, _name(loader))
+            for item in self._catalogue.items(Kind.DATASET)
+            if (loader := item.facts.get("seen_through"))
+        ]
+        for item in self._catalogue.items(Kind.MODEL):
+            tried = item.facts.get("tried_on")
+            if isinstance(tried, list) and len(tried) == 2:
+                found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
+        for view in self._catalogue.jobs(limit=_JOBS_LOOKED_AT):
+            names = {key: pin.name for key, pin in view.pins.items()}
+            if view.step and {"dataset", "loader"} <= names.keys():
+                dataset, loader = names["dataset"], names["loader"]
+                found.append(Together(dataset, loader, names.get("model", "")))
+                other = names.get("validation_dataset", dataset)
+                found.append(Together(other, names.get("validation_loader", loader)))
+        return tuple(dict.fromkeys(found))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """One version; ``reference`` is a name (its newest version) or ``name@version``."""
@@ -253,7 +279,9 @@ class LibraryService:
         )
         if split == "training":
             warning = next((fault.sentence for fault in found.faults), "")
-            facts: dict[str, Any] = {"items": found.count, "seen_through": code.reference}
+            facts: dict[str, Any] = {"items": found.count}
+            if found.count and (found.samples or not found.faults):
+                facts["seen_through"] = code.reference
             if found.classes and found.is_complete:
                 facts["classes"] = len(found.classes)
             self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
@@ -271,12 +299,7 @@ class LibraryService:
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
         found = self._kept.get(
-            (
-                "check",
-                item.sha256,
-                code.sha256 if code else "",
-                data.sha256 if data else "",
-            ),
+            _check_key(item.sha256, data.sha256 if data else "", code.sha256 if code else ""),
             ModelCheck.from_dict,
             lambda: tool_process.check_model(
                 self.open_content(Kind.MODEL, item.reference, progress),
@@ -285,13 +308,20 @@ class LibraryService:
                 progress=progress,
             ),
         )
-        facts = {
+        facts: dict[str, Any] = {
             "parameters": found.parameters,
             "trainable_parameters": found.trainable_parameters,
             "parameter_bytes": found.parameter_bytes,
         }
+        if found.was_tried and data and code:
+            facts["tried_on"] = [data.reference, code.reference]
         self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
         return found
+
+    def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
+        """What `check_model` found of just these files, None when they were never tried."""
+        key = _check_key(model.sha256, dataset.sha256, loader.sha256)
+        return self._kept.known(key, ModelCheck.from_dict)
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, whatever the catalogue held before."""
@@ -366,6 +396,14 @@ class LibraryService:
             library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)
         return known
+
+
+def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
+    return "check", model, loader, dataset
+
+
+def _name(reference: object) -> str:
+    return str(reference).partition("@")[0]
 
 
 class _Bytes:

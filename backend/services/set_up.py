@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -313,6 +313,21 @@ class SetUpService:
         freed = self._with_shell(entry, lambda shell: remove.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None), self._share)
         return freed
+
+    def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
+        """Take everything from several nodes, one after the other: what became of each, by name.
+
+        One after the other, because the last node with a shared environment takes that away.
+
+        Raises:
+            BackendError: A name is not that of a node; nothing was taken.
+        """
+        entries = {one.name: one for one in self._entries()}
+        for entry in [self._known(entries, name) for name in dict.fromkeys(names)]:
+            try:
+                yield entry.name, self.un_provision(entry.name)
+            except BackendError as error:
+                yield entry.name, error
 
     def _insist_all_is_home(self, name: str) -> None:
         """What a node that does not see the data root made must not go with it."""

@@ -49,14 +49,21 @@ class ToolError(BackendError):
     """A user's code cannot be used, or the tool did not come to its end.
 
     ``traceback`` and ``output`` (the end of what was printed) are for whoever asks for more.
+    ``part`` is "loader" where a check of a model did not come as far as the model, else "".
     """
 
     def __init__(
-        self, sentence: str, remedy: str = "", traceback: str = "", output: str = ""
+        self,
+        sentence: str,
+        remedy: str = "",
+        traceback: str = "",
+        output: str = "",
+        part: str = "",
     ) -> None:
         super().__init__(sentence, remedy)
         self.traceback = traceback
         self.output = output
+        self.part = part
 
 
 def preview(
@@ -308,6 +315,7 @@ class _Run:
                 printable(str(error["remedy"]), 1000),
                 plain(str(error["traceback"])),
                 self.output,
+                str(error.get("part", "")),
             )
         except FileNotFoundError:
             refusal = self._death()

@@ -8,9 +8,12 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from backend.records.node import Finding
+from backend.records.preview import ModelCheck
 from backend.services import tool_process
 from backend.services.nodes import NodeService
 from backend.services.tool_process import ToolError
+
+TRIED = ModelCheck(10, 10, 40, loss=0.7, batch="([4, 4] float32, [4] int64)")
 
 pytest.register_assert_rewrite(
     *(f"tests.app.keys_{place}" for place in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
@@ -26,7 +29,7 @@ def no_style_stays(qapp: QApplication) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_is_imported() -> Iterator[None]:
-    """Each window checks what is installed, and each new job is measured: seconds of torch."""
+    """What is installed is checked, each new job measured and tried: seconds of torch."""
     found = tuple(Finding(check, True, f"{check} is there") for check in ("MPI", "torch", "ssh"))
 
     def measure(*_: object, **__: object) -> None:
@@ -35,4 +38,5 @@ def nothing_is_imported() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NodeService, "doctor", lambda _: (*found, Finding("GPUs", True, "none")))
         patch.setattr(tool_process, "measure", measure)
+        patch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
         yield

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.form_controller import FormController
+from backend.records.figures import count
 from backend.records.preview import DataSize
 from backend.services.data_size import DataSizes
 from tests.backend.services.test_sweeps import places, services
@@ -23,37 +24,49 @@ HERE = "this-computer"
 TYPED = [
     ("name", "", "A job needs a name."),
     ("name", "x" * 256, "A job's name can be 255 bytes at most; choose a shorter one."),
-    ("start_from", "gone/best", "“gone/best” is neither JOB/CHECKPOINT nor a file of weights."),
-    ("epochs", "0", "Is 0; it must be between 1 and 1000000."),
-    ("epochs", "many", "Must be a whole number, not text."),
-    ("epochs", "", "Is missing."),
-    ("batch_size", "-4", "Is -4; it must be between 1 and 10000000."),
+    (
+        "start_from",
+        "gone/best",
+        "Start from “gone/best” is neither JOB/CHECKPOINT nor a file of weights.",
+    ),
+    ("epochs", "0", f"Epochs must be between 1 and {count(1_000_000)}."),
+    ("epochs", "many", "Epochs must be a whole number, not text."),
+    ("epochs", "", "Epochs is missing."),
+    ("batch_size", "-4", f"Batch size must be between 1 and {count(10_000_000)}."),
     ("batch_size", "600", "One step takes 600 items, but the dataset has 512; choose 512 or less."),
-    ("gradient_norm", "0", "Is 0; it must be above 0."),
-    ("optimizer.lr", "0", "Is 0; it must be above 0."),
-    ("optimizer.lr", "fast", "Must be a number, not text."),
-    ("optimizer.momentum", "1", "Is 1; it must be 0 or more and below 1."),
-    ("optimizer.weight_decay", "-1", "Is -1; it must be 0 or more."),
-    ("schedule.warmup_epochs", "-1", "Is -1; it must be 0 or more."),
-    ("checkpoint.every_epochs", "0", "Is 0; it must be 1 or more."),
-    ("checkpoint.keep_latest", "0", "Is 0; it must be 1 or more."),
-    ("early_stop.patience_epochs", "0", "Is 0; it must be 1 or more."),
-    ("seed", "-1", "Is -1; it must be between 0 and 9223372036854775807."),
-    ("loader_workers", "1000", "Is 1000; it must be between 0 and 256."),
-    ("stall_limit_s", "1", "Is 1; it must be 5 or more."),
+    ("gradient_norm", "0", "Gradient norm must be above 0."),
+    ("optimizer.lr", "0", "Learning rate must be above 0."),
+    ("optimizer.lr", "fast", "Learning rate must be a number, not text."),
+    ("optimizer.momentum", "1", "Momentum must be 0 or more and below 1."),
+    ("optimizer.weight_decay", "-1", "Weight decay must be 0 or more."),
+    ("schedule.warmup_epochs", "-1", "Warm-up must be 0 or more."),
+    ("checkpoint.every_epochs", "0", "Checkpoint every must be 1 or more."),
+    ("checkpoint.keep_latest", "0", "Keep latest must be 1 or more."),
+    ("early_stop.patience_epochs", "0", "Stop early after must be 1 or more."),
+    (
+        "seed",
+        "-1",
+        f"Seed must be between 0 and {count(2**63 - 1)}.",
+    ),
+    ("loader_workers", "1000", "Loader workers must be between 0 and 256."),
+    ("stall_limit_s", "1", "Silent at most must be 5 or more."),
 ]
 LOADED = [
     ("model", {"model": "gone"}, "There is no model “gone”"),
     ("dataset", {"dataset": "tiny@7"}, "tiny@7"),
     ("loader", {"loader": "gone@1"}, "There is no loader “gone"),
     ("validation_dataset", {"validation_dataset": "gone"}, "There is no dataset “gone”"),
-    ("optimizer.name", {"optimizer": {**SGD, "name": "lion"}}, "Is “lion”; it must be one of"),
+    ("optimizer.name", {"optimizer": {**SGD, "name": "lion"}}, "Optimizer must be one of sgd,"),
     (
         "optimizer.nesterov",
         {"optimizer": {**SGD, "nesterov": True}},
-        "Needs momentum above 0 and no dampening.",
+        "Nesterov needs momentum above 0 and no dampening.",
     ),
-    ("mixed_precision", {"mixed_precision": True}, "Needs GPUs; the job runs on processors."),
+    (
+        "mixed_precision",
+        {"mixed_precision": True},
+        "Half precision, on GPUs needs GPUs; the job runs on processors.",
+    ),
 ]
 PLACED = [
     ([], "Choose a node or its GPUs; the job runs nowhere yet."),
@@ -94,6 +107,30 @@ def told(form):
 
 def is_one_sentence(text):
     return text.count(". ") == 0 and text.endswith(".") and "\n" not in text
+
+
+def test_faults_of_every_part_are_told_at_once(form, services):
+    """What the file says by itself keeps nothing back that the library or the nodes know."""
+    gone = {"dataset": "gone", "start_from": "gone/best"}
+    placed = [{"node": "gone", "processes": 1}]
+    form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placed, **gone)))
+    form._wish_check()
+    at_fault = {path for path, field in form._fields._fields.items() if field.error()}
+    assert at_fault == {"epochs", "dataset", "start_from"}
+    assert form._picker._error.text().startswith("There is no node “gone”")
+    form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
+    form._wish_check()
+    at_fault = {path for path, field in form._fields._fields.items() if field.error()}
+    assert at_fault == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
+
+
+def test_the_items_are_counted_although_something_else_is_wrong(form, services, monkeypatch):
+    asked = []
+    monkeypatch.setattr(DataSizes, "known", lambda *_: None)
+    monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
+    form.show_draft(JobDraft(raw_job(1, epochs=0)))
+    form._wish_check()
+    assert asked == ["tiny"]
 
 
 def test_without_a_bad_input_it_may_start(form):

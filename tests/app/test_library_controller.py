@@ -1,10 +1,14 @@
 """What a person does in Datasets reaches the real library, and its outcome reaches the page."""
 
+from threading import Thread
+
 import pytest
 
 from app.library_controller import LibraryController
 from backend.errors import BackendError
+from backend.progress import Progress
 from backend.records.library import Kind
+from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.conftest import Immediately
 from widgets.library.library_detail import Trial
@@ -12,10 +16,15 @@ from widgets.library.library_page import LibraryPage
 
 
 @pytest.fixture
-def library(tmp_path):
+def services(tmp_path):
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
-    yield services.library
+    yield services
     services.close()
+
+
+@pytest.fixture
+def library(services):
+    return services.library
 
 
 @pytest.fixture
@@ -44,13 +53,13 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     dialog = controller._dialog.now
     qtbot.addWidget(dialog)
     told = []
-    controller.told.connect(told.append)
+    controller.offered.connect(lambda *offer: told.append(offer))
     dialog._wish()
-    assert told == ["Imported pictures @ 1"]
+    assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
     controller._dialog.now._wish()
-    assert told[1].startswith("Imported pictures @ 2. Left out 1 ")
+    assert told[1][0].startswith("Imported pictures @ 2. Left out 1 ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert controller._dialog.now is None
 
@@ -159,6 +168,89 @@ def test_another_desktop_sees_the_import_when_it_looks_again(controller, library
     library.import_item(Kind.DATASET, pictures, "elsewhere")
     controller.refresh()
     assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]
+
+
+def names(controller):
+    return {kind: [item.reference for item in controller.items(kind)] for kind in Kind}
+
+
+def test_whatever_writes_the_catalogue_is_shown_without_another_look(
+    services, library, controller, pages, pictures, tmp_path
+):
+    """The example, an import of another part of the window, new facts, weights, the trash."""
+    create_example(services, 1)
+    assert names(controller) == {kind: ["digits@1"] for kind in Kind}
+    assert {page.shown_name for page in pages.values()} == {"digits"}
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    library.give_weights("digits@1", tmp_path / "best.pt", Progress())
+    assert pages[Kind.MODEL].detail.has_weights
+    library.remove(Kind.DATASET, "pictures@1")
+    assert names(controller)[Kind.DATASET] == ["digits@1"]
+
+
+def test_a_loader_imported_for_a_dataset_reads_it_at_once(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: asked_for.append(asked))
+    asked_for = []
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    (tmp_path / "bks_dataset.py").write_text("class UserDataset: ...\n")
+    page = pages[Kind.DATASET]
+    monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
+    page.show()
+    page.detail._trial.questions[0].import_requested.emit()
+    dialog = controller._dialog.now
+    dialog._source.setText(str(tmp_path / "bks_dataset.py"))
+    dialog._name.setText("reader")
+    dialog._wish()
+    assert asked_for == [("pictures@1", "reader")]
+
+
+def test_each_import_offers_the_next_step_up_to_the_job(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", _refuse)
+    for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
+        (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
+    offers, wished = [], []
+    controller.offered.connect(lambda _, button, act: offers.append((button, act)))
+    controller.job_wished.connect(lambda *job: wished.append(job))
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    for source in ("bks_dataset.py", "bks_model.py"):
+        offers[-1][1]()
+        controller._dialog.now._source.setText(str(tmp_path / source))
+        controller._dialog.now._name.setText("mine")
+        controller._dialog.now._wish()
+    assert [button for button, _ in offers] == [
+        "Import its loader…",
+        "Import a model…",
+        "New job with it",
+    ]
+    offers[-1][1]()
+    assert wished == [(Kind.MODEL, "mine@1")]
+
+
+def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
+    library, controller, pages, pictures, tmp_path
+):
+    elsewhere = open_services(tmp_path / "root", tmp_path / "other.sqlite")
+    elsewhere.library.import_item(Kind.DATASET, pictures, "pictures")
+    elsewhere.close()
+    assert names(controller)[Kind.DATASET] == []
+    pages[Kind.DATASET].show()
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
+
+
+def test_what_a_worker_writes_is_read_on_the_gui_thread(library, controller, pictures, qtbot):
+    with qtbot.waitSignal(controller.changed):
+        worker = Thread(target=library.import_item, args=(Kind.DATASET, pictures, "pictures"))
+        worker.start()
+        worker.join()
+        assert names(controller)[Kind.DATASET] == [], "only the GUI thread changes what is shown"
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
 
 
 class InOrder(Immediately):

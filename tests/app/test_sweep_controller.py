@@ -76,7 +76,7 @@ def test_a_value_that_cannot_be_is_told_at_its_field(controller, form):
     batch = replace(BATCH, values=(8, 0))
     form.show_draft(JobDraft(raw_job(1), (batch,)))
     form.show_check(controller.check(form.draft()))
-    assert form._fields.field("batch_size").error().startswith("Is 0; it must be between 1")
+    assert form._fields.field("batch_size").error().startswith("Batch size “0” must be between 1")
 
 
 def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(

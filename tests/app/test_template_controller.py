@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.form_controller import FormController
 from app.terms import read_terms
-from backend.records.library import Kind
+from backend.records.library import Kind, Together
 from backend.records.sweep_values import Axis, Span
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from tests.backend.services.test_sweeps import places, services
@@ -77,7 +78,7 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     qtbot.mouseClick(chip, LEFT)
     form._wish_check()
     assert form.draft().raw["epochs"] == 7
-    assert form.draft().raw["name"] == "job 1", "its name is its own"
+    assert form.draft().raw["name"] == "tiny 1", "its name is its own"
     qtbot.mouseClick(form._start_button, LEFT)
     assert len(started) == 1
 
@@ -105,6 +106,41 @@ def test_a_new_job_is_made_of_what_fits_together(form, services, tmp_path):
     form.controller.new_job()
     assert chosen(form)[1:] == ["tiny", "tiny"]
     assert chosen(form)[0] != "tiny", "what is gone is not chosen"
+
+
+def test_a_new_job_takes_what_worked_together_and_what_was_brought_since_the_last_one(
+    form, services, tmp_path
+):
+    _, loader, dataset = write_sources(tmp_path / "more")
+    last = services.jobs.create(raw_job(1))
+    dataset = services.library.import_item(Kind.DATASET, dataset, "plankton")
+    services.library.import_item(Kind.LOADER, loader, "nets")
+    services.catalogue.put_item(replace(dataset, created="2999-01-01T00:00:00Z"))
+    services.catalogue.put_job(replace(last, created="2998-01-01T00:00:00Z"))
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job()
+    assert chosen(form) == ["tiny", "plankton", "tiny"], "the dataset came after the last job"
+    known = (Together("plankton", "nets", "tiny"),)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(services.library), "used_together", lambda _: known)
+        form.controller.new_job_with(Kind.DATASET, "plankton@1")
+        assert chosen(form) == ["tiny", "plankton", "nets"]
+
+
+def test_a_job_is_named_after_its_model_until_a_person_names_it(form, services, tmp_path):
+    model, *_ = write_sources(tmp_path / "more")
+    services.library.import_item(Kind.MODEL, model, "resnet")
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job_with(Kind.MODEL, "tiny@1")
+    name = form._fields.field("name").control
+    assert name.text() == "tiny 1"
+    form._fields.field("model").control.choose("resnet")
+    form._wish_check()
+    assert name.text() == "resnet 1"
+    name.setText("my job")
+    form._fields.field("model").control.choose("tiny")
+    form._wish_check()
+    assert name.text() == "my job"
 
 
 def test_the_settings_of_the_form_become_a_template_and_come_back(form, services):
@@ -250,7 +286,7 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     assert card.isVisible()
     card._draws.control.setText("many")
     form._wish_check()
-    assert card._draws.error() == "Draws 1 to 200 jobs, not 0."
+    assert card._draws.error() == "Jobs must be 1 to 200, not 0."
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
     form._wish_check()

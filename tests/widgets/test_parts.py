@@ -456,3 +456,17 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, look: Look) -> Non
         look.choose(choice)
         assert not window.grab().isNull()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def test_a_toast_offers_the_next_step_in_a_button(qtbot):
+    window = QWidget()
+    qtbot.addWidget(window)
+    window.resize(900, 600)
+    window.show()
+    toast, taken = Toast(window), []
+    toast.offer("Imported digits @ 1", "New job with it", lambda: taken.append("job"))
+    assert toast._undo.text() == "New job with it"
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert (taken, toast.isVisible()) == (["job"], False)
+    toast.tell("Saved.")
+    assert not toast._undo.isVisible()

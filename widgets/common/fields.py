@@ -320,6 +320,32 @@ class SearchField(QLineEdit):
             self.searched.emit(self._said)
 
 
+class FaultLine(Label):
+    """A line that keeps its room, so that nothing moves when a fault is found or gone.
+
+    Where its room is too short for all sentences, the tool tip has the whole.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("", "tiny", "bad", elide="right", parent=parent)
+        self._fields: list[Field] = []
+
+    def stand_below(self, *fields: Field) -> None:
+        """Show the faults of these fields, which have no room for them by themselves."""
+        self._fields += fields
+        for field in fields:
+            field.show_faults_in(self)
+
+    def show_faults(self) -> None:
+        self.setText(" ".join(field.error() for field in self._fields if field.error()))
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height()))
+
+    def minimumSizeHint(self) -> QSize:
+        return super().minimumSizeHint().expandedTo(QSize(0, self.fontMetrics().height()))
+
+
 class Field(QWidget):
     """A control with its label above; a fault stands below it as a sentence, with a red edge.
 
@@ -335,6 +361,7 @@ class Field(QWidget):
         self._other: QWidget | None = None
         self._note, self._error = note, ""
         self._note_tone: Tone = "text3"
+        self._line: FaultLine | None = None
         self._label = Label(label, "small", "text2", elide="right")
         self._below = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
@@ -378,6 +405,11 @@ class Field(QWidget):
         self._mark(self.shown)
         self._show()
 
+    def show_faults_in(self, line: FaultLine) -> None:
+        """Say what is wrong in this line instead of below the control."""
+        self._line = line
+        self._show()
+
     def _mark(self, control: QWidget) -> None:
         control.setProperty("bad", "true" if self._error else "false")
         repolish(control)
@@ -417,7 +449,9 @@ class Field(QWidget):
         text = self._error or self._note
         self._below.setText(text)
         self._below.set_tone("bad" if self._error else self._note_tone)
-        self._below.setVisible(bool(text))
+        self._below.setVisible(bool(text) and self._line is None)
+        if self._line is not None:
+            self._line.show_faults()
         self.shown.setAccessibleDescription(text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QWidget
 
@@ -13,7 +15,9 @@ from widgets.common.theme import TOAST_MS
 
 
 class Toast(QFrame):
-    """Says for six seconds what the person just did, with Undo; bottom right over its parent.
+    """Says for six seconds what the person just did, with Undo or the next step in a button.
+
+    It stands at the bottom right over its parent.
 
     Stays while the pointer is on it or its button has the focus.
 
@@ -30,6 +34,7 @@ class Toast(QFrame):
         self._over = parent
         self.setObjectName("toast")
         self._tag = ""
+        self._act: Callable[[], object] | None = None
         self._text = Label("", "medium", "on_ink", wrap=True)
         self._text.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self._undo = Button("Undo", kind="toast")
@@ -45,10 +50,19 @@ class Toast(QFrame):
 
     def tell(self, text: str, *, undo_tag: str = "") -> None:
         """Show `text`; with `undo_tag` also Undo, which gives the tag back."""
-        self._tag = undo_tag
+        self._tag, self._act = undo_tag, None
+        self._say(text, "Undo" if undo_tag else "")
+
+    def offer(self, text: str, button: str, act: Callable[[], object]) -> None:
+        """Show `text`, and a button that calls `act`."""
+        self._tag, self._act = "", act
+        self._say(text, button)
+
+    def _say(self, text: str, button: str) -> None:
         self._text.setText(text)
-        self._undo.setVisible(bool(undo_tag))
-        self._row.setContentsMargins(*(self._WITH_UNDO if undo_tag else self._ALONE))
+        self._undo.setText(button)
+        self._undo.setVisible(bool(button))
+        self._row.setContentsMargins(*(self._WITH_UNDO if button else self._ALONE))
         self.setAccessibleName(text)
         self._place()
         self.show()
@@ -71,12 +85,15 @@ class Toast(QFrame):
     def _undone(self) -> None:
         self.hide()
         self._timer.stop()
-        self.undone.emit(self._tag)
+        if self._act is not None:
+            self._act()
+        else:
+            self.undone.emit(self._tag)
 
     def _place(self) -> None:
         edges = self._row.contentsMargins()
         beside = edges.left() + edges.right()
-        if self._tag:
+        if self._undo.text():
             beside += self._row.spacing() + self._undo.sizeHint().width()
         room = min(self._over.width() - 2 * self._MARGIN - beside, self._MOST_W)
         # The size hint of a wrapped label is narrower than its text.

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from backend.records.job import LR_SCALINGS, STRATEGIES
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, Field
+from widgets.common.fields import ComboBox, FaultLine, Field
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S2, S3, S4
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S3, S4
 from widgets.jobs.job_fields import JobFields
 from widgets.jobs.placement_picker import PlacementPicker
 from widgets.jobs.sweep_card import SweepCard
 from widgets.jobs.template_strip import TemplateStrip
+from widgets.jobs.trial_line import TrialLine
 
 SECTION_W = 64
 _SETTINGS_A_ROW = 4
@@ -43,6 +44,7 @@ class FormSections(QWidget):
         sweep: How the combinations of several values are taken; hidden while there are none.
         banner: What is special about this job.
         templates: What a new job can begin with; hidden while there is nothing.
+        trial: Whether model, dataset and loader were tried together.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -51,10 +53,11 @@ class FormSections(QWidget):
         self.picker = PlacementPicker()
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
+        self.trial = TrialLine()
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
-        self._settings_rows = {"optimizer": col(gap=S2), "schedule": col(gap=S2)}
+        self._settings_rows = {"optimizer": col(gap=0), "schedule": col(gap=0)}
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -102,8 +105,8 @@ class FormSections(QWidget):
         made = [self._fields.setting(f"{table}.{key}", s) for key, s in settings.items()]
         for start in range(0, len(made), _SETTINGS_A_ROW):
             fields = made[start : start + _SETTINGS_A_ROW]
-            line = _line(*((one, 1) for one in fields))
-            line.addStretch(_SETTINGS_A_ROW - len(fields))
+            spare = _SETTINGS_A_ROW - len(fields)
+            line = _line(*((one, 1) for one in fields), spare=spare)
             self._settings_rows[table].addLayout(line)
 
     def _what(self) -> Card:
@@ -117,6 +120,7 @@ class FormSections(QWidget):
                 (f.choice("validation_dataset", "Validation dataset"), 1),
                 (f.choice("validation_loader", "Validation loader"), 1),
             ),
+            self.trial,
             _line(
                 (
                     f.text(
@@ -181,14 +185,18 @@ def section(name: str, *items: Any) -> Card:
     """A card of the form with its name on the left."""
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
-    body = col(*items, gap=S3)
-    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S4))
+    body = col(*items, gap=0)
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S1))
 
 
-def _line(*fields: tuple[Field, int]) -> QHBoxLayout:
+def _line(*fields: tuple[Field, int], spare: int = 0) -> QVBoxLayout:
+    """Fields side by side, and below them the room for what is wrong with them."""
     line = row(*fields, gap=S3)
+    line.addStretch(spare)
+    below = FaultLine()
+    below.stand_below(*(field for field, _ in fields))
     for index in range(line.count()):
         item = line.itemAt(index)
         if item is not None:
             item.setAlignment(Qt.AlignmentFlag.AlignTop)
-    return line
+    return col(line, below, gap=0)

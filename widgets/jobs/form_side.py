@@ -262,8 +262,8 @@ class FormFoot(Frame):
         self.refusal.setVisible(bool(sentence))
         self.figures.setVisible(not sentence and bool(self.figures.text()))
 
-    def show_figures(self, check: JobCheck) -> None:
-        """The same numbers in one line."""
+    def show_figures(self, check: JobCheck, reason: str = "") -> None:
+        """The same numbers in one line, or the reason why the job cannot train."""
         told = []
         if check.global_batch is not None:
             told.append(f"batch {formats.count(check.global_batch)}")
@@ -275,8 +275,8 @@ class FormFoot(Frame):
             told.append(f"ready {formats.about(now + found.lasts_s, now)}")
         if found.disk_bytes is not None:
             told.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
-        self.figures.setText(", ".join(told))
-        self.figures.setVisible(bool(told) and self.refusal.isHidden())
+        self.figures.setText(reason or ", ".join(told))
+        self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
 
 
 def _roughly(seconds: float | None) -> str:

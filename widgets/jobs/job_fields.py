@@ -154,6 +154,11 @@ class JobFields(QObject):
     def field(self, path: str) -> Field:
         return self._fields[path]
 
+    def label(self, path: str) -> str:
+        """Of the field at a path; where there is none, of its place in the job file."""
+        field = self._fields.get(path)
+        return field.label() if field is not None else path
+
     def key(self, path: str) -> str:
         """The chosen key of a choice."""
         control = self._fields[path].control
@@ -218,7 +223,7 @@ class JobFields(QObject):
         homeless = []
         for fault in faults:
             if fault.field in self._fields:
-                sentences.setdefault(fault.field, _without_path(fault))
+                sentences.setdefault(fault.field, fault.named(self.label(fault.field)))
             else:
                 homeless.append(fault)
         for path, control in self._fields.items():
@@ -308,9 +313,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_shown(part) for part in value)
     return str(value)
-
-
-def _without_path(fault: Fault) -> str:
-    """The sentence below its own field: the field's path is said by where it stands."""
-    sentence = fault.sentence.removeprefix(f"{fault.field}: ")
-    return sentence[:1].upper() + sentence[1:]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QEvent, QTimer, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.job_view import JobCheck
@@ -32,6 +32,7 @@ from widgets.jobs.field_terms import TERMS
 from widgets.jobs.form_sections import FormSections
 from widgets.jobs.form_side import START_KEY, Acts, FormFoot, FormSide
 from widgets.jobs.job_fields import JobDraft, JobFields, Origin, merged
+from widgets.jobs.trial_line import FAILS, UNTRIED, BatchTrial, TrialState
 
 _CHECK_AFTER_MS = 300
 _TWO_PANES_FROM_W = 1064
@@ -39,6 +40,7 @@ _TWO_PANES_FROM_W = 1064
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
 _FITS = Finding("settings", True, "Settings, versions and nodes fit together")
+_SET = Finding("settings", True, "The settings can be used, and the nodes are there")
 _WHERE = "placement"
 _NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
 
@@ -48,6 +50,8 @@ class JobForm(QWidget):
 
     Signals:
         check_requested: A `JobDraft`; answer with `show_check`.
+        try_requested: Model, dataset and loader shall be tried together; see `show_check`.
+        try_cancelled: They shall not be any more.
         start_requested: A `JobDraft` to create and start.
         start_cancelled: The start under way is not wanted any more.
         queue_requested: A `JobDraft` to create and queue.
@@ -62,6 +66,8 @@ class JobForm(QWidget):
     """
 
     check_requested = Signal(object)
+    try_requested = Signal()
+    try_cancelled = Signal()
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
@@ -122,7 +128,11 @@ class JobForm(QWidget):
         self._sections.templates.more_requested.connect(self.load_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
+        self._sections.trial.try_requested.connect(self.try_requested)
+        self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._check = JobCheck()
+        self._trial = BatchTrial()
+        self._wrong: list[str] = []
         self._show_verdict(self._check)
 
     # -- what comes in
@@ -152,6 +162,10 @@ class JobForm(QWidget):
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
 
+    def rename(self, name: str) -> None:
+        """Give the job another name, as no person gave it one."""
+        self._fields.show_one("name", name)
+
     def show_terms(self, terms: Mapping[str, str]) -> None:
         """What the words of the form mean: a term and its sentence."""
         for path, term in TERMS.items():
@@ -175,18 +189,40 @@ class JobForm(QWidget):
         self.show_check(JobCheck())
         self._pause.start()
 
-    def show_check(self, check: JobCheck) -> None:
-        """The answer to `check_requested`."""
-        homeless = self._sweep.show_faults(self._fields.show_faults(check.faults))
+    def show_check(self, check: JobCheck, trial: BatchTrial | None = None) -> None:
+        """The answer to `check_requested`, with what is known of one batch."""
+        self._trial = trial = trial or BatchTrial()
+        self._sections.trial.show_trial(trial)
+        failed = trial.state is TrialState.FAILED
+        misfit = (Fault(trial.field, trial.words),) if failed else ()
+        homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
-        words = _NOWHERE if is_nowhere else " ".join(map(_alone, placement))
+        words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
-        others = [f.sentence for f in homeless if f not in placement]
+        seen = [f for f in check.faults if f not in homeless]
+        others = [f.sentence for f in (*homeless, *misfit) if f not in placement]
+        self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
+        self._wrong += filter(None, (words, *others))
         self._check = check
         self._show_verdict(check)
-        fits = (_FITS,) if self._may_start and not others else ()
-        self._side.show_findings(check.findings or fits, others)
+        tried = trial.state in (TrialState.PASSED, TrialState.UNKNOWN)
+        fits = (_FITS if tried else _SET,) if self._may_start and not others else ()
+        warnings = check.trial.warnings if check.trial is not None else ()
+        hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
+        self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
+
+    def show_trial(self, trial: BatchTrial) -> None:
+        """News of the trial, between two checks."""
+        if trial.state is self._trial.state is TrialState.UNDER_WAY:
+            self._sections.trial.show_trial(trial)
+        else:
+            self.show_check(self._check, trial)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Of a form that nobody sees no user code is tried."""
+        super().showEvent(event)
+        self._pause.start()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -370,7 +406,7 @@ class JobForm(QWidget):
         self._enable_buttons()
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
-        self._foot.show_figures(check)
+        self._foot.show_figures(check, " ".join(self._wrong))
 
     def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
         """Its words, icon and tone."""
@@ -379,6 +415,11 @@ class JobForm(QWidget):
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if not self._may_start:
             return "Checking", "info-fill", "text3"
+        if self._trial.state is TrialState.FAILED:
+            return FAILS, "warning-octagon-fill", "bad"
+        untried = self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY)
+        if untried and not check.waits_for_gpus:
+            return UNTRIED, "info-fill", "text3"
         if is_sweep:
             jobs = formats.plural(check.jobs, "job")
             return f"Ready to queue {jobs}", "check-circle-fill", "good"
@@ -391,13 +432,14 @@ class JobForm(QWidget):
             return self._verdict.text()
         if self._fields.swept.axes():
             return f"Queue {formats.plural(self._jobs, 'job')}"
+        if self._trial.state is TrialState.FAILED:
+            return "Start anyway"
         return f"Start on {_slots(self._picker.value())}"
 
 
-def _alone(fault: Fault) -> str:
-    """The sentence where its field is seen: "There is no node …"."""
-    sentence = fault.sentence.partition(": ")[2]
-    return sentence[:1].upper() + sentence[1:]
+def _label(fault: Fault) -> str:
+    """Of a field that has none: "Processes" of ``placement[0].processes``."""
+    return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
 
 
 def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:

@@ -213,9 +213,11 @@ class JobListModel(QAbstractTableModel):
         line = self.line_at(row)
         return line.sweep is None and self.head_row(line.id) >= 0
 
-    def has_name(self, name: str) -> bool:
-        """Whether any job there is, shown or not, is called so."""
-        return any(line.name == name and line.sweep is None for line in self._rows.lines)
+    def free_name(self, stem: str) -> str:
+        """``stem`` with a number that no job there is, shown or not, has after it."""
+        begin = f"{stem} "
+        ends = (line.name[len(begin) :] for line in self._rows.lines if line.name.startswith(begin))
+        return f"{begin}{1 + max((int(end) for end in ends if _is_number(end)), default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
         """Whose rows these are, each once; the row of a sweep is that of all its jobs."""
@@ -322,3 +324,7 @@ class JobListModel(QAbstractTableModel):
 
     def _last(self) -> int:
         return self._columns - 1
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10

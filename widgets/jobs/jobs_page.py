@@ -37,6 +37,7 @@ from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_keys import add_keys
 from widgets.jobs.jobs_table import JobsTable
 from widgets.jobs.many_acts import ManyWishes
+from widgets.jobs.own_strip import OwnStrip
 from widgets.jobs.row_menu import LIST, TABLE, open_menu
 from widgets.jobs.sweep_acts import SweepActs
 from widgets.jobs.sweep_pane import SweepPane
@@ -86,6 +87,7 @@ class JobsPage(QWidget):
         self.table = JobsTable(self.many)
         self.detail = JobDetail()
         self.first_start = FirstStart()
+        self.own_strip = OwnStrip()
         self._views: dict[str, JobView] = {}
         self._total: int | None = None
         self._open_id = ""
@@ -103,6 +105,8 @@ class JobsPage(QWidget):
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
+        self._opening = EmptyState("stack", "Opening…")
+        self._right.addWidget(self._opening)
         self._unreadable = EmptyState("warning", "")
         self._right.addWidget(self._unreadable)
         self._right.addWidget(self.detail)
@@ -111,9 +115,15 @@ class JobsPage(QWidget):
         self.split = ListSplit(self.list, self._right)
         self._reading = EmptyState("stack", "Reading the jobs…")
         self._pages = Stack()
-        for page in (QWidget(), self._reading, self.first_start, self.split, self.table):
+        for page in (
+            EmptyState("stack", "Opening…"),
+            self._reading,
+            self.first_start,
+            self.split,
+            self.table,
+        ):
             self._pages.addWidget(page)
-        self.setLayout(col((self._pages, 1), gap=0))
+        self.setLayout(col(self.own_strip, (self._pages, 1), gap=0))
         self._focus = FocusLead(self, self.list)
         self._wire()
         add_keys(self)
@@ -293,8 +303,11 @@ class JobsPage(QWidget):
             view = self._views.get(job_id)
             if view is not None:
                 self._show_open(view)
-            elif self._right.currentWidget() is self._unreadable:
-                self._right.setCurrentWidget(self._nothing_open)
+            else:
+                line = self.model.line(job_id)
+                named = f" “{line.name}”" if line is not None else ""
+                self._opening.say("stack", f"Opening{named}…")
+                self._right.setCurrentWidget(self._opening)
             self.opened.emit(job_id)
         self.list.choose(job_id)
         self._settle()

@@ -17,7 +17,7 @@ from widgets.cluster.node_row import node_title, node_words
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Scroll
-from widgets.common.fields import SpinBox
+from widgets.common.fields import FaultLine, SpinBox
 from widgets.common.kept_dialog import KeptDialog
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.legend import legend_key
@@ -195,8 +195,7 @@ class PlacementPicker(QWidget):
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
         self._scroll = Scroll(self._holder)
-        self._error = Label("", "tiny", "bad", wrap=True)
-        self._error.hide()
+        self._error = FaultLine()
         self._free_only = Switch("Free only")
         self._free_only.setChecked(True)
         self._free_only.toggled.connect(self._settle)
@@ -312,7 +311,6 @@ class PlacementPicker(QWidget):
 
     def set_error(self, sentence: str) -> None:
         self._error.setText(sentence)
-        self._error.setVisible(bool(sentence))
 
     @Slot(int)
     def _step(self, by: int) -> None:

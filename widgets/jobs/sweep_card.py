@@ -12,10 +12,10 @@ from backend.records.values import Fault
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Frame
-from widgets.common.fields import Field, LineEdit
+from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
-from widgets.common.theme import CONTROL_H, S2, S3, S4
+from widgets.common.theme import CONTROL_H, S3, S4
 from widgets.jobs.job_fields import JobFields, whole_or_text
 
 _ALL, _RANDOM = "all", "random"
@@ -49,7 +49,9 @@ class SweepCard(Frame):
         head.setFixedWidth(_HEAD_W)
         kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
         line = row(kind, self._draws, self._seed, STRETCH, gap=S3, top=True)
-        body = col(line, self._words, gap=S2)
+        below = FaultLine()
+        below.stand_below(self._draws, self._seed)
+        body = col(line, below, self._words, gap=0)
         self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
         self._kind.chosen.connect(self._changed)
         for field in (self._draws, self._seed):
@@ -79,10 +81,9 @@ class SweepCard(Frame):
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
         """Mark what is at fault here; returns the other faults."""
         at = {DRAWS: self._draws, SEED: self._seed}
-        told = {fault.field: fault.sentence.partition(": ")[2] for fault in faults}
+        told = {fault.field: fault for fault in faults if fault.field in at}
         for path, field in at.items():
-            sentence = told.get(path, "")
-            field.set_error(sentence[:1].upper() + sentence[1:])
+            field.set_error(told[path].named(field.label()) if path in told else "")
         return tuple(fault for fault in faults if fault.field not in at)
 
     @Slot()

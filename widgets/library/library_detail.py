@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from PySide6.QtCore import QEvent, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem
+from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem, Together
 from backend.records.preview import ModelCheck, Preview
 from backend.records.stamps import instant
 from widgets.common import formats
@@ -43,6 +44,7 @@ _TABS = {
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
 _NARROW_BELOW_W = 680
+_CHOOSE = ("", "Choose…")
 _TRIED = ("samples", "statistics", "check")
 """The tabs that a preview or a check fills."""
 
@@ -71,6 +73,7 @@ class LibraryDetail(QWidget):
         text_requested: Reference and path of a source file; answer with `show_text`.
         changes_requested: References of two versions, the newer first; `VersionsView` is answered.
         folder_requested: The reference whose folder a person wants to see.
+        partner_requested: The kind of a partner to import; answer with `choose_partner`.
     """
 
     back_pressed = Signal()
@@ -84,6 +87,7 @@ class LibraryDetail(QWidget):
     text_requested = Signal(str, str)
     changes_requested = Signal(str, str)
     folder_requested = Signal(str)
+    partner_requested = Signal(object)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -93,14 +97,26 @@ class LibraryDetail(QWidget):
         self._shown_for: dict[str, str] = {}
         self._jobs: dict[str, int] = {}
         self._found: list[Fact] = []
+        self._together: tuple[Together, ...] = ()
         self._make()
 
     # -- what comes in
 
     def show_entry(self, entry: Entry) -> None:
-        """Another thing, or the same with other versions."""
-        self._entry = entry
+        """Another thing, the same with other versions, or more that is known of the same."""
+        before, self._entry = self._entry, entry
+        shown = self._version
+        if before is not None and shown is not None and _same_files(before, entry):
+            # What is shown of it stays: a look at samples itself adds to what is known.
+            self._version = next(v for v in entry.versions if v.version == shown.version)
+            self._show_facts(self._found)
+            self._show_versions()
+            return
         self._name.setText(entry.name)
+        if before is None or before.name != entry.name:
+            for box in (self._dataset_box, self._loader_box):
+                box.choose("")
+            self._choose_known()
         options = [(str(v.version), f"version {v.version}") for v in entry.versions]
         self._version_box.set_options(options, options[0][0])
         self._version_box.setVisible(len(options) > 1)
@@ -132,12 +148,28 @@ class LibraryDetail(QWidget):
         self._back_button.setVisible(alone)
 
     def show_companions(
-        self, datasets: tuple[str, ...], loaders: tuple[str, ...], guess: str = ""
+        self,
+        datasets: tuple[str, ...],
+        loaders: tuple[str, ...],
+        together: tuple[Together, ...] = (),
     ) -> None:
-        """Names that previews and checks can be made with; a namesake is chosen first."""
-        self._dataset_box.set_options([(n, n) for n in datasets], guess)
-        self._loader_box.set_options([(n, n) for n in loaders], guess)
+        """Names that previews and checks can be made with, and what worked together before.
+
+        By itself only that is tried: the loader of another dataset would say that this one is bad.
+        """
+        self._dataset_box.set_options([_CHOOSE, *((n, n) for n in datasets)])
+        self._loader_box.set_options([_CHOOSE, *((n, n) for n in loaders)])
+        self._together = together
+        if self._choose_known():
+            # A model was perhaps built without data until now.
+            self._shown_for.pop("check", None)
         self._look_inside()
+
+    def choose_partner(self, kind: Kind, name: str) -> None:
+        """Look inside with this dataset or loader."""
+        box = self._dataset_box if kind is Kind.DATASET else self._loader_box
+        box.choose(name)
+        self._partner_chosen()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
         """How many jobs use each version."""
@@ -219,6 +251,9 @@ class LibraryDetail(QWidget):
         self._progress.hide()
         self._dataset_box = ComboBox(name="Dataset")
         self._loader_box = ComboBox(name="Loader")
+        for box in (self._dataset_box, self._loader_box):
+            box.choose("")
+            box.activated.connect(self._partner_chosen)
         self._go = Button("Check" if self._kind is Kind.MODEL else "Look", icon="play")
         self._go.clicked.connect(self._wish_trial)
         self._trial_row = QWidget()
@@ -228,6 +263,9 @@ class LibraryDetail(QWidget):
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
         self._trial = TrialPages()
+        for question in self._trial.questions:
+            question.chosen.connect(partial(self.choose_partner, self._partner))
+            question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
         self._trial_row.setLayout(
             row(*boxes, self._go, S4, (self._trial.samples.filter, 1), gap=S2)
         )
@@ -333,6 +371,8 @@ class LibraryDetail(QWidget):
         elif key in _TRIED and self._can_try():
             self._shown_for[key] = reference
             self._wish_trial()
+        elif key in _TRIED:
+            self._ask_for_partner()
 
     @Slot(str)
     def _show_class(self, name: str) -> None:
@@ -355,11 +395,59 @@ class LibraryDetail(QWidget):
         mine = {Kind.DATASET: trial.dataset, Kind.MODEL: trial.model, Kind.LOADER: trial.loader}
         return self._is_shown(mine[self._kind])
 
+    @property
+    def _partner(self) -> Kind:
+        """What a dataset is read by, or what a loader reads."""
+        return Kind.LOADER if self._kind is Kind.DATASET else Kind.DATASET
+
+    @property
+    def _partner_box(self) -> ComboBox:
+        return self._loader_box if self._kind is Kind.DATASET else self._dataset_box
+
     def _can_try(self) -> bool:
-        if self._kind is Kind.MODEL:
-            return True
-        box = self._loader_box if self._kind is Kind.DATASET else self._dataset_box
-        return bool(box.key())
+        return self._kind is Kind.MODEL or bool(self._partner_box.key())
+
+    def _choose_known(self) -> bool:
+        """Choose what worked with the entry before, where nothing is chosen; whether it did."""
+        name = self._entry.name if self._entry is not None else ""
+        boxes = self._dataset_box, self._loader_box
+        if any(box.key() for box in boxes):
+            return False
+        for one in self._together:
+            mine = {Kind.DATASET: one.dataset, Kind.LOADER: one.loader, Kind.MODEL: one.model}
+            keys = one.dataset, one.loader
+            wanted = [
+                (box, key)
+                for box, key in zip(boxes, keys, strict=True)
+                if self._kind is Kind.MODEL or box is self._partner_box
+            ]
+            if mine[self._kind] == name and all(box.findData(key) > 0 for box, key in wanted):
+                for box, key in wanted:
+                    box.choose(key)
+                return True
+        return False
+
+    def _ask_for_partner(self) -> None:
+        is_loader = self._partner is Kind.LOADER
+        title = "Which loader reads it?" if is_loader else "Which dataset does it read?"
+        box, words = self._partner_box, WORDS[self._partner]
+        names = sorted(
+            (box.itemText(index) for index in range(1, box.count())),
+            key=lambda name: name != self._name.text(),
+        )
+        self._trial.ask(words.icon, title, names, f"Import a {words.what}…")
+
+    @Slot()
+    def _partner_chosen(self) -> None:
+        """Look at once; of a model that is when it has both or neither."""
+        if self._kind is Kind.MODEL and bool(self._dataset_box.key()) != bool(
+            self._loader_box.key()
+        ):
+            return
+        if self._can_try():
+            self._wish_trial()
+        else:
+            self._look_inside()
 
     @Slot()
     def _wish_trial(self) -> None:
@@ -382,7 +470,9 @@ class LibraryDetail(QWidget):
             self.check_requested.emit(Trial(dataset, loader, reference))
 
     def _nothing_to_try_with(self) -> str:
-        missing = "loader" if self._kind is Kind.DATASET else "dataset"
+        missing = self._partner.value
+        if self._partner_box.count() > 1:
+            return f"Choose a {missing} to look at samples."
         return f"There is no {missing} yet. Import one to look at samples."
 
     @Slot(str)
@@ -404,3 +494,10 @@ class LibraryDetail(QWidget):
     def _wish_remove(self) -> None:
         if self._reference():
             self.remove_requested.emit(self._reference())
+
+
+def _same_files(one: Entry, other: Entry) -> bool:
+    """Whether they are the same versions of the same thing, whatever is known of them."""
+    return one.name == other.name and [(v.version, v.sha256) for v in one.versions] == [
+        (v.version, v.sha256) for v in other.versions
+    ]

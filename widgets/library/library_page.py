@@ -17,6 +17,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QResizeEvent,
     QShortcut,
+    QShowEvent,
 )
 from PySide6.QtWidgets import QListView, QWidget
 
@@ -56,7 +57,8 @@ class LibraryPage(QWidget):
     Signals:
         import_requested: The name to import under, "" for a new one.
         weights_dropped: Reference of a model, and the path of a file of weights.
-        look_requested: What there is could not be read and shall be looked at once more.
+        look_requested: What there is shall be looked at: the page came in front, or it could not
+            be read before.
     """
 
     import_requested = Signal(str)
@@ -108,7 +110,7 @@ class LibraryPage(QWidget):
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
         """Every version of everything of this kind. The chosen one stays chosen."""
-        kept = self._entry.name if self._entry else ""
+        kept, wants_list = self.shown_name, self._wants_list
         shown = entries(items)
         self._model.put(shown)
         self._is_known = True
@@ -116,6 +118,8 @@ class LibraryPage(QWidget):
         self._show_list(bool(shown))
         entry = next((e for e in shown if e.name == kept), None)
         self._select(entry.name if entry else (shown[0].name if shown else ""))
+        # Who looks at the list goes on to look at it.
+        self._wants_list = wants_list and entry is not None
         if self._entry is None:
             self._show_entry()
         self._fit()
@@ -190,7 +194,7 @@ class LibraryPage(QWidget):
         self._unread.pressed.connect(self._look_again)
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
-        self._unknown = QWidget()
+        self._unknown = EmptyState(words.icon, "Opening…")
         for page in (self._unknown, self._empty, self._unread):
             self._right.addWidget(page)
         self._right.addWidget(self.detail)
@@ -231,6 +235,11 @@ class LibraryPage(QWidget):
         if self.detail.has_weights:
             words = f"{self.detail.title} has weights already: others need a new version"
         self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.look_requested.emit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

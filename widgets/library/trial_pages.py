@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.preview import ModelCheck, Preview
@@ -9,10 +11,12 @@ from widgets.common import formats
 from widgets.common.cards import EmptyState
 from widgets.common.facts import Fact
 from widgets.library.check_view import CheckView
+from widgets.library.partner_question import PartnerQuestion
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
 
+_EMPTY, _QUESTION = 1, 2
 _NOT_LOOKED = (
     "Not looked at yet",
     "A loader reads the files and shows samples, classes and what looks wrong.",
@@ -28,6 +32,7 @@ class TrialPages:
 
     Attributes:
         pages: By the key of its tab, each with its view or with words.
+        questions: What stands in the pages of samples and statistics until a partner is known.
     """
 
     def __init__(self) -> None:
@@ -36,9 +41,10 @@ class TrialPages:
         self.statistics = StatisticsView()
         self.check = CheckView()
         self._no_check = EmptyState("cube", "")
+        self.questions = (PartnerQuestion(), PartnerQuestion())
         self.pages = {
-            "samples": _with_empty(self.samples, self.no_samples),
-            "statistics": _with_empty(self.statistics, self._no_statistics),
+            "samples": _with_empty(self.samples, self.no_samples, self.questions[0]),
+            "statistics": _with_empty(self.statistics, self._no_statistics, self.questions[1]),
             "check": _with_empty(self.check, self._no_check),
         }
         self.say_not_yet()
@@ -48,7 +54,14 @@ class TrialPages:
         self.say_not_yet()
         self.samples.clear()
         for pages in self.pages.values():
-            pages.setCurrentIndex(1)
+            pages.setCurrentIndex(_EMPTY)
+
+    def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
+        """Ask for the partner that nothing can be shown without."""
+        for key, question in zip(("samples", "statistics"), self.questions, strict=True):
+            question.ask(icon, title, names, button)
+            if self.pages[key].currentIndex() == _EMPTY:
+                self.pages[key].setCurrentIndex(_QUESTION)
 
     def show_preview(self, preview: Preview) -> None:
         self.samples.show_preview(preview)
@@ -70,6 +83,9 @@ class TrialPages:
         self._no_check.say("cube", *_NOT_CHECKED)
 
     def say_under_way(self) -> None:
+        for pages in self.pages.values():
+            if pages.currentIndex() == _QUESTION:
+                pages.setCurrentIndex(_EMPTY)
         for empty in (self.no_samples, self._no_statistics):
             empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
         self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
@@ -103,9 +119,9 @@ def _without_samples(preview: Preview) -> tuple[str, str]:
     return "No sample could be read", f"Of {items} none came. Mend the loader, then look again."
 
 
-def _with_empty(page: QWidget, empty: EmptyState) -> QStackedWidget:
+def _with_empty(*pages: QWidget) -> QStackedWidget:
     stack = QStackedWidget()
-    stack.addWidget(page)
-    stack.addWidget(empty)
-    stack.setCurrentIndex(1)
+    for page in pages:
+        stack.addWidget(page)
+    stack.setCurrentIndex(_EMPTY)
     return stack

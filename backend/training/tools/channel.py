@@ -116,6 +116,7 @@ def _refusal(error: BackendError) -> dict[str, Any]:
             "sentence": error.sentence,
             "remedy": error.remedy,
             "traceback": error.traceback if isinstance(error, UserCodeError) else "",
+            "part": error.part if isinstance(error, UserCodeError) else "",
         },
     }
 

@@ -20,6 +20,7 @@ from backend.records.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
 from backend.training.tools.plain_state import changed, generators, plain_state
 from backend.training.user_code import (
+    UserCodeError,
     calling,
     compute_loss,
     compute_metrics,
@@ -57,7 +58,11 @@ def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str,
         # The loader first, and the same seed twice: as in a rank.
         report("A batch is loaded")
         seed_everything(JobConfig.seed)
-        data, target, drawn = _batch(request)
+        try:
+            data, target, drawn = _batch(request)
+        except UserCodeError as error:
+            error.part = "loader"
+            raise
     report("The model is imported and built")
     seed_everything(JobConfig.seed)
     model = load_model(Path(request["model"]))

@@ -24,8 +24,10 @@ class UserCodeError(BackendError):
     """The user's code cannot be used as it is.
 
     ``traceback`` begins in the user's file; "" when there is nothing more to see. ``index`` is the
-    item of the dataset at which it happened, where it is known.
+    item of the dataset at which it happened, where it is known. ``part``: see `ToolError`.
     """
+
+    part = ""
 
     def __init__(
         self, sentence: str, remedy: str = "", traceback: str = "", index: int | None = None

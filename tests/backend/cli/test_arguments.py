@@ -41,7 +41,7 @@ WORDS = {
     ("node", "check"): [],
     ("node", "orphans"): [],
     ("node", "provision"): [],
-    ("node", "unprovision"): ["N"],
+    ("node", "unprovision"): ["N", "M"],
     ("job", "create"): ["FILE"],
     **{
         ("job", action): ["ID"]

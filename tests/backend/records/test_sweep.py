@@ -179,7 +179,7 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
     [
         ((), None, ["No field takes several values; name at least one."]),
         ((Axis("optimizer.lr"),), None, ["optimizer.lr: has no values; write 0.01"]),
-        ((Axis("optimizer.lr", (0.1, 0)),), None, ["optimizer.lr: is 0; it must be above 0."]),
+        ((Axis("optimizer.lr", (0.1, 0)),), None, ["optimizer.lr: “0” must be above 0."]),
         (
             (Axis("batch_size", (16, "many", 0.5)),),
             None,
@@ -195,13 +195,13 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
         (
             (Axis("seed", tuple(range(67))), RATE),
             None,
-            ["seed: with its 67 values the sweep makes 201 jobs, and 200 are the most;"],
+            ["seed: With its 67 values the sweep makes 201 jobs, and 200 are the most;"],
         ),
         ((Axis("optimizer.lr", span=Span(0.1, 1)),), None, ["is a range without steps"]),
         ((RATE, BATCH), 7, ["batch_size: 7 jobs were asked for, and these values make only 6"]),
         ((Axis("epochs", span=Span(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
-        ((RATE,), 0, ["sweep.random: draws 1 to 200 jobs, not 0."]),
-        ((RATE,), 201, ["sweep.random: draws 1 to 200 jobs, not 201."]),
+        ((RATE,), 0, ["sweep.random: must be 1 to 200, not 0."]),
+        ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:

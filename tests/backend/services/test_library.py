@@ -21,8 +21,8 @@ from backend.records.files import read_json, replace_json
 from backend.records.job import JobConfig, Optimizer, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot
-from backend.records.library import Kind, LibraryItem, Pin
-from backend.records.preview import ModelCheck, Preview
+from backend.records.library import Kind, LibraryItem, Pin, Together
+from backend.records.preview import ItemFault, ModelCheck, Preview
 from backend.records.state import JobState
 from backend.records.status import RunStatus
 from backend.services import tool_process
@@ -418,6 +418,36 @@ def test_a_check_is_made_once_for_each_set_of_files(
     library.import_item(Kind.MODEL, source, "x")
     library.check_model("x")
     assert len(made) == 3
+
+
+def test_what_worked_together_is_known_of_previews_checks_and_jobs(
+    services: Services, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader that reads no item of a dataset has not read it; a job without a step neither."""
+    library, catalogue = services.library, services.catalogue
+    for kind in Kind:
+        for name in ("digits", "plankton"):
+            (source / "bks_model.py").write_text(f"# {name}")
+            library.import_item(kind, source, name)
+    broken = Preview("training", "UserDataset", 7, 7, faults=(ItemFault("No."),))
+    monkeypatch.setattr(tool_process, "preview", lambda *_, **__: broken)
+    library.preview("plankton", "digits")
+    assert library.used_together() == ()
+    monkeypatch.setattr(tool_process, "preview", lambda *_, **__: Preview("training", "U", 7, 7))
+    library.preview("digits", "digits")
+    assert library.used_together() == (Together("digits", "digits"),)
+    tried = ModelCheck(10, 9, 40, batch="[4] float32")
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
+    library.check_model("plankton", "plankton", "plankton")
+    pins = {key: Pin("digits", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
+    view = JobView("a", "a", JobState.TRAINING, CONFIG, "", pins=pins, step=1)
+    catalogue.put_job(view)
+    catalogue.put_job(replace(view, id="b", step=0, pins={**pins, "loader": Pin("x", 1, "")}))
+    assert library.used_together() == (
+        Together("digits", "digits"),
+        Together("plankton", "plankton", "plankton"),
+        Together("digits", "digits", "digits"),
+    )
 
 
 def test_f58_nothing_of_a_users_code_is_imported_here(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from backend.cli import nodes
+from backend.cli.arguments import make_parser
+from backend.cli.printing import FAILED
 from backend.cluster.shell import Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
 from backend.datastore import node_files
@@ -218,6 +224,34 @@ def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -
     assert service.un_provision("gpu1") > 100_000
     assert not cluster.nodes["gpu1"].home.exists()
     assert not cluster.entry("gpu1").is_ready
+
+
+def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def take(_service: SetUpService, name: str) -> int:
+        if name == "gpu2":
+            raise BackendError("gpu2 does not answer.", "Look whether it is on.")
+        return 4_000_000
+
+    monkeypatch.setattr(SetUpService, "un_provision", take)
+    services: Any = SimpleNamespace(set_up=cluster.service())
+    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1"])
+    assert nodes.unprovision(services, asked, False) == FAILED
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["Took 4.0 MB from gpu1.", "Took 4.0 MB from gpu3."]
+    assert told.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
+    assert nodes.unprovision(services, asked, True) == FAILED
+    error = {"sentence": "gpu2 does not answer.", "remedy": "Look whether it is on."}
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "gpu1", "bytes": 4_000_000, "error": None},
+        {"name": "gpu2", "bytes": None, "error": error},
+        {"name": "gpu3", "bytes": 4_000_000, "error": None},
+    ]
+    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu9"])
+    with pytest.raises(BackendError, match="no node “gpu9”"):
+        nodes.unprovision(services, asked, False)
+    assert capsys.readouterr().out == "", "of a name that is wrong nothing is taken"
 
 
 Act = Callable[[SetUpService], object]

@@ -92,7 +92,7 @@ def test_two_sweeps_of_one_job_are_two_sweeps(services: Services) -> None:
 def test_nothing_is_made_while_one_job_of_it_cannot_be(services: Services) -> None:
     with pytest.raises(BackendError, match=r"loader: There is no loader “other”"):
         services.sweeps.queue(Sweep(raw_job(1), (RATE, Axis("loader", ("tiny", "other")))))
-    with pytest.raises(BackendError, match=r"optimizer\.lr: is -1; it must be above 0\."):
+    with pytest.raises(BackendError, match=r"optimizer\.lr: “-1” must be above 0\."):
         services.sweeps.queue(Sweep(raw_job(1), (Axis("optimizer.lr", (0.1, -1)),)))
     assert services.jobs.list() == ()
 

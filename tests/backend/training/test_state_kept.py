@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from backend.training.tools.check_model import check_model
+from backend.training.user_code import UserCodeError
 from tests.backend.training.test_resume import assert_bit_equal
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
@@ -98,3 +99,20 @@ def test_the_check_tells_what_a_resumed_job_would_lack(
     request = {part: str(sources / part) for part in ("model", "loader")}
     found = check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
     assert [told in warning for warning in found["warnings"]] == [True][: bool(told)]
+
+
+@pytest.mark.parametrize(
+    ("model", "loader", "part"),
+    [
+        (MODEL.replace("return self.layers(x)", "raise ValueError"), LOADER, ""),
+        (MODEL, LOADER.replace("def __getitem__", "def get"), "loader"),
+    ],
+)
+def test_what_fails_before_the_model_sees_a_batch_is_the_loaders(
+    tmp_path: Path, model: str, loader: str, part: str
+) -> None:
+    sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
+    request = {part: str(sources / part) for part in ("model", "loader")}
+    with pytest.raises(UserCodeError) as told:
+        check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
+    assert told.value.part == part

@@ -60,6 +60,21 @@ def jobs_unreadable(stage: Stage) -> None:
     stage.window.side_bar.show_trouble(sentence)
 
 
+@screen("jobs-own-next", EVERY)
+def jobs_own_next(stage: Stage) -> None:
+    """After the example, with a dataset imported already."""
+    page = open_job(stage)
+    page.own_strip.show_steps(frozenset({"data"}), is_wanted=True)
+
+
+@screen("job-opening")
+def job_opening(stage: Stage) -> None:
+    """The job that was chosen is read from a slow share."""
+    page = open_job(stage, lab.FINISHED)
+    page._views.clear()
+    page.open_job(lab.LIVE.id)
+
+
 @screen("jobs-no-match")
 def jobs_no_match(stage: Stage) -> None:
     page = open_job(stage)

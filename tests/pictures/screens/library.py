@@ -14,7 +14,7 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library import Kind, LibraryItem, VersionChanges
+from backend.records.library import Kind, LibraryItem, Together, VersionChanges
 from backend.records.preview import (
     ChannelStatistics,
     ClassCount,
@@ -117,7 +117,7 @@ def rare_preview() -> Preview:
 
 def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
     page = stage.library(Kind.DATASET)
-    page.detail.show_companions((), ("digits", "coco-boxes"), "digits")
+    page.detail.show_companions((), ("digits", "coco-boxes"), (Together("digits", "digits"),))
     page.show_items(datasets())
     page.show_item(shown)
     page.detail.show_jobs({"digits@2": 6})
@@ -127,6 +127,12 @@ def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
 @screen("dataset", EVERY)
 def dataset(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), rare_preview())
+
+
+@screen("dataset-which-loader", EVERY)
+def dataset_which_loader(stage: Stage) -> None:
+    """No loader has read it yet."""
+    _datasets(stage, "plankton")
 
 
 @screen("dataset-several-findings")
@@ -294,7 +300,8 @@ CHECK = ModelCheck(25_557_032, 25_557_032, 102_228_128, layers=LAYERS, loss=4.71
 
 def _models(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.MODEL)
-    page.detail.show_companions(("coco",), ("coco-boxes",), "coco")
+    together = (Together("coco", "coco-boxes", "retinanet-r50"),)
+    page.detail.show_companions(("coco",), ("coco-boxes",), together)
     names = ("retinanet-r50", "unet-cells", "vit-s16", "deeplab", "speech-ctc", "gan-textures")
     page.show_items(tuple(item(Kind.MODEL, name, v, 22_100) for name in names for v in (1, 2, 3)))
     page.show_item("retinanet-r50")
@@ -354,7 +361,7 @@ def models_empty(stage: Stage) -> None:
 
 def _loaders(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.LOADER)
-    page.detail.show_companions(("digits", "coco"), (), "digits")
+    page.detail.show_companions(("digits", "coco"), (), (Together("digits", "digits"),))
     names = ("digits", "coco-boxes", "cells-masks", "plankton", "speech", "textures")
     page.show_items(tuple(item(Kind.LOADER, name, 1, 4_200, 2) for name in names))
     page.show_item("digits")

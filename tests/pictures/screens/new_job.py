@@ -21,6 +21,7 @@ from tests.widgets.cluster import samples
 from widgets.jobs.beside_dialog import BesideDialog
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
+from widgets.jobs.trial_line import BatchTrial, TrialState
 
 
 def placed(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:
@@ -66,7 +67,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     )
     form.show_nodes(lab.nodes() if nodes is None else nodes)
     form.show_draft(JobDraft(raw))
-    form.show_check(READY)
+    form.show_check(READY, BatchTrial(TrialState.PASSED, "One batch was tried: loss 1.83"))
     return form
 
 
@@ -75,12 +76,29 @@ def new_job(stage: Stage) -> None:
     filled(stage)
 
 
+@screen("new-job-untried", BOTH)
+def new_job_untried(stage: Stage) -> None:
+    """Model, dataset and loader are just being tried together."""
+    doing = "The model's forward runs"
+    filled(stage).show_check(READY, BatchTrial(TrialState.UNDER_WAY, doing))
+
+
+@screen("new-job-misfit", (LARGE, SMALL, SMALLEST))
+def new_job_misfit(stage: Stage) -> None:
+    """One batch was tried and failed."""
+    told = (
+        "The model's forward raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 "
+        "and 2352x10) in bks_model.py, line 31. Look at that line of the model."
+    )
+    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, told, "model"))
+
+
 @screen("new-job-faults", (LARGE, SMALL, SMALLEST))
 def new_job_faults(stage: Stage) -> None:
     filled(stage).show_check(
         JobCheck(
             faults=(
-                Fault("epochs", "epochs: is 0; it must be 1 or more."),
+                Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
                 Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
                 Fault("environment.A B", "environment.A B: a name has no blanks."),
             )

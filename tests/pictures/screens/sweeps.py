@@ -89,7 +89,7 @@ def sweep_faults(stage: Stage) -> None:
     form = filled(stage)
     form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
     faults = (
-        Fault("batch_size", "batch_size: is 0; it must be between 1 and 10000000."),
+        Fault("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
         Fault("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
     )
     form.show_check(JobCheck(faults=faults, jobs=900))

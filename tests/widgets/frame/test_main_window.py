@@ -12,6 +12,7 @@ from backend.records.node import Cpu, NodeReading, NodeState, Presence
 from tests.widgets import drags
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.common.text import Label
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.frame.places import PLACES
 from widgets.frame.side_bar import segments
@@ -177,3 +178,10 @@ def test_what_is_carried_out_of_the_window_is_not_carried_into_it(window, tmp_pa
 def test_every_place_has_its_key_in_its_tool_tip(window):
     for place in PLACES:
         assert f"Ctrl+{place.number}" in window.side_bar._buttons[place.key].toolTip()
+
+
+def test_a_window_whose_pages_are_not_made_yet_says_that_it_opens(qtbot):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    window.show()
+    assert "Opening…" in [one.text() for one in window.findChildren(Label) if one.isVisible()]

@@ -15,10 +15,12 @@ from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading, Nod
 from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
 from widgets.common.cards import Card, PageHeader
+from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.job_fields import JobDraft, Origin, number_or_text, pair_or_text, whole_or_text
 from widgets.jobs.job_form import JobForm
+from widgets.jobs.trial_line import BatchTrial, TrialState
 
 DIGITS = {
     "name": "digits, two workers",
@@ -114,11 +116,11 @@ def test_a_change_wishes_for_one_check_after_a_pause(form, qtbot):
 def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     form.show_draft(JobDraft(DIGITS))
     faults = (
-        Fault("epochs", "epochs: is 0; it must be 1 or more."),
+        Fault("epochs", "epochs: must be between 1 and 100."),
         Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
     )
     form.show_check(JobCheck(faults=faults))
-    assert form._fields.field("epochs").error() == "Is 0; it must be 1 or more."
+    assert form._fields.field("epochs").error() == "Epochs must be between 1 and 100."
     assert form._start_button.text() == "2 things to fix"
     assert not form._start_button.isEnabled()
 
@@ -258,3 +260,50 @@ def test_why_a_start_was_refused_stands_until_the_person_changes_something(form,
     assert form._refusal.isVisible(), "somebody else imported a model"
     qtbot.keyClicks(form._fields.field("epochs").shown, "1")
     assert not form._refusal.isVisible()
+
+
+def places(form):
+    """Where each field of the form is, and how large."""
+    QApplication.processEvents()
+    fields = form._sections.findChildren(Field)
+    return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
+
+
+@pytest.mark.usefixtures("look")
+@pytest.mark.parametrize("width", [928, 1176])
+def test_no_field_moves_when_something_is_wrong_or_tried(form, width):
+    form.resize(width, 2000)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    fine = JobCheck(global_batch=64, learning_rate=0.1)
+    form.show_check(fine)
+    before = places(form)
+    assert len(before) > 20
+    faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
+    nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
+    form.show_check(JobCheck(faults=(*faults, nowhere)))
+    assert form._fields.field("epochs").error().startswith("Epochs must be so.")
+    assert places(form) == before
+    for state in TrialState:
+        form.show_check(fine, BatchTrial(state, "some words " * 40, "model"))
+        assert places(form) == before
+
+
+@pytest.mark.usefixtures("look")
+def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
+    form.resize(1176, 900)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    form.show_check(
+        JobCheck(
+            faults=(
+                Fault("epochs", "epochs: must be between 1 and 100."),
+                Fault("batch_size", "batch_size: One step takes 600 items."),
+            )
+        )
+    )
+    lines = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    assert [one.text() for one in lines] == [
+        "Epochs must be between 1 and 100. One step takes 600 items."
+    ]
+    assert lines[0].isVisible()

@@ -185,6 +185,8 @@ def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, 
     with qtbot.waitSignal(page.opened) as opened:
         page.open_job("old")
     assert (opened.args, page.open_view) == (["old"], None)
+    shown = page._right.currentWidget()
+    assert (shown, shown.accessibleName()) == (page._opening, "Opening “old”…")
     page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
     assert page.detail._view.id == "old"
 

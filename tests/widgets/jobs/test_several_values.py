@@ -240,10 +240,10 @@ def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(for
 
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
-    sentence = "optimizer.lr: is 0; it must be above 0."
+    sentence = "optimizer.lr: “0” must be above 0."
     form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
     field = form._fields.field("optimizer.lr")
-    assert field.error() == "Is 0; it must be above 0."
+    assert field.error() == "Learning rate “0” must be above 0."
     assert field.shown.property("bad") == "true"
     assert form._start_button.text() == "1 thing to fix"
 

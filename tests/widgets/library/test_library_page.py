@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton
 
-from backend.records.library import Kind, LibraryItem
+from backend.records.library import Kind, LibraryItem, Together
 from backend.records.preview import (
     ChannelStatistics,
     ClassCount,
@@ -77,6 +77,23 @@ def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
     assert page.detail.versions._table.model().rowCount() == 399
 
 
+def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
+    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
+    page.show_items((item("digits"),))
+    page.detail.show_preview(Trial("digits@1", "digits"), preview())
+    with qtbot.assertNotEmitted(page.detail.preview_requested):
+        page.show_items((item("digits", items=10),))
+    assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
+
+
+def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
+    page.resize(828, 600)
+    page.show_items((item("digits"),))
+    page.detail.back_pressed.emit()
+    page.show_items((item("digits"), item("pictures")))
+    assert page._list_pane.isVisible()
+
+
 def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
@@ -85,10 +102,54 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
 
 
 def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
-    page.detail.show_companions((), ("digits",))
+    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
     with qtbot.waitSignal(page.detail.preview_requested) as wished:
         page.show_items((item("digits", 2),))
     assert wished.args[0] == Trial("digits@2", "digits")
+
+
+def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
+    page.detail.show_companions((), ("digits", "plankton"), (Together("digits", "digits"),))
+    with qtbot.assertNotEmitted(page.detail.preview_requested):
+        page.show_items((item("plankton"),))
+    (question, _) = page.detail._trial.questions
+    assert question.isVisible()
+    assert question.accessibleName() == "Which loader reads it?"
+    buttons = [one for one in question.findChildren(Button) if one.isVisible()]
+    buttons.sort(key=lambda one: one.mapTo(page, QPoint(0, 0)).y())
+    answers = [one.text() for one in buttons]
+    assert answers == ["plankton", "digits", "Import a loader…"], "its namesake first"
+    with qtbot.waitSignal(page.detail.preview_requested) as wished:
+        qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
+    assert wished.args[0] == Trial("plankton@1", "digits")
+    assert not question.isVisible()
+    page.detail.show_companions((), ("digits", "plankton"), (Together("plankton", "plankton"),))
+    assert page.detail._loader_box.key() == "digits", "what was chosen stays"
+
+
+def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
+    loader, model = LibraryPage(Kind.LOADER), LibraryPage(Kind.MODEL)
+    for place, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
+        qtbot.addWidget(place)
+        place.detail.show_companions(("digits",), ("digits",), (Together("digits", "digits"),))
+        place.show_items((item("other", kind=kind),))
+        place.show()
+    loader.detail._tabs.choose("samples")
+    with qtbot.assertNotEmitted(loader.detail.preview_requested):
+        loader.detail._tab_chosen("samples")
+    assert loader.detail._trial.questions[0].accessibleName() == "Which dataset does it read?"
+    model.detail._tabs.choose("check")
+    with qtbot.waitSignal(model.detail.check_requested) as wished:
+        model.detail._tab_chosen("check")
+    assert wished.args[0] == Trial(model="other@1")
+
+
+def test_choosing_a_loader_in_the_list_looks_at_once(page, qtbot):
+    page.detail.show_companions((), ("digits",))
+    page.show_items((item("plankton"),))
+    box = page.detail._loader_box
+    with qtbot.waitSignal(page.detail.preview_requested):
+        qtbot.keyClick(box, Qt.Key.Key_Down)
 
 
 def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page, qtbot):
@@ -99,7 +160,7 @@ def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page,
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
-    page.detail.show_companions((), ("any",))
+    page.detail.show_companions((), ("any",), (Together("b", "any"),))
     page.show_items((item("a"), item("b")))
     page.show_item("b")
     page.detail.show_preview(Trial("a@1", "any"), preview())
@@ -150,7 +211,8 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
 def test_a_model_is_checked_with_what_is_chosen(qtbot):
     page = LibraryPage(Kind.MODEL)
     qtbot.addWidget(page)
-    page.detail.show_companions(("digits",), ("digits",), "digits")
+    together = (Together("digits", "digits", "net"),)
+    page.detail.show_companions(("digits",), ("digits",), together)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
     with qtbot.waitSignal(page.detail.check_requested) as wished:
@@ -231,7 +293,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 
 
 def test_the_empty_place_says_what_is_going_on(page):
-    page.detail.show_companions((), ("any",))
+    page.detail.show_companions((), ("any",), (Together("a", "any"),))
     page.show_items((item("a"),))
     empty = page.detail._trial.no_samples
     assert "Reading the samples" in empty.accessibleName()

@@ -52,7 +52,7 @@ def controller(services, immediately, page, qtbot):
     controller = LibraryController(services.library, immediately, pages, page)
     controller.heard = []
     controller.told.connect(controller.heard.append)
-    controller._take_items(Kind.MODEL, services.library.list(Kind.MODEL))
+    controller.refresh()
     return controller
 
 
