@@ -280,6 +280,17 @@ def test_a_choice_survives_new_options_that_still_have_it() -> None:
     assert choice.key() == ""
 
 
+def test_a_choice_is_as_wide_as_what_is_chosen(show: Show) -> None:
+    choice = ComboBox([("a", "A"), ("p", "plankton-2026-autumn")], "a", name="Loader")
+    holder = QWidget()
+    holder.setLayout(row(choice, STRETCH))
+    holder.setFixedWidth(600)
+    show(holder)
+    choice.choose("p")
+    QApplication.processEvents()
+    assert choice.width() == choice.sizeHint().width()
+
+
 def test_a_search_is_told_when_typing_pauses_and_cleared_at_once(qtbot: QtBot, show: Show) -> None:
     search = SearchField("Name, note or tag", key="Ctrl+F")
     show(search)

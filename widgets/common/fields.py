@@ -127,6 +127,8 @@ class ComboBox(QComboBox):
         # The sheet reaches the rows of the list only through this delegate.
         self.setItemDelegate(QStyledItemDelegate(self))
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        # Qt does not know that the width hangs on what is chosen.
+        self.currentIndexChanged.connect(self.updateGeometry)
         self.set_options(options, chosen)
 
     def key(self) -> str:
@@ -149,7 +151,6 @@ class ComboBox(QComboBox):
         index = self.findData(wanted)
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
-        # Qt does not know that the width hangs on what is chosen.
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:

@@ -71,15 +71,15 @@ def what_stop_costs(
 ) -> str:
     """What it costs to press the button; ``is_overdue``: it should have stopped by now."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
-    there = ""
+    there = when = ""
     if newest is not None:
         # The time itself: how long ago it was would stand still where no news comes.
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
-        rest = "its newest checkpoint" if newest is not None else "its beginning"
-        return f"It should have stopped by now. Kill now loses all since {rest}. {there}".strip()
+        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its beginning"
+        return f"It should have stopped by now. Kill now loses all since {rest}."
     if view.state is JobState.STOPPING:
         return "It finishes the step, saves, then leaves."
     if view.state.is_live:

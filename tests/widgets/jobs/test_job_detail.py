@@ -180,7 +180,11 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail._patience.since_s -= STOP_GRACE_S + 1
     detail.show_view(replace(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
-    assert "Kill now loses all since its newest checkpoint." in detail._progress._caption.text()
+    caption = detail._progress._caption
+    assert "Kill now loses all since epoch 2, " in caption.text()
+    detail.resize(600, 500)
+    QCoreApplication.sendPostedEvents()
+    assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
     with qtbot.waitSignal(detail.kill_requested) as told:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
@@ -355,3 +355,20 @@ def test_the_sort_mark_stands_next_to_the_title(page, column):
     assert sorted_head != head
     click_head(page, column)
     assert seen()[0] != sorted_head, "both directions look the same"
+
+
+@pytest.mark.parametrize("column", [column for column in JobColumn if column.can_sort])
+def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column):
+    view = page.table.view
+    header = view.horizontalHeader()
+    view.setColumnHidden(column, False)
+    header.resizeSection(column, header.minimumSectionSize())
+    header.show_order(column, descending=True)
+    title = header.fitted_title(column)
+    rect = QRect(0, 0, header.sectionSize(column), header.height())
+    title_w = QFontMetrics(header.font()).horizontalAdvance(title)
+    left = header.mark_left(rect, column)
+    text_left = rect.width() - RIGHT_W - title_w if column.is_figure else LEFT_W
+    mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
+    assert not mark.intersects(text)
+    assert rect.contains(mark.united(text))
