@@ -68,7 +68,7 @@ def unwell_spans(
         Span(
             one.from_s,
             max(one.to_s, one.from_s + least),
-            "bad" if one.is_bad else "warn",
+            "warn",
             one.words[:1].upper() + one.words[1:],
         )
         for one in history.spans(tuple(uuids), first, last)

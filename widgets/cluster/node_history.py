@@ -185,7 +185,6 @@ class Unwell:
     from_s: float
     to_s: float
     words: str
-    is_bad: bool = False
 
 
 class NodeHistory:
@@ -301,12 +300,7 @@ class NodeHistory:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
         last = len(times) - 1
         return [
-            Unwell(
-                float(times[first]),
-                float(times[min(after, last)]),
-                words[first],
-                bool(levels[first] > 1),
-            )
+            Unwell(float(times[first]), float(times[min(after, last)]), words[first])
             for first, after in pairwise(edges.tolist())
             if levels[first]
         ]
