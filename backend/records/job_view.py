@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.alarm import Alarm
-from backend.records.job import JobConfig
+from backend.records.job import JobConfig, Placement
 from backend.records.library import Pin
 from backend.records.node import Finding
 from backend.records.series import HistoryUpdate
@@ -72,6 +72,14 @@ class JobView:
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(placement.node for placement in self.config.placement)
+
+    def ranks(self) -> Iterator[tuple[int, Placement, str]]:
+        """Yield each rank, its node, and the UUID of its GPU or "", along the placement."""
+        rank = 0
+        for placement in self.config.placement:
+            for slot in range(placement.slots):
+                yield rank, placement, placement.gpus[slot] if placement.gpus else ""
+                rank += 1
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints."""

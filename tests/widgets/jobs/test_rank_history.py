@@ -130,8 +130,7 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
         watch.end()
     for beat in range(150):
         reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
-        line = kept.line(reading)
-        kept.append(line, reading)
+        kept.append(kept.lines(reading), reading)
     lines = PastReader(root).look("gpu1", NOON + 3000, 0.0, 86_400.0)
     history = history_of(past_of(lines))
 
