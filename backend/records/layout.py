@@ -297,6 +297,14 @@ class NodeFolder:
     def earlier(self) -> Path:
         return self.path / "earlier.jsonl"
 
+    @property
+    def week(self) -> Path:
+        return self.path / "week.jsonl"
+
+    @property
+    def earlier_week(self) -> Path:
+        return self.path / "earlier-week.jsonl"
+
 
 @dataclass(frozen=True)
 class NodeHome:

@@ -88,7 +88,7 @@ class MirrorLooks:
         self._look_appended(folder.history, history.LIMIT_BYTES)
 
     def look_at_past(self, folder: NodeFolder) -> None:
-        for path in (folder.past, folder.earlier):
+        for path in (folder.past, folder.earlier, folder.week, folder.earlier_week):
             self._look_appended(path, node_past.LIMIT_BYTES)
 
     def _look_appended(self, path: Path, limit_bytes: int) -> None:

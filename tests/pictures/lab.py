@@ -92,6 +92,8 @@ def job(
         ended=ago(ended),
         user=user,
     )
+    if ended >= 0 and where.uses_gpus:
+        view = replace(view, energy_j=330.0 * where.world_size * (began - ended))
     return replace(view, **more)  # type: ignore[arg-type]
 
 
@@ -325,8 +327,8 @@ def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Pa
             words = "slowed by heat" if bad else ""
             clock = 1060.0 if bad else 1410.0
             gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
-                                words, bad))  # fmt: skip
-        lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus)))
+                                words, bad, 2.0 * n * (second > -HOUR), 0.0))  # fmt: skip
+        lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus), every_s))
     return past_of(lines)
 
 
