@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import statistics
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
