@@ -161,7 +161,8 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
     again = "Resume" if kept else "Start over"
-    assert primary == ["Clone with a change" if cause else again]
+    change = "Resume with batch size 4" if kept else "Clone with a change"
+    assert primary == [change if cause else again]
 
 
 def test_while_it_stops_there_is_nothing_to_press(detail):
