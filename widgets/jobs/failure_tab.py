@@ -6,13 +6,12 @@ and nothing is guessed.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import UNKNOWN, Evidence
@@ -50,7 +49,7 @@ class FailureTab(QWidget):
         resume_requested: Name of the checkpoint to go on from, "" for the newest.
         smaller_requested: It is to go on from its newest checkpoint with this batch size.
         moved_requested: It is to go on there: ``placement`` as a job file has it.
-        choice_requested: It is to go on with GPUs that are to be chosen.
+        choice_requested: It is to go on where a person chooses, without this node ("" for none).
         start_over_requested: It is to run again from its first step.
         clone_requested: The settings in the form, to change one.
         save_requested: A file name, and the bytes to put there.
@@ -60,7 +59,7 @@ class FailureTab(QWidget):
     resume_requested = Signal(str)
     smaller_requested = Signal(int)
     moved_requested = Signal(object)
-    choice_requested = Signal()
+    choice_requested = Signal(str)
     start_over_requested = Signal()
     clone_requested = Signal()
     save_requested = Signal(str, object)
@@ -92,19 +91,23 @@ class FailureTab(QWidget):
         self._smaller.clicked.connect(self._wish_smaller)
         self._without = Button("", icon="play")
         self._without.clicked.connect(self._wish_without)
-        self._choose = Button("Choose GPUs…")
-        self._choose.clicked.connect(self.choice_requested)
+        self._choose = Button("")
+        self._choose.clicked.connect(self._wish_choice)
         self._from = Label("", "small", "text2", wrap=True)
         self._clone = Button("Clone with a change", icon="copy")
         self._clone.clicked.connect(self.clone_requested)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(self._wish_log)
-        special = (self._smaller, self._without, self._choose)
-        self._acts = row(*special, self._again, self._clone, self._log, STRETCH, gap=S2)
+        self._special = row(self._smaller, self._without, self._choose, STRETCH, gap=S2)
+        self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
+        self._acts = row(self._special, (self._usual, 1), gap=S2)
+        self._first = self._again
         self._proof_title = Label("", "strong")
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
+        # A line that is cut looks whole: the bar that would move it lies below what is seen.
+        self._trace.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
         # At least its lines, and what the cards beside it leave; its own wish is for any text.
         self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
@@ -221,6 +224,7 @@ class FailureTab(QWidget):
         self.plots.set_narrow(narrow)
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._below.setDirection(way)
+        self._acts.setDirection(way)
 
     def _settle(self) -> None:
         """Draw what is known now, once somebody looks: most of it stays as it is."""
@@ -294,34 +298,27 @@ class FailureTab(QWidget):
             return
         found = self._remedies = remedies(self._view, self._checkpoints, self._states)
         self._smaller.setText(f"Resume with batch size {formats.count(found.batch_size)}")
+        self._smaller.setVisible(bool(found.batch_size))
         self._without.setText(f"Resume without {found.without}")
-        order = [
-            *[self._smaller] * bool(found.batch_size),
-            *[self._without] * bool(found.without),
-            *([self._clone, self._again] if found.is_same_last else [self._again, self._clone]),
-        ]
-        is_special = bool(found.batch_size or found.without)
-        if found.chooses:
-            order.insert(int(is_special), self._choose)
-        if is_special:
-            # In the menu of the job it stays; here it would be one more way to fail.
-            order.remove(self._again)
-        for act in (self._smaller, self._without, self._choose, self._again):
-            act.setVisible(act in order)
-        for place, act in enumerate(order):
-            act.set_kind("plain" if place else "primary")
-            if self._acts.indexOf(act) != place:
-                self._acts.removeWidget(act)
-                self._acts.insertWidget(place, act)
-        for before, after in itertools.pairwise([*order, self._log]):
-            QWidget.setTabOrder(before, after)
+        self._without.setVisible(bool(found.without))
+        self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
+        self._choose.setVisible(found.chooses)
+        # In the menu of the job it stays; here it would be one more way to fail.
+        self._again.setVisible(not (found.batch_size or found.without))
+        usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
+        if self._usual.indexOf(usual[0]) != 0:
+            self._usual.removeWidget(usual[0])
+            self._usual.insertWidget(0, usual[0])
+            QWidget.setTabOrder(*usual)
+        acts = (self._smaller, self._without, self._choose, *usual)
+        self._first = next(act for act in acts if not act.isHidden())
+        for act in acts:
+            act.set_kind("primary" if act is self._first else "plain")
 
     @property
     def first_act(self) -> Button:
         """The act that stands out."""
-        first = self._acts.itemAt(0).widget()
-        assert isinstance(first, Button)
-        return first
+        return self._first
 
     @Slot()
     def _wish_again(self) -> None:
@@ -337,6 +334,10 @@ class FailureTab(QWidget):
     @Slot()
     def _wish_without(self) -> None:
         self.moved_requested.emit(list(self._remedies.placement))
+
+    @Slot()
+    def _wish_choice(self) -> None:
+        self.choice_requested.emit(self._remedies.away)
 
     @Slot()
     def _wish_log(self) -> None:

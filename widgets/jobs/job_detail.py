@@ -372,7 +372,7 @@ class JobDetail(JobWishes):
         self.failure.moved_requested.connect(
             lambda placement: self.resume_elsewhere_requested.emit(self._id(), placement)
         )
-        self.failure.choice_requested.connect(lambda: self.open_elsewhere())
+        self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.start_over_requested.connect(
             lambda: self.start_over_requested.emit(self._id())
         )

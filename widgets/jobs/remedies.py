@@ -9,7 +9,7 @@ from typing import Any
 from backend.records.checkpoint import Checkpoint
 from backend.records.explanation import USER_CODE
 from backend.records.job_view import JobView
-from backend.records.node import NodeState
+from backend.records.node import NodeState, Presence
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
 from widgets.jobs.rank_rows import ranks_of
@@ -53,7 +53,8 @@ class Remedies:
         batch_size: Half of what did not fit, to resume with; 0 where that is no remedy.
         placement: Where the job ran without the GPU that failed, as a job file has it.
         without: That GPU: "GPU 3 of gpu07", "" where there is none to leave out.
-        chooses: Whether other GPUs may help.
+        chooses: Whether other GPUs or nodes may help.
+        away: A node of the job that is offline now, "" for none.
         is_same_last: Whether the same settings would fail again.
     """
 
@@ -61,6 +62,7 @@ class Remedies:
     placement: tuple[Mapping[str, Any], ...] = ()
     without: str = ""
     chooses: bool = False
+    away: str = ""
     is_same_last: bool = False
 
 
@@ -74,15 +76,22 @@ def remedies(
     is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
     if checkpoints == ():
         return Remedies(is_same_last=is_same_last)
-    too_large = cause == _OUT_OF_MEMORY
+    gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
+    away = next(gone, "")
+    too_large = cause == _OUT_OF_MEMORY and not away
     without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
     return Remedies(
         batch_size=view.config.batch_size // 2 if too_large else 0,
         placement=placement,
         without=without,
-        chooses=view.uses_gpus and (too_large or cause in _OF_ONE_GPU),
-        is_same_last=is_same_last,
+        chooses=bool(away) or (view.uses_gpus and (too_large or cause in _OF_ONE_GPU)),
+        away=away,
+        is_same_last=is_same_last or bool(away),
     )
+
+
+def _is_offline(state: NodeState) -> bool:
+    return state.presence is Presence.OFFLINE
 
 
 def _without(

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.job import Placement
+from backend.records.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import CONFIG, FAILED, checkpoint
 from widgets.common.buttons import Button
 from widgets.common.facts import Fact
+from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.remedies import remedies
 
@@ -41,8 +44,8 @@ def detail(qtbot):
 
 def offered(detail):
     """The buttons of the verdict and of the head, as they are read."""
-    acts = detail.failure._acts
-    below = [acts.itemAt(n).widget() for n in range(acts.count())]
+    rows = (detail.failure._special, detail.failure._usual)
+    below = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
     seen = [b.text() for b in below if isinstance(b, Button) and b.isVisible()]
     head = [detail.header.act.text()] if detail.header.act.isVisible() else []
     return seen[:-1], head
@@ -94,6 +97,18 @@ def test_each_remedy_is_one_click(detail, qtbot):
     detail._elsewhere.now.reject()
 
 
+def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
+    detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
+    detail.open_job(replace(failed(""), state=JobState.LOST, error=None))
+    detail.show_checkpoints("a", (checkpoint(30),))
+    detail.show_pasts({}, {}, 0.0)
+    assert offered(detail) == (["Choose GPUs…", "Clone with a change", "Resume"], [])
+    qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
+    chosen = [one["node"] for one in detail._elsewhere.now._picker.value()]
+    assert "gpu07" not in chosen
+    detail._elsewhere.now.reject()
+
+
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
     detail.open_job(failed(""))
     detail._choose_tab("curves")
@@ -127,3 +142,17 @@ def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
     assert "Lost" not in [fact.caption for fact in facts._facts], "not known yet"
     detail.show_checkpoints("a", kept)
     assert Fact("Lost", wanted) in facts._facts
+
+
+@pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", ""])
+def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
+    detail.resize(560, 700)
+    detail.open_job(failed(cause))
+    detail.show_checkpoints("a", (checkpoint(30),))
+    detail.show_pasts({}, {}, 0.0)
+    QApplication.processEvents()
+    tab = detail.failure
+    buttons = (tab._smaller, tab._without, tab._choose, tab._again, tab._clone, tab._log)
+    for button in filter(QWidget.isVisible, buttons):
+        right = button.mapTo(tab, button.rect().bottomRight()).x()
+        assert right < tab.width() - PAGE_MARGIN, button.text()
