@@ -94,8 +94,8 @@ class JobRuns(JobLooks):
     ) -> JobView:
         """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
 
-        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: where a
-        run was in the data is told in samples.
+        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: a
+        checkpoint holds the place in the data in samples.
 
         Raises:
             See `start`.

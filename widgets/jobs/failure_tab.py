@@ -49,7 +49,7 @@ class FailureTab(QWidget):
         resume_requested: Name of the checkpoint to go on from, "" for the newest.
         smaller_requested: It is to go on from its newest checkpoint with this batch size.
         moved_requested: It is to go on there: ``placement`` as a job file has it.
-        choice_requested: It is to go on where a person chooses, without this node ("" for none).
+        choice_requested: It is asked where to go on, without this node ("" for none).
         start_over_requested: It is to run again from its first step.
         clone_requested: The settings in the form, to change one.
         save_requested: A file name, and the bytes to put there.
@@ -303,7 +303,7 @@ class FailureTab(QWidget):
         self._without.setVisible(bool(found.without))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
         self._choose.setVisible(found.chooses)
-        # In the menu of the job it stays; here it would be one more way to fail.
+        # The menu of the job keeps it; here it would be one more way to fail.
         self._again.setVisible(not (found.batch_size or found.without))
         usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
         if self._usual.indexOf(usual[0]) != 0:
