@@ -83,6 +83,7 @@ class JobController(QObject):
         detail.kill_requested.connect(self.kill)
         detail.resume_requested.connect(self.resume)
         detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
+        detail.smaller_requested.connect(self.resume_smaller)
         detail.start_over_requested.connect(self.start_over)
         detail.start_cancelled.connect(self._starts.cancel)
         detail.preflight_requested.connect(self.look_before)
@@ -151,6 +152,12 @@ class JobController(QObject):
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
             return
         self._starts.start(self._wish(job_id, self._jobs.resume, placement))
+
+    @Slot(str, int)
+    def resume_smaller(self, job_id: str, batch_size: int) -> None:
+        """Go on from the newest checkpoint with another batch size."""
+        resume = partial(self._jobs.resume, batch_size=batch_size)
+        self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
     def look_before(self, job_id: str) -> None:

@@ -225,6 +225,13 @@ def _job(words: Words) -> None:
             )
         if name == "resume":
             leaf.add_argument("--checkpoint", default="", metavar="C", help="an older one")
+            leaf.add_argument(
+                "--batch-size",
+                type=_count,
+                default=0,
+                metavar="N",
+                help="with this batch size from now on",
+            )
     for name, does in (
         ("wait", "return when the run has ended"),
         ("show", "one job"),

@@ -67,7 +67,9 @@ def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     job_id = services.jobs.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
-        view = services.jobs.resume(job_id, arguments.checkpoint, placement, bar)
+        view = services.jobs.resume(
+            job_id, arguments.checkpoint, placement, bar, batch_size=arguments.batch_size
+        )
     return _after_wish(services, view, arguments.wait, as_json)
 
 

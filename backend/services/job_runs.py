@@ -89,10 +89,13 @@ class JobRuns(JobLooks):
         checkpoint: str = "",
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
+        *,
+        batch_size: int = 0,
     ) -> JobView:
         """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
 
-        With a ``placement`` the job runs there from now on.
+        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: a
+        checkpoint holds the place in the data in samples.
 
         Raises:
             See `start`.
@@ -103,8 +106,11 @@ class JobRuns(JobLooks):
         self._bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         file = _placed(file, placement)
+        if batch_size:
+            file = replace(file, config=replace(file.config, batch_size=batch_size))
+        is_changed = bool(placement or batch_size)
         return self._look_and_run(
-            folder, file, view.run + 1, bool(placement), progress, resume_from=record.path
+            folder, file, view.run + 1, is_changed, progress, resume_from=record.path
         )
 
     def prepare(
@@ -160,7 +166,7 @@ class JobRuns(JobLooks):
         folder: JobFolder,
         file: JobFile,
         run: int,
-        is_moved: bool,
+        is_changed: bool,
         progress: Progress | None,
         *,
         resume_from: str = "",
@@ -168,7 +174,7 @@ class JobRuns(JobLooks):
     ) -> JobView:
         self._preflight.insist(file.config, file.id, progress)
         return self._run(
-            folder, file, run, is_moved, progress, resume_from=resume_from, start_from=start_from
+            folder, file, run, is_changed, progress, resume_from=resume_from, start_from=start_from
         )
 
     def _run(
@@ -176,13 +182,13 @@ class JobRuns(JobLooks):
         folder: JobFolder,
         file: JobFile,
         run: int,
-        is_moved: bool,
+        is_changed: bool,
         progress: Progress | None = None,
         *,
         resume_from: str = "",
         start_from: str = "",
     ) -> JobView:
-        """After a look: the job as it is in ``file``, from now on there if it ``is_moved``."""
+        """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
         self._checker.placement(file.config)
         with in_words(f"The job {file.id} could not be started"):
             # Where somebody else was first there is one run, and it is theirs.
@@ -194,7 +200,7 @@ class JobRuns(JobLooks):
                 start_from=start_from,
                 progress=progress,
             )
-            if began and is_moved:
+            if began and is_changed:
                 job_files.write_placement(folder, file.config, self._share)
         return self.show(file.id)
 

@@ -326,8 +326,8 @@ class CurvesTab(QWidget):
     def _show_values(self) -> None:
         for base, plot in self._small.items():
             both = (self._curves.get(name) for name in (f"{VALIDATION}{base}", base))
-            last = next((last for data in both if data and (last := data.last())), None)
-            plot.show_value(last.raw if last is not None else None)
+            lasts = [last for data in both if data is not None and (last := data.last())]
+            plot.show_value(lasts[0].raw if lasts else None)
 
     def _mark(self) -> None:
         spans = self._marks.spans(self._axis)

@@ -198,7 +198,8 @@ def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> s
         said = place.sentence if place is not None else line.reason or line.state.explanation
         return plain_tip(said)
     if column is JobColumn.STARTED:
-        return plain_tip(formats.exact(line.started or None))
+        run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
+        return plain_tip(run + formats.exact(line.started or None))
     if column is JobColumn.CREATED:
         return plain_tip(formats.exact(line.created or None))
     if column is JobColumn.NOTES:

@@ -51,6 +51,7 @@ class JobDetail(JobWishes):
         csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
             Job id.
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
+        smaller_requested: Job id, and the batch size to go on with.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
         export_kind_chosen: The format of an export, to be remembered for the next.
@@ -62,6 +63,7 @@ class JobDetail(JobWishes):
     """
 
     resume_elsewhere_requested = Signal(str, object)
+    smaller_requested = Signal(str, int)
     csv_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
@@ -98,7 +100,7 @@ class JobDetail(JobWishes):
         self._banner = JobBanner()
         self._make_tabs()
         self._wire()
-        FocusLead(self, self.header.act)
+        self._focus = FocusLead(self, self.header.act)
         self.setLayout(
             col(
                 col(
@@ -368,6 +370,13 @@ class JobDetail(JobWishes):
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
         self.failure.resume_requested.connect(self._resume_from)
+        self.failure.smaller_requested.connect(
+            lambda batch_size: self.smaller_requested.emit(self._id(), batch_size)
+        )
+        self.failure.moved_requested.connect(
+            lambda placement: self.resume_elsewhere_requested.emit(self._id(), placement)
+        )
+        self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.start_over_requested.connect(
             lambda: self.start_over_requested.emit(self._id())
         )
@@ -405,7 +414,15 @@ class JobDetail(JobWishes):
         self.checkpoints.set_live(view.state.is_live)
         if tells_failure:
             self.failure.show_view(view)
+        self._fit_header_act()
         self.log.show_view(view)
+
+    def _fit_header_act(self) -> None:
+        """What can be done about a failure stands on its page, once."""
+        is_told = self._view is not None and self._view.state.has_failed and not self._busy
+        is_below = is_told and self._tabs.key() == "failure"
+        self.header.act.setVisible(not is_below)
+        self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
@@ -436,6 +453,7 @@ class JobDetail(JobWishes):
 
     @Slot(str)
     def _tab_turned(self, key: str) -> None:
+        self._fit_header_act()
         if key == "checkpoints" and self._view is not None:
             self.checkpoints_requested.emit(self._id())
 

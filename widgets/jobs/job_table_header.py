@@ -31,7 +31,7 @@ class JobTableHeader(QHeaderView):
 
     def initStyleOptionForIndex(self, option: QStyleOptionHeader, section: int) -> None:
         super().initStyleOptionForIndex(option, section)
-        option.text = self.fitted_title(section)  # type: ignore[attr-defined]
+        option.text = self.fitted_title(section)
 
     def fitted_title(self, section: int) -> str:
         """The title as far as there is room for it, beside the mark where there is one."""

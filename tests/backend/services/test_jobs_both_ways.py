@@ -173,8 +173,12 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     with pytest.raises(BackendError, match="is not what was saved") as told:
         services.jobs.resume(view.id)
     assert name in told.value.remedy
-    assert services.jobs.resume(view.id, name).run == 2
+    smaller = view.config.batch_size // 2
+    changed = services.jobs.resume(view.id, name, batch_size=smaller)
+    assert (changed.run, changed.config.batch_size) == (2, smaller)
+    assert other.jobs.show(view.id).config.batch_size == smaller, "from now on"
     launch = read_json(run.folder.launch)
+    assert launch["config"]["batch_size"] == smaller
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
     resumed = FarRun(place, services.jobs.show(view.id))

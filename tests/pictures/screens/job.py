@@ -96,14 +96,14 @@ def job_in_doubt(stage: Stage) -> None:
 
 @screen("job-stopping")
 def job_stopping(stage: Stage) -> None:
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.")
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
     open_job(stage, view, _others(view))
 
 
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.")
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.", eta_s=None)
     page = open_job(stage, view, _others(view))
     page.detail._patience.since_s = -1e6
     page.detail.show_view(view)

@@ -161,7 +161,8 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
     again = "Resume" if kept else "Start over"
-    assert primary == ["Clone with a change" if cause else again]
+    change = "Resume with batch size 4" if kept else "Clone with a change"
+    assert primary == [change if cause else again]
 
 
 def test_while_it_stops_there_is_nothing_to_press(detail):
@@ -416,7 +417,9 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     )
     detail.open_job(replace(FAILED, error=error))
     failure = detail.failure
-    assert failure._acts.indexOf(failure._clone) == 0
+    assert failure.first_act is failure._smaller
+    assert failure._usual.indexOf(failure._clone) == 0
+    assert failure._again.isHidden()
     assert failure._remedy.text() == "Try a smaller one."
     assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
     assert failure._log.text() == "Log of rank 1"
@@ -426,7 +429,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert detail._tabs.key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(replace(FAILED, error=disk))
-    assert failure._acts.indexOf(failure._again) == 0
+    assert failure.first_act is failure._again
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
