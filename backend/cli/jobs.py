@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from backend.cli import sweep, template
@@ -24,6 +25,7 @@ from backend.cli.printing import (
     shown,
 )
 from backend.errors import BackendError
+from backend.records.job_view import JOULES_A_KWH
 from backend.records.program import COMMAND
 from backend.records.state import JobState
 
@@ -181,12 +183,18 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
             ("Started", in_local_time(view.started)),
             ("Ended", in_local_time(view.ended)),
+            ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
+            ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
             ("Folder", services.share.shown(services.data_root.job(view.id).path)),
             ("Proof", _evidence(view)),
             ("Traceback", view.error.traceback if view.error else ""),
         ]
     )
     return OK
+
+
+def _figure(value: float | None, each: float, unit: str = "") -> str:
+    return "" if value is None else f"{value / each:.3g}{unit}"
 
 
 def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

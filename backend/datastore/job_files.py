@@ -81,6 +81,9 @@ def view_of(
         started=status.started,
         ended=status.updated if status.state.is_over else "",
         earlier_s=status.earlier_s,
+        # A run of an older version that was the job's first has none before it.
+        earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
+        energy_j=status.total_energy_j,
         user=file.user,
         notes=file.notes,
         tags=file.tags,

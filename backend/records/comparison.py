@@ -5,13 +5,14 @@ Standard library only, as all records: the figures come in as plain numbers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from backend.records import settings
-from backend.records.job_view import JobView
+from backend.records.job_view import JOULES_A_KWH, JobView
 from backend.records.series import HistoryUpdate
 from backend.records.status import finite
 
@@ -172,6 +173,14 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         values = tuple(seconds(view, figures) for view, figures in jobs)
         best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
         yield ComparedRow(key, words, values, best, RowKind.SECONDS)
+    now_s = time.time()
+    for key, words, used, each in (
+        ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
+        ("energy_kwh", "Energy, kWh", [view.energy_j for view in views], JOULES_A_KWH),
+    ):
+        if any(used):
+            values = tuple(None if one is None else one / each for one in used)
+            yield ComparedRow(key, words, values, (False,) * len(views), RowKind.METRIC)
 
 
 def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +12,23 @@ from backend.records.job import JobConfig, Placement
 from backend.records.library import Pin
 from backend.records.node import Finding
 from backend.records.series import HistoryUpdate
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 from backend.records.status import RankError, finite
 from backend.records.values import Fault
+
+JOULES_A_KWH = 3.6e6
+
+
+def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
+    """Seconds of the earlier runs and of the newest, each times its GPUs; None where unknown.
+
+    Times are seconds since 1970, 0.0 when there is none.
+    """
+    if earlier_s is None or not started or not ended:
+        return None
+    found = earlier_s + gpus * (ended - started)
+    return found if found > 0 else None
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,10 @@ class JobView:
     ended: str = ""
     earlier_s: float = 0.0
     """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    earlier_gpu_s: float | None = 0.0
+    """The same, each times its GPUs; None where nobody wrote that down."""
+    energy_j: float | None = None
+    """What the GPUs of all its runs used; None while it runs, and where it is not known."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
@@ -73,6 +92,12 @@ class JobView:
     def nodes(self) -> tuple[str, ...]:
         return tuple(placement.node for placement in self.config.placement)
 
+    def gpu_s(self, now_s: float) -> float | None:
+        """Seconds that all its runs took, each times its GPUs; None on processors."""
+        ended = seconds(self.ended) or (now_s if self.state.is_live else 0.0)
+        gpus = self.world_size if self.uses_gpus else 0
+        return gpu_seconds(self.earlier_gpu_s, gpus, seconds(self.started), ended)
+
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
         """Yield each rank, its node, and the UUID of its GPU or "", along the placement."""
         rank = 0
@@ -99,6 +124,8 @@ class JobView:
             "created": self.created,
             "started": self.started,
             "ended": self.ended,
+            "gpu_hours": _in(self.gpu_s(time.time()), 3600),
+            "energy_kwh": _in(self.energy_j, JOULES_A_KWH),
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": self.eta_s,
@@ -109,6 +136,10 @@ class JobView:
             "doubt": self.doubt,
             "alarms": [alarm.to_dict() for alarm in self.alarms],
         }
+
+
+def _in(value: float | None, each: float) -> float | None:
+    return None if value is None else round(value / each, 6)
 
 
 @dataclass(frozen=True)
@@ -126,6 +157,8 @@ class JobForecast:
     checkpoint_bytes: int | None = None
     checkpoints_kept: int = 0
     free_bytes: int | None = None
+    gpu_s: float | None = None
+    energy_j: float | None = None
 
     @property
     def disk_bytes(self) -> int | None:

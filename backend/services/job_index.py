@@ -51,6 +51,8 @@ _NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
     "group": lambda line: line.group,
+    "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
+    "energy": lambda line: nan if line.energy_j is None else line.energy_j,
     **{key: _number_of(key) for key in line_settings.NUMBERS},
 }
 _EXACT = frozenset({"best", "started", "created", "ended", *line_settings.NUMBERS})
@@ -68,7 +70,9 @@ _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-ORDERS = (*_TEXTS, *(name for name in _NUMBERS if name != "group"), "took")
+_OF_TIME = ("took", "gpu_hours")
+"""They change by themselves, and are made of others."""
+ORDERS = (*_TEXTS, *(name for name in _NUMBERS if name != "group"), *_OF_TIME)
 """By what can be sorted."""
 
 
@@ -311,12 +315,15 @@ class JobIndex:
         return (slots.astype(np.float64), -when, number[slots], group)
 
     def _numbers(self, order: str) -> Numbers:
-        if order != "took":
+        if order not in _OF_TIME:
             return self._key(order)
         now = time.time()
         begun, ended = self._key("started"), self._key("ended")
         over = np.where(self._key("group") == 0, now, np.where(ended > 0, ended, nan))
-        return over - begun
+        if order == "took":
+            return over - begun
+        used = self._key("earlier_gpu_s") + self._key("gpus") * (over - begun)
+        return np.where(used > 0, used, nan)
 
     def _key(self, name: str) -> Numbers:
         known = self._keys.get(name)

@@ -92,6 +92,8 @@ def job(
         ended=ago(ended),
         user=user,
     )
+    if ended >= 0 and where.uses_gpus:
+        view = replace(view, energy_j=330.0 * where.world_size * (began - ended))
     return replace(view, **more)  # type: ignore[arg-type]
 
 

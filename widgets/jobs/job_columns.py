@@ -31,17 +31,19 @@ class JobColumn(IntEnum):
     GPUS = 6
     STARTED = 7
     TOOK = 8
-    USER = 9
-    NOTES = 10
-    CREATED = 11
-    LR = 12
-    BATCH_SIZE = 13
-    OPTIMIZER = 14
-    EPOCHS = 15
-    MODEL = 16
-    DATASET = 17
-    STRATEGY = 18
-    SEED = 19
+    GPU_HOURS = 9
+    ENERGY = 10
+    USER = 11
+    NOTES = 12
+    CREATED = 13
+    LR = 14
+    BATCH_SIZE = 15
+    OPTIMIZER = 16
+    EPOCHS = 17
+    MODEL = 18
+    DATASET = 19
+    STRATEGY = 20
+    SEED = 21
 
     @property
     def key(self) -> str:
@@ -69,6 +71,7 @@ class JobColumn(IntEnum):
 _TITLES = {
     JobColumn.BEST: "Best metric",
     JobColumn.GPUS: "GPUs",
+    JobColumn.GPU_HOURS: "GPU hours",
     JobColumn.LR: "Learning rate",
     JobColumn.BATCH_SIZE: "Batch",
 }
@@ -80,6 +83,8 @@ _FIGURES = frozenset(
         JobColumn.GPUS,
         JobColumn.STARTED,
         JobColumn.TOOK,
+        JobColumn.GPU_HOURS,
+        JobColumn.ENERGY,
         JobColumn.CREATED,
         *(column for column in SETTINGS if column.key in line_settings.NUMBERS),
     }
@@ -144,6 +149,10 @@ def shown(line: JobLine, column: JobColumn) -> str:
         # The seconds of a run of minutes are of no use, and have no room.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
         return formats.rough(took) if is_long else formats.duration(took)
+    if column is JobColumn.GPU_HOURS:
+        return formats.gpu_hours(line.gpu_s(now))
+    if column is JobColumn.ENERGY:
+        return formats.energy(line.energy_j)
     if column is JobColumn.NODES:
         return _few_nodes(line)
     if column in SETTINGS:

@@ -38,6 +38,8 @@ _WIDTHS = {
     JobColumn.GPUS: 56,
     JobColumn.STARTED: 122,
     JobColumn.TOOK: 76,
+    JobColumn.GPU_HOURS: 84,
+    JobColumn.ENERGY: 84,
     JobColumn.USER: 64,
     JobColumn.NOTES: 200,
     JobColumn.CREATED: 132,
@@ -58,6 +60,8 @@ _AT_FIRST: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
 )
 _FIRST_TO_GO = (
+    JobColumn.ENERGY,
+    JobColumn.GPU_HOURS,
     JobColumn.CREATED,
     JobColumn.USER,
     JobColumn.NOTES,
@@ -283,6 +287,8 @@ class JobTableView(QTableView):
 
     def _toggle(self, column: JobColumn, on: bool) -> None:
         kept = {*self._chosen, column} if on else set(self._chosen) - {column}
+        # What was just chosen is seen, whatever else has to go for it.
+        self._edited = column if on else None
         self._chosen = tuple(c for c in JobColumn if c in kept)
         self._fit()
         self.layout_changed.emit(self.layout_now())

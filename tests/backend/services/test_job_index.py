@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,8 @@ def lines(draw):
         progress=draw(st.sampled_from([0.0, 0.5, 1.0])),
         world_size=draw(st.integers(1, 4)),
         uses_gpus=draw(st.booleans()),
+        earlier_gpu_s=draw(st.sampled_from([None, 0.0, 64.0])),
+        energy_j=draw(st.none() | st.sampled_from([0.5, 64.0])),
     )
 
 
@@ -102,6 +105,7 @@ def fits(line: JobLine, query: JobQuery) -> bool:
     )
 
 
+NOW = time.time()
 VALUES = {
     "name": lambda line: line.name.casefold() or None,
     "tags": lambda line: ", ".join(line.tags) or None,
@@ -114,6 +118,8 @@ VALUES = {
     "started": lambda line: line.started or None,
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
+    "gpu_hours": lambda line: line.gpu_s(NOW),
+    "energy": lambda line: line.energy_j,
     "lr": lambda line: setting(line, "lr"),
     "epochs": lambda line: setting(line, "epochs"),
     "seed": lambda line: setting(line, "seed"),

@@ -255,6 +255,38 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     assert page.table.model.index(0, rate).data() == "0.001"
 
 
+def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
+    view, model = page.table.view, page.table.model
+    used = job("used", JobState.FINISHED, ONE, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
+    unknown = job("unknown", JobState.FINISHED, ONE, begun=4, took=2, earlier_gpu_s=None)
+    here = job("on processors", JobState.FINISHED, HERE, begun=3, took=2)
+    show_jobs(page, (used, unknown, here))
+    shown = {
+        name: (
+            model.index(row, JobColumn.GPU_HOURS).data(),
+            model.index(row, JobColumn.ENERGY).data().replace("\xa0", " "),
+        )
+        for row, name in enumerate(names(page))
+    }
+    assert shown == {
+        # Two hours of eight GPUs, and one of the runs before.
+        "used": ("17.0", "2.50 kWh"),
+        "unknown": ("–", "–"),
+        "on processors": ("–", "–"),
+    }
+    page.resize(1700, 800)
+    QApplication.processEvents()
+    assert not view.isColumnHidden(JobColumn.GPU_HOURS)
+    page.resize(1000, 640)
+    QApplication.processEvents()
+    assert view.isColumnHidden(JobColumn.ENERGY)
+    actions = {action.text(): action for action in view.column_menu().actions()}
+    assert actions["GPU hours"].isChecked()
+    actions["Energy"].trigger()
+    actions["Energy"].trigger()
+    assert not view.isColumnHidden(JobColumn.ENERGY), "who asks for it sees it"
+
+
 def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     view, model = page.table.view, page.table.model
     assert page.table.bar.isHidden()
