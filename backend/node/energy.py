@@ -28,7 +28,7 @@ _LIVELY = 0.9
 class _Counters:
     """``beat_s`` counts the seconds for which an agent worked; None where there is no agent."""
 
-    used_j: Mapping[str, float | None]
+    used_j: Mapping[str, float]
     beat_s: float | None = None
     interval_s: float = 0.0
 
@@ -80,15 +80,18 @@ class EnergyMeter:
             return _Counters(_by_uuid(self._driver.read()[0]))
         try:
             reading = NodeReading.from_dict(read_json(self._root.node(node).status))
-        except (OSError, ValueError):
-            # A node whose data root is its own writes its readings elsewhere.
+            interval_s = float(reading.interval_s)
+            return _Counters(
+                _by_uuid(reading.gpus), float(reading.heartbeat) * interval_s, interval_s
+            )
+        except (OSError, ValueError, TypeError):
+            # A node whose data root is its own writes its readings elsewhere; and what another
+            # user wrote must not end the supervisor.
             return None
-        beat_s = reading.heartbeat * reading.interval_s
-        return _Counters(_by_uuid(reading.gpus), beat_s, reading.interval_s)
 
 
-def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float | None]:
-    return {gpu.uuid: gpu.energy_j for gpu in gpus}
+def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
+    return {gpu.uuid: float(gpu.energy_j) for gpu in gpus if gpu.energy_j is not None}
 
 
 def _was_there(first: _Counters, last: _Counters, lasted_s: float) -> bool:

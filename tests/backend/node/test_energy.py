@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.energy import EnergyMeter
-from backend.records.files import replace_json
+from backend.records.files import read_json, replace_json
 from backend.records.job import THIS_COMPUTER
 from backend.records.launch import RankPlan
 from backend.records.layout import DataRoot
@@ -101,6 +101,20 @@ def test_of_a_node_without_readings_and_of_processors_nothing_is_known(
         clock.now += 600
         write("gpu0", 370, 3_000.0, 4_000.0)
         assert meter.used_j() is None
+
+
+@pytest.mark.parametrize("wrong", [{"heartbeat": []}, {"gpus": 7}, {"gpus": [{"energy_j": []}]}])
+def test_what_a_stranger_wrote_ends_no_supervisor(
+    root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
+) -> None:
+    meter = EnergyMeter(root, RANKS[:2], clock)
+    write("gpu0", 70, 1_000.0, 2_000.0)
+    status = read_json(root.node("gpu0").status)
+    replace_json(root.node("gpu0").status, {**status, **wrong})
+    meter.begin()
+    write("gpu0", 370, 1_000.0, 2_000.0)
+    clock.now += 600
+    assert meter.used_j() is None
 
 
 def test_this_computer_has_no_agent_and_its_driver_is_asked(
