@@ -12,7 +12,6 @@ from backend.records.job_view import JobView
 from backend.records.node import NodeState, Presence
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
-from widgets.jobs.rank_rows import ranks_of
 
 _OUT_OF_MEMORY = "gpu_memory"
 _OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
@@ -100,7 +99,7 @@ def _without(
     """The GPU of the rank that failed first, and where the job ran without it."""
     rank = view.error.rank if view.error is not None else None
     node, uuid = next(
-        ((placement.node, uuid) for number, placement, uuid in ranks_of(view) if number == rank),
+        ((placement.node, uuid) for number, placement, uuid in view.ranks() if number == rank),
         ("", ""),
     )
     state = states.get(node)
