@@ -313,11 +313,14 @@ def nodes() -> tuple[NodeState, ...]:
     return tuple(states)
 
 
-def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Past:
-    """What a node's agent kept of the last hours; on gpu07 one GPU gets hot."""
+def past(name: str, *, over_s: float = 90 * MINUTE) -> Past:
+    """What a node's agent kept of the last hours, or days; on gpu07 one GPU gets hot."""
     lines = []
     chance = np.random.default_rng(3)
-    for second in np.arange(-over_s, 0, every_s).tolist():
+    hours = 90 * MINUTE
+    steps = [(s, 300.0) for s in np.arange(-over_s, -hours, 300.0).tolist()]
+    steps += [(s, 20.0) for s in np.arange(-hours, 0, 20.0).tolist()]
+    for second, every_s in steps:
         heat = 25 * min(1.0, max(0.0, (second + 40 * MINUTE) / 600)) if name == "gpu07" else 0.0
         gpus = []
         for n in range(8):

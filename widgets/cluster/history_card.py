@@ -95,10 +95,12 @@ class _Plot(CurvePanel):
     def _put_ticks(self) -> None:
         super()._put_ticks()
         if self.other is not None:
-            widest = max(self._left.width(), self.other._left.width())
-            for plot in (self, self.other):
-                if plot._left.width() != widest:
-                    plot._left.setWidth(widest)
+            # What was told to them; how wide they are becomes known later.
+            both = (self._left, self.other._left)
+            widest = max(axis.maximumWidth() for axis in both)
+            for axis in both:
+                if axis.maximumWidth() != widest:
+                    axis.setWidth(widest)
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,8 @@ class HistoryCard(Card):
             # Of a job what its GPUs did, or its node where it uses none.
             of_node = BY_KEY[view.quantities[0]].of_node is not None
             self._picker.set_shown(view.key, self._job is None or has_gpus != of_node)
+        tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
+        self._picker.set_tip("ecc", tip)
         if not able[self._picker.key()]:
             self._picker.choose(next(key for key, is_able in able.items() if is_able))
         news = history.count - self._count

@@ -31,6 +31,7 @@ NODE = ""
 
 HOT_C = Limits().hot_c.enter
 _FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
+_FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
 _UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
 """What wavers by two degrees is calm, and looks so only beside what can be: the heat of work, and
 whatever is cooler than that."""
@@ -141,6 +142,7 @@ QUANTITIES = (
         _errors,
         lambda gpu: gpu.ecc_uncorrected,
         of_past_gpu=lambda gpu: gpu.ecc_uncorrected,
+        scale=_FEW,
     ),
     Quantity(
         "ecc_corrected",
@@ -148,6 +150,7 @@ QUANTITIES = (
         _errors,
         lambda gpu: gpu.ecc_corrected,
         of_past_gpu=lambda gpu: gpu.ecc_corrected,
+        scale=_FEW,
     ),
 )
 BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}

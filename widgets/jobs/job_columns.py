@@ -206,7 +206,17 @@ def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> s
         return plain_tip(line.notes) if line.notes else None
     if column is JobColumn.NODES:
         return plain_tip(nodes_of(line))
+    if column is JobColumn.TOOK:
+        return plain_tip(_used(line))
     return plain_tip(shown(line, column))
+
+
+def _used(line: JobLine) -> str:
+    """How long it took, and of how many GPUs, and what those used."""
+    gpu_s = line.gpu_s(time.time())
+    hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
+    energy = formats.energy(line.energy_j) if line.energy_j is not None else ""
+    return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
 
 
 def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:

@@ -156,7 +156,7 @@ def node_detail(stage: Stage) -> None:
 
 @screen("node-detail-week")
 def node_detail_week(stage: Stage) -> None:
-    past = lab.past("gpu07", every_s=300.0, over_s=8 * lab.DAY)
+    past = lab.past("gpu07", over_s=8 * lab.DAY)
     card = _detail(stage, "gpu07", past=past).detail._history_card
     card._stretch.choose("168")
     card.show_past()

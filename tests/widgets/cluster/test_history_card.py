@@ -46,7 +46,7 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
 def card(qtbot):
     card = HistoryCard()
     qtbot.addWidget(card)
-    card.resize(900, 420)
+    card.resize(900, 600)
     card.show()
     return card
 
@@ -287,7 +287,7 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     # The name below is longer than the one above, and leaves as much room beside the curves.
     for _ in range(2):
         assert (upper.x_range(), upper.stretch_px()) == (lower.x_range(), lower.stretch_px())
-        card.resize(600, 420)
+        card.resize(600, 560)
         settled()
     upper.point_at(NOON - 60)
     assert lower.pointed == NOON - 60

@@ -274,6 +274,9 @@ def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
         "unknown": ("–", "–"),
         "on processors": ("–", "–"),
     }
+    took = model.index(names(page).index("used"), JobColumn.TOOK)
+    tip = took.data(Qt.ItemDataRole.ToolTipRole).replace("\xa0", " ")
+    assert tip == "2 h 00 · 17.0 GPU hours · 2.50 kWh"
     page.resize(1700, 800)
     QApplication.processEvents()
     assert not view.isColumnHidden(JobColumn.GPU_HOURS)
