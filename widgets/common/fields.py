@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QCompleter,
     QDoubleSpinBox,
     QLineEdit,
+    QListView,
     QPlainTextEdit,
     QSizePolicy,
     QSlider,
@@ -61,9 +62,11 @@ class LineEdit(QLineEdit):
         completer = QCompleter(list(words), self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
-        completer.popup().setObjectName("popover")
+        rows = QListView()
+        rows.setObjectName("popover")
+        completer.setPopup(rows)
         # The sheet reaches the rows of the list only through this delegate.
-        completer.popup().setItemDelegate(QStyledItemDelegate(completer))
+        rows.setItemDelegate(QStyledItemDelegate(completer))
         completer.activated.connect(self.textEdited)
         self.setCompleter(completer)
 

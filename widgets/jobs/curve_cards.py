@@ -71,3 +71,4 @@ class SmallPlot(Card):
         """The newest value; ``kind``: "validation", or "raw" where the line is smoothed."""
         self._value.setText(formats.metric(value))
         self._kind.setText(kind)
+        self._kind.setVisible(bool(kind))

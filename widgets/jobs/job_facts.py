@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
-from backend.records.metric_words import metric_words
+from backend.records.metric_words import metric_words, short_metric
 from backend.records.queue import QueuePlace
 from backend.records.stamps import instant
 from backend.records.state import JobState
@@ -42,11 +42,13 @@ def facts(view: JobView) -> list[Fact]:
         facts.append(Fact("Step", formats.of(view.step, view.total_steps)))
     if view.best_metric is not None:
         name, best = view.best_metric
-        facts.append(Fact(f"Best {metric_words(name)}", formats.metric(best)))
+        facts.append(
+            Fact(f"Best {short_metric(name)}", formats.metric(best), tip=metric_words(name))
+        )
     loss = view.metrics.get("loss")
     if loss is not None:
-        tip = "Of the newest step alone; the curve is smoothed"
-        facts.append(Fact("Training loss, raw", formats.metric(loss), tip=tip))
+        tip = "Training loss of the newest step alone; the curve is smoothed"
+        facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
     if view.samples_per_second is not None and view.state.is_live:
         facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
     if not view.run:
