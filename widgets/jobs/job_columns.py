@@ -12,7 +12,9 @@ from PySide6.QtCore import Qt
 from backend.records import line_settings
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
+from backend.records.metric_words import short_metric
 from backend.records.queue import QueuePlace
+from backend.records.setting_words import name_and_unit, value_words
 from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.text import plain_tip
@@ -52,6 +54,8 @@ class JobColumn(IntEnum):
 
     @property
     def title(self) -> str:
+        if self in SETTINGS:
+            return name_and_unit(_path(self.key))[0]
         return _TITLES.get(self, self.name.capitalize())
 
     @property
@@ -72,8 +76,6 @@ _TITLES = {
     JobColumn.BEST: "Best metric",
     JobColumn.GPUS: "GPUs",
     JobColumn.GPU_HOURS: "GPU hours",
-    JobColumn.LR: "Learning rate",
-    JobColumn.BATCH_SIZE: "Batch",
 }
 SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
 """Of the job file."""
@@ -113,11 +115,11 @@ def took_s(view: JobView, now: datetime) -> float | None:
 
 
 def best_words(view: JobView | JobLine) -> tuple[str, str]:
-    """Name and value of the best metric, ("", "–") when there is none."""
+    """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
-    return name.removeprefix("validation/"), formats.metric(value)
+    return short_metric(name), formats.metric(value)
 
 
 def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:
@@ -171,8 +173,16 @@ def _setting(line: JobLine, key: str) -> str:
     if key in line_settings.NUMBERS:
         value = line_settings.number(line, key)
         return formats.NONE if value != value else formats.setting(value)
-    name, _, version = line_settings.setting(line, key).partition("@")
+    words = value_words(_path(key), line_settings.setting(line, key))
+    name, _, version = words.partition("@")
     return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
+
+
+def _path(key: str) -> str:
+    """Where a setting stands in the job file."""
+    if key == "lr":
+        return "optimizer.lr"
+    return f"{key}.name" if key in line_settings.TEXTS else key
 
 
 def _few_nodes(line: JobLine) -> str:

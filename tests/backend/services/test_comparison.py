@@ -99,7 +99,7 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     best = labels.index("Best validation accuracy")
     assert labels[best + 1] == "Last validation accuracy"
     assert [words for words in labels if words.startswith("Last")] == [
-        *("Last validation accuracy", "Last loss")
+        *("Last validation accuracy", "Last training loss")
     ]
     assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
 
@@ -355,9 +355,9 @@ def test_job_compare_says_it_to_people_and_to_scripts(
     assert lines[0] == ["slow", "fast"]
     assert ["Learning", "rate", "0.01", "0.02"] in lines
     assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
-    assert not any(line[:2] == ["Batch", "per"] for line in lines)
+    assert not any(line[:2] == ["Batch", "size,"] for line in lines)
     assert "settings are the same" in err
-    assert "Batch per process" in said("slow", "fast", "--all")[1]
+    assert "Batch size, per process" in said("slow", "fast", "--all")[1]
     document = json.loads(said("slow", "fast", "--json")[1])
     assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]
     assert document["results"][0]["best"] == [1]
