@@ -209,7 +209,7 @@ class JobRuns(JobLooks):
             how = "Started over" if run > 1 else "Started"
             if resume_from:
                 how = f"Resumed from {Path(resume_from).stem}"
-            job_acts.add(folder, f"{how} on {_places(file)}" if is_moved else how, self._share)
+            job_acts.add(folder, f"{how} on {_places(file)}" if is_changed else how, self._share)
         return self.show(file.id)
 
     def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
