@@ -109,7 +109,6 @@ VALUES = {
     "user": lambda line: line.user or None,
     "state": lambda line: list(JobState).index(line.state),
     "progress": lambda line: line.progress,
-    "best": lambda line: line.best_metric[1] if line.best_metric else None,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
     "started": lambda line: line.started or None,
     "created": lambda line: line.created,
@@ -143,6 +142,11 @@ def test_it_finds_what_a_walk_over_all_jobs_finds(told, gone, query):
     assert {line.id for line in shown} == {line.id for line in there.values() if fits(line, query)}
     assert found.total == len(there)
     assert found.live == sum(line.state.is_live for line in there.values())
+    if query.order == "best":
+        judged = [line.best_metric for line in shown if line.best_metric]
+        assert shown[len(judged) :] == [line for line in shown if not line.best_metric]
+        sign = -1 if query.descending else 1
+        assert judged == sorted(judged, key=lambda one: (one[0], sign * one[1]))
     if query.order in VALUES:
         values = [VALUES[query.order](line) for line in shown]
         known = [value for value in values if value is not None]
