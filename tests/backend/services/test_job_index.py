@@ -160,6 +160,21 @@ def test_it_finds_what_a_walk_over_all_jobs_finds(told, gone, query):
         assert values == known + [None] * (len(values) - len(known)), "no value comes last"
 
 
+@pytest.mark.parametrize(("descending", "wanted"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])
+def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
+    index = JobIndex()
+    bests = (
+        ("validation/accuracy", 0.9),
+        ("validation/loss", 1.5),
+        ("validation/loss", 0.2),
+        ("validation/accuracy", 0.1),
+        None,
+    )
+    index.take(line_of(job(n, id=str(n), best_metric=best)) for n, best in enumerate(bests))
+    found = index.find(JobQuery(order="best", descending=descending))
+    assert [index.lines[slot].id for slot in found.order] == wanted.split()
+
+
 def test_live_comes_first_then_the_queue_then_drafts_then_what_has_ended():
     index = JobIndex()
     made = [
