@@ -21,6 +21,7 @@ from backend.records.bundle import SUFFIX
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
+from backend.records.metric_words import USUAL_METRICS, tells_how_good
 from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm
@@ -33,6 +34,8 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
+_LATELY = 50
+"""So many jobs."""
 _COUNTED_BY = ("dataset", "loader", "validation_dataset", "validation_loader")
 
 
@@ -121,6 +124,12 @@ class FormController(QObject):
                 usual[kind.value] = found
         return usual
 
+    def _known_metrics(self) -> list[str]:
+        """What jobs measured lately, as the catalogue on this disk knows it."""
+        jobs = self._jobs.search("", _LATELY)
+        measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
+        return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
+
     def _free_name(self) -> str:
         """A name nobody has to think of: "job 7"."""
         model = self._page.model
@@ -137,6 +146,9 @@ class FormController(QObject):
 
     def show_draft(self, draft: JobDraft) -> None:
         self._form.show_draft(draft)
+        self._runner.run(
+            "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
+        )
         self.templates.refresh()
         self.form_wished.emit()
 

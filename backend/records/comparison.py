@@ -12,13 +12,12 @@ from typing import Any
 
 from backend.records import settings
 from backend.records.job_view import JobView
+from backend.records.metric_words import metric_words, usual_mode
 from backend.records.series import HistoryUpdate
 from backend.records.status import finite
 
 FEWEST_JOBS, MOST_JOBS = 2, 8
 _OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
-_BETTER = {"loss": "min", "error": "min", "perplexity": "min", "accuracy": "max"}
-"""What a metric's last word says of which way is better, where the job itself does not."""
 
 
 def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
@@ -133,7 +132,7 @@ def better(metric: str, jobs: Sequence[JobView]) -> str:
     }
     if len(told) > 1:
         return ""
-    return next(iter(told), _BETTER.get(metric.rpartition("/")[2], ""))
+    return next(iter(told), usual_mode(metric))
 
 
 def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
@@ -154,7 +153,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
             found = figures.metrics.get(name)
             return None if found is None else found.last
 
-        words, key = name.replace("/", " "), name
+        words, key = metric_words(name), name
         if way and (name in judged or name.startswith("validation/")):
             values = tuple(value(figures) for _, figures in jobs)
             best = _best(values, way)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from backend.records import settings
 from backend.records.comparison import better, judged_metrics
 from backend.records.job_view import JobView
+from backend.records.metric_words import metric_words
 
 METRIC = "metric"
 MOST_LINES = 500
@@ -98,7 +99,7 @@ def parallel(
         axes.append(axis)
         columns.append(column)
     if metric:
-        title = f"Best {metric.replace('/', ' ')}"
+        title = f"Best {metric_words(metric)}"
         texts = ["" if value is None else in_words(value) for value in values]
         axis, column = _number_axis(METRIC, title, values, texts, in_words)
         axes.append(axis)

@@ -60,6 +60,7 @@ _TEXTS: Mapping[str, Callable[[JobLine], str]] = {
     "tags": lambda line: ", ".join(line.tags).casefold(),
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
     "user": lambda line: line.user.casefold(),
+    "metric": lambda line: line.best_metric[0] if line.best_metric else "",
     **{key: _text_of(key) for key in (*line_settings.TEXTS, *line_settings.PINS)},
 }
 _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
@@ -68,7 +69,7 @@ _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-ORDERS = (*_TEXTS, *(name for name in _NUMBERS if name != "group"), "took")
+ORDERS = (*(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")), "took")
 """By what can be sorted."""
 
 
@@ -183,6 +184,10 @@ class JobIndex:
             # What has no value comes last, whichever way the others go.
             numbers = np.where(np.isnan(numbers), inf, -numbers if query.descending else numbers)
             keys = (*keys, numbers)
+        if query.order == "best":
+            # A loss says nothing beside an accuracy: jobs of one metric stand together.
+            metrics = self._key("metric")[slots]
+            keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
         return Found(self.lines, order, len(self._slots), live, waiting, len(order))
 

@@ -328,7 +328,7 @@ class CurvesTab(QWidget):
                 data = self._curves.get(name)
                 last = data.last() if data is not None else None
                 if last is not None:
-                    plot.show_value(last.raw)
+                    plot.show_value(last.raw, _kind(name))
                     break
 
     def _mark(self) -> None:
@@ -388,3 +388,10 @@ class CurvesTab(QWidget):
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:
         self.save_requested.emit(f"{self._name} {plot}", content)
+
+
+def _kind(name: str) -> str:
+    """What a value beside a plot is, where the plot shows others, too."""
+    if name.startswith(VALIDATION):
+        return "validation"
+    return "" if name in OWN_METRICS else "raw"

@@ -37,6 +37,8 @@ TERMS = {
     "checkpoint.every_epochs": "checkpoint",
     "checkpoint.keep_latest": "retention",
     "checkpoint.keep_best": "retention",
+    "checkpoint.best_metric": "best checkpoint",
+    "checkpoint.best_mode": "best checkpoint",
     "early_stop.patience_epochs": "early stop",
     "seed": "seed",
     "loader_workers": "loader worker",

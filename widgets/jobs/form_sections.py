@@ -8,11 +8,12 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from backend.records.job import LR_SCALINGS, STRATEGIES
+from backend.records.job import LR_SCALINGS, MODES, STRATEGIES, CheckpointPolicy
+from backend.records.metric_words import usual_mode
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, Field
+from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import Label
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S2, S3, S4
@@ -32,6 +33,8 @@ _OPTIMIZER_TITLES = {
     "rmsprop": "RMSprop",
 }
 _STRATEGY_TITLES = {"allreduce": "Allreduce", "alone": "One process, no Horovod"}
+_MODE_TITLES = {"min": "lowest", "max": "highest"}
+_BEST_BY = CheckpointPolicy.best_metric
 _SCALING_TITLES = {"linear": "times processes", "sqrt": "times their root", "none": "as given"}
 
 
@@ -78,6 +81,7 @@ class FormSections(QWidget):
                 control.currentIndexChanged.connect(self.fit_settings)
         fields.show({"stop_on_nan": True})
         self.fit_settings()
+        self._say_usual_mode()
 
     @Slot()
     def fit_settings(self) -> None:
@@ -165,16 +169,42 @@ class FormSections(QWidget):
                 (f.whole("checkpoint.every_epochs", "Checkpoint every", "epochs", "1"), 1),
                 (f.whole("checkpoint.keep_latest", "Keep latest", placeholder="2"), 1),
                 (f.whole("checkpoint.keep_best", "Keep best", placeholder="1"), 1),
+                (f.whole("seed", "Seed", placeholder="1"), 1),
+            ),
+            _line(
+                (self._best_by(), 2),
+                (f.choice("checkpoint.best_mode", "Best is", (("", ""), *_MODE_TITLES.items())), 1),
                 (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
             ),
             _line(
-                (f.whole("seed", "Seed", placeholder="1"), 7),
                 (f.whole("loader_workers", "Loader workers", placeholder="0"), 12),
                 (f.number("stall_limit_s", "Silent at most", "s", "600"), 12),
                 (f.switch("stop_on_nan", "Stop on NaN"), 12),
                 (f.switch("stop_on_divergence", "Stop when it diverges"), 17),
             ),
         )
+
+    def _best_by(self) -> Field:
+        """The field for what tells the best checkpoint; the next one follows it."""
+        field = self._fields.text("checkpoint.best_metric", "Best by", _BEST_BY)
+        if isinstance(field.control, LineEdit):
+            field.control.textEdited.connect(self._follow_metric)
+            field.control.textChanged.connect(self._say_usual_mode)
+        return field
+
+    @Slot()
+    def _follow_metric(self) -> None:
+        """Another metric was typed: what was chosen for the one before does not count for it."""
+        self._fields.show_one("checkpoint.best_mode", None)
+
+    @Slot()
+    def _say_usual_mode(self) -> None:
+        """What stands for no choice is what the name of the metric suggests."""
+        control = self._fields.field("checkpoint.best_mode").control
+        if isinstance(control, ComboBox):
+            policy = self._fields.draft().get("checkpoint", {})
+            usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
+            control.setItemText(0, f"{_MODE_TITLES[usual]}, as usual")
 
 
 def section(name: str, *items: Any) -> Card:

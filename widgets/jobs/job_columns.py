@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt
 from backend.records import line_settings
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
+from backend.records.metric_words import short_metric
 from backend.records.queue import QueuePlace
 from backend.records.stamps import instant
 from widgets.common import formats
@@ -106,11 +107,11 @@ def took_s(view: JobView, now: datetime) -> float | None:
 
 
 def best_words(view: JobView | JobLine) -> tuple[str, str]:
-    """Name and value of the best metric, ("", "–") when there is none."""
+    """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
-    return name.removeprefix("validation/"), formats.metric(value)
+    return short_metric(name), formats.metric(value)
 
 
 def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:

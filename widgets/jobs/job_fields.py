@@ -7,7 +7,7 @@ whatever a person typed that is no number goes into it as typed, because the one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +167,12 @@ class JobFields(QObject):
             control.set_options(options)
             if chosen:
                 _choose(control, chosen)
+
+    def suggest(self, path: str, words: Iterable[str]) -> None:
+        """Offer these while the field at ``path`` is typed into."""
+        control = self._fields[path].control
+        if isinstance(control, LineEdit):
+            control.suggest(words)
 
     def draft(self) -> dict[str, Any]:
         """The job file; fields left empty are left out."""

@@ -63,7 +63,7 @@ class JobHeader(QWidget):
         self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All its runs")
         self.runs.setFixedHeight(TARGET_MIN)
         self.runs.clicked.connect(self._ask_runs)
-        self._facts = Facts()
+        self._facts = Facts(gap=24)
         self.act = Button("Start", icon="play")
         self.act.clicked.connect(self._do_act)
         self._wait = Button("Queue", tip=QUEUE_TIP)

@@ -117,6 +117,11 @@ def test_jobs_are_sorted_filtered_and_paged(catalogue: Catalogue) -> None:
     )
     best = catalogue.jobs(order="best", descending=False, limit=8)
     assert [view.best_metric for view in best] == [("loss", 0.0)] * 8
+    for number, one in ((60, ("accuracy", 0.9)), (61, None)):
+        catalogue.put_job(job(number, state=JobState.FINISHED, best_metric=one))
+    best = [view.best_metric for view in catalogue.jobs(order="best", descending=False)]
+    assert best[:2] == [("accuracy", 0.9), ("loss", 0.0)], "jobs of one metric stand together"
+    assert best[-1] is None
     failed = catalogue.jobs(states=[JobState.ERROR])
     assert {view.id for view in failed} == {view.id for view in views[::3]}
     assert catalogue.count_jobs(states=[JobState.ERROR]) == 17

@@ -80,7 +80,7 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     best = labels.index("Best validation accuracy")
     assert labels[best + 1] == "Last validation accuracy"
     assert [words for words in labels if words.startswith("Last")] == [
-        *("Last validation accuracy", "Last loss")
+        *("Last validation accuracy", "Last training loss")
     ]
     assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
 

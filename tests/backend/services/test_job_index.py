@@ -109,7 +109,6 @@ VALUES = {
     "user": lambda line: line.user or None,
     "state": lambda line: list(JobState).index(line.state),
     "progress": lambda line: line.progress,
-    "best": lambda line: line.best_metric[1] if line.best_metric else None,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
     "started": lambda line: line.started or None,
     "created": lambda line: line.created,
@@ -143,11 +142,31 @@ def test_it_finds_what_a_walk_over_all_jobs_finds(told, gone, query):
     assert {line.id for line in shown} == {line.id for line in there.values() if fits(line, query)}
     assert found.total == len(there)
     assert found.live == sum(line.state.is_live for line in there.values())
+    if query.order == "best":
+        judged = [line.best_metric for line in shown if line.best_metric]
+        assert shown[len(judged) :] == [line for line in shown if not line.best_metric]
+        sign = -1 if query.descending else 1
+        assert judged == sorted(judged, key=lambda one: (one[0], sign * one[1]))
     if query.order in VALUES:
         values = [VALUES[query.order](line) for line in shown]
         known = [value for value in values if value is not None]
         assert known == sorted(known, reverse=query.descending)
         assert values == known + [None] * (len(values) - len(known)), "no value comes last"
+
+
+@pytest.mark.parametrize(("descending", "wanted"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])
+def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
+    index = JobIndex()
+    bests = (
+        ("validation/accuracy", 0.9),
+        ("validation/loss", 1.5),
+        ("validation/loss", 0.2),
+        ("validation/accuracy", 0.1),
+        None,
+    )
+    index.take(line_of(job(n, id=str(n), best_metric=best)) for n, best in enumerate(bests))
+    found = index.find(JobQuery(order="best", descending=descending))
+    assert [index.lines[slot].id for slot in found.order] == wanted.split()
 
 
 def test_live_comes_first_then_the_queue_then_drafts_then_what_has_ended():

@@ -78,7 +78,7 @@ def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     show(page, three())
     plot = page.findChildren(_Plot)[0]
     titles = [action.text() for action in plot._menu.actions()]
-    assert titles == ["Validation mAP", "Loss", "Learning rate"]
+    assert titles == ["Validation mAP", "Training loss", "Learning rate"]
     plot._menu.actions()[2].trigger()
     page.show_look(news(three()[0].view, 3201, 10))
     finish(page.turns)
