@@ -231,6 +231,7 @@ def _job(words: Words) -> None:
         ("runs", "the runs of a job, and how each ended"),
         ("history", "every step's metrics"),
         ("checkpoints", "the checkpoints of a job"),
+        ("acts", "who started, stopped and changed a job"),
         ("remove", "move a job to the trash of the data root"),
         ("restore", "move a job back from the trash"),
     ):
@@ -269,6 +270,10 @@ def _job(words: Words) -> None:
         "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
     )
     _run_number(leaf)
+    leaf = words.leaf("keep", "keep a checkpoint for ever, whatever the job says")
+    _job_id(leaf)
+    leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
+    leaf.add_argument("--undo", action="store_true", help="leave it to the job again")
     leaf = words.leaf("export", "a checkpoint for use elsewhere")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")

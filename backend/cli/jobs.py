@@ -294,7 +294,11 @@ def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool
                 in_bytes(record.bytes),
                 " ".join(
                     word
-                    for word, is_so in (("latest", record.is_latest), ("best", record.is_best))
+                    for word, is_so in (
+                        ("latest", record.is_latest),
+                        ("best", record.is_best),
+                        ("kept", record.is_kept),
+                    )
                     if is_so
                 ),
                 ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
@@ -303,6 +307,27 @@ def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool
         ),
         "There is no checkpoint yet.",
     )
+    return OK
+
+
+def keep(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    record = services.jobs.keep(job_id, arguments.checkpoint, is_kept=not arguments.undo)
+    if as_json:
+        print_json(record)
+    elif record.is_kept:
+        print_line(f"{record.name} is kept for ever.")
+    else:
+        print_line(f"{record.name} stays as long as the job's settings say.")
+    return OK
+
+
+def acts(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    found = services.jobs.acts(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(found)
+        return OK
+    print_table(("TIME", "WHAT"), ((in_local_time(one.time), one.sentence) for one in found), "")
     return OK
 
 

@@ -14,6 +14,7 @@ from backend.records import settings
 from backend.records.job_view import JobView
 from backend.records.metric_words import metric_words, usual_mode
 from backend.records.series import HistoryUpdate
+from backend.records.setting_words import label
 from backend.records.status import finite
 
 FEWEST_JOBS, MOST_JOBS = 2, 8
@@ -177,7 +178,7 @@ def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
     all_of = [settings.effective(view) for view in views]
     for key in dict.fromkeys(key for one in all_of for key in one):
         values = tuple(one.get(key) for one in all_of)
-        yield ComparedRow(key, settings.label(key), values, (False,) * len(views))
+        yield ComparedRow(key, label(key), values, (False,) * len(views))
 
 
 def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:

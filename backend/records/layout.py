@@ -32,6 +32,8 @@ jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or th
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
+    <name>.keep                       any desktop: the checkpoint stays, whatever the policy says
+jobs/<id>/acts/                       any desktop: a file for each thing that a person did
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; of one that does not see the data root,
@@ -206,6 +208,10 @@ class JobFolder:
         return JobFolder(self.path / "by-hand" / name)
 
     @property
+    def acts(self) -> Path:
+        return self.path / "acts"
+
+    @property
     def latest(self) -> Path:
         """Names the newest verified checkpoint; moves only after verification."""
         return self.checkpoints / "latest.json"
@@ -364,3 +370,5 @@ STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"
 """Beside each checkpoint: its hash, size, epoch, step, metrics (`records.checkpoint`)."""
+KEEP_SUFFIX = ".keep"
+"""Beside a checkpoint that is kept for ever."""

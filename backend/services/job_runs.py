@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.cluster.shell import Unreachable
-from backend.datastore import job_files
+from backend.datastore import job_acts, job_files
 from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.datastore.job_files import JobFile
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
-from backend.records.job import NOTHING, Placement
+from backend.records.job import NOTHING, THIS_COMPUTER, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.program import COMMAND
@@ -133,7 +133,9 @@ class JobRuns(JobLooks):
         if not view.state.is_live:
             return view
         with in_words("The wish to stop could not be written"):
-            job_files.ask_to_stop(folder, view.run, self._share)
+            is_new = job_files.ask_to_stop(folder, view.run, self._share)
+        if is_new:
+            job_acts.add(folder, "Stopped", self._share)
         return self.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -153,6 +155,7 @@ class JobRuns(JobLooks):
             )
         with in_words("The wish to end the run could not be written"):
             job_files.ask_to_end(folder, view.run, self._share)
+        job_acts.add(folder, "Killed", self._share)
         return self.show(job_id)
 
     def _look_and_run(
@@ -196,6 +199,11 @@ class JobRuns(JobLooks):
             )
             if began and is_moved:
                 job_files.write_placement(folder, file.config, self._share)
+        if began:
+            how = "Started over" if run > 1 else "Started"
+            if resume_from:
+                how = f"Resumed from {Path(resume_from).stem}"
+            job_acts.add(folder, f"{how} on {_places(file)}" if is_moved else how, self._share)
         return self.show(file.id)
 
     def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
@@ -269,6 +277,12 @@ class JobRuns(JobLooks):
                 "Clone it with more epochs and start_from, or start it over.",
             )
         return self._sound_checkpoint(folder, file, name)
+
+
+def _places(file: JobFile) -> str:
+    return ", ".join(
+        "this computer" if one.node == THIS_COMPUTER else one.node for one in file.config.placement
+    )
 
 
 def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:

@@ -232,7 +232,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
             one * PER_EPOCH,
             0,
             306_000_000,
-            "ab" * 32,
+            f"{one:02d}" * 32,
             "cd" * 32,
             ago(NOW - _end_s(view) + 4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
             {"validation/loss": (0.402, 0.361, 0.368)[n]},

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QApplication, QGridLayout, QSizePolicy, QWidget
 
 from backend.records.comparison import ComparedRow, Comparison, RowKind
 from backend.records.job_view import JobView
+from backend.records.setting_words import value_words
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
 from widgets.common.layout import STRETCH, col, row
@@ -48,7 +49,7 @@ def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
     if value is None:
         return formats.NONE
     if isinstance(value, str):
-        return value
+        return value_words(row.key, value)
     return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value, digits)
 
 

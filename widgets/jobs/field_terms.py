@@ -50,7 +50,7 @@ TERMS = {
 
 FIGURES = {
     "Global batch": "global batch",
-    "Learning rate": "learning rate",
+    "Effective rate": "rate scaling",
     "Steps an epoch": "step",
     "Checkpoints": "retention",
 }

@@ -8,8 +8,9 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from backend.records.job import LR_SCALINGS, MODES, STRATEGIES, CheckpointPolicy
+from backend.records.job import MODES, CheckpointPolicy
 from backend.records.metric_words import usual_mode
+from backend.records.setting_words import LABELS, value_words
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
@@ -24,18 +25,7 @@ from widgets.jobs.template_strip import TemplateStrip
 
 SECTION_W = 64
 _SETTINGS_A_ROW = 4
-_OPTIMIZER_TITLES = {
-    "sgd": "SGD",
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "adagrad": "Adagrad",
-    "adadelta": "Adadelta",
-    "rmsprop": "RMSprop",
-}
-_STRATEGY_TITLES = {"allreduce": "Allreduce", "alone": "One process, no Horovod"}
-_MODE_TITLES = {"min": "lowest", "max": "highest"}
 _BEST_BY = CheckpointPolicy.best_metric
-_SCALING_TITLES = {"linear": "times processes", "sqrt": "times their root", "none": "as given"}
 
 
 class FormSections(QWidget):
@@ -88,7 +78,7 @@ class FormSections(QWidget):
         """Show the settings of the chosen optimizer and schedule, and no others."""
         for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
             name = self._fields.key(f"{table}.name")
-            settings = {k: s for k, s in known.get(name, {}).items() if s.label}
+            settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
             wanted = tuple(f"{table}.{key}" for key in settings)
             if wanted == self._settings_of[table] and wanted:
                 continue
@@ -114,18 +104,17 @@ class FormSections(QWidget):
         f = self._fields
         return section(
             "What",
-            _line((f.text("name", "Name"), 2), (f.choice("model", "Model"), 1)),
+            _line((f.text("name"), 2), (f.choice("model"), 1)),
             _line(
-                (f.choice("dataset", "Dataset"), 1),
-                (f.choice("loader", "Loader"), 1),
-                (f.choice("validation_dataset", "Validation dataset"), 1),
-                (f.choice("validation_loader", "Validation loader"), 1),
+                (f.choice("dataset"), 1),
+                (f.choice("loader"), 1),
+                (f.choice("validation_dataset"), 1),
+                (f.choice("validation_loader"), 1),
             ),
             _line(
                 (
                     f.text(
                         "start_from",
-                        "Start from",
                         "the model’s weights or nothing: a job/checkpoint, a file, “nothing”",
                     ),
                     1,
@@ -135,28 +124,29 @@ class FormSections(QWidget):
 
     def _how(self) -> Card:
         f = self._fields
-        choices = tuple((name, _OPTIMIZER_TITLES[name]) for name in OPTIMIZERS)
-        schedules = tuple((name, name.capitalize()) for name in SCHEDULES)
-        strategies = tuple((name, _STRATEGY_TITLES[name]) for name in STRATEGIES)
-        scalings = tuple((name, _SCALING_TITLES[name]) for name in LR_SCALINGS)
         return section(
             "How",
             _line(
-                (f.whole("epochs", "Epochs"), 2),
-                (f.whole("batch_size", "Batch size", "per process"), 3),
-                (f.number("gradient_norm", "Gradient norm", placeholder="off"), 3),
-                (f.choice("strategy.name", "Strategy", strategies), 4),
+                (f.whole("epochs"), 2),
+                (
+                    f.whole(
+                        "batch_size",
+                    ),
+                    3,
+                ),
+                (f.number("gradient_norm", "off"), 3),
+                (f.choice("strategy.name"), 4),
             ),
             _line(
-                (f.choice("optimizer.name", "Optimizer", choices), 2),
-                (f.number("optimizer.lr", "Learning rate"), 2),
-                (f.choice("strategy.lr_scaling", "With more processes", scalings), 2),
+                (f.choice("optimizer.name"), 2),
+                (f.number("optimizer.lr"), 2),
+                (f.choice("strategy.lr_scaling"), 2),
             ),
             self._settings_rows["optimizer"],
             _line(
-                (f.choice("schedule.name", "Schedule", schedules), 2),
-                (f.number("schedule.warmup_epochs", "Warm-up", "epochs", "0"), 2),
-                (f.switch("mixed_precision", "Half precision, on GPUs"), 2),
+                (f.choice("schedule.name"), 2),
+                (f.number("schedule.warmup_epochs", "0"), 2),
+                (f.switch("mixed_precision"), 2),
             ),
             self._settings_rows["schedule"],
         )
@@ -166,27 +156,27 @@ class FormSections(QWidget):
         return section(
             "Keep",
             _line(
-                (f.whole("checkpoint.every_epochs", "Checkpoint every", "epochs", "1"), 1),
-                (f.whole("checkpoint.keep_latest", "Keep latest", placeholder="2"), 1),
-                (f.whole("checkpoint.keep_best", "Keep best", placeholder="1"), 1),
-                (f.whole("seed", "Seed", placeholder="1"), 1),
+                (f.whole("checkpoint.every_epochs", "1"), 1),
+                (f.whole("checkpoint.keep_latest", "2"), 1),
+                (f.whole("checkpoint.keep_best", "1"), 1),
+                (f.whole("seed", "1"), 1),
             ),
             _line(
                 (self._best_by(), 2),
-                (f.choice("checkpoint.best_mode", "Best is", (("", ""), *_MODE_TITLES.items())), 1),
-                (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
+                (f.choice("checkpoint.best_mode", ("", "")), 1),
+                (f.whole("early_stop.patience_epochs", "off"), 1),
             ),
             _line(
-                (f.whole("loader_workers", "Loader workers", placeholder="0"), 12),
-                (f.number("stall_limit_s", "Silent at most", "s", "600"), 12),
-                (f.switch("stop_on_nan", "Stop on NaN"), 12),
-                (f.switch("stop_on_divergence", "Stop when it diverges"), 17),
+                (f.whole("loader_workers", "0"), 12),
+                (f.number("stall_limit_s", "600"), 12),
+                (f.switch("stop_on_nan"), 12),
+                (f.switch("stop_on_divergence"), 17),
             ),
         )
 
     def _best_by(self) -> Field:
         """The field for what tells the best checkpoint; the next one follows it."""
-        field = self._fields.text("checkpoint.best_metric", "Best by", _BEST_BY)
+        field = self._fields.text("checkpoint.best_metric", _BEST_BY)
         if isinstance(field.control, LineEdit):
             field.control.textEdited.connect(self._follow_metric)
             field.control.textChanged.connect(self._say_usual_mode)
@@ -204,7 +194,7 @@ class FormSections(QWidget):
         if isinstance(control, ComboBox):
             policy = self._fields.draft().get("checkpoint", {})
             usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
-            control.setItemText(0, f"{_MODE_TITLES[usual]}, as usual")
+            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)}, as usual")
 
 
 def section(name: str, *items: Any) -> Card:

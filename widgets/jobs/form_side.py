@@ -171,7 +171,7 @@ class FormSide(Frame):
         self._figures.set_facts(
             (
                 self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
-                self._fact("Learning rate", formats.setting(check.learning_rate)),
+                self._fact("Effective rate", formats.setting(check.learning_rate)),
                 self._fact(
                     "Steps an epoch",
                     formats.NONE if steps is None else formats.count(steps),

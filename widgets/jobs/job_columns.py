@@ -14,6 +14,7 @@ from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
 from backend.records.metric_words import short_metric
 from backend.records.queue import QueuePlace
+from backend.records.setting_words import name_and_unit, value_words
 from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.text import plain_tip
@@ -51,6 +52,8 @@ class JobColumn(IntEnum):
 
     @property
     def title(self) -> str:
+        if self in SETTINGS:
+            return name_and_unit(_path(self.key))[0]
         return _TITLES.get(self, self.name.capitalize())
 
     @property
@@ -70,8 +73,6 @@ class JobColumn(IntEnum):
 _TITLES = {
     JobColumn.BEST: "Best metric",
     JobColumn.GPUS: "GPUs",
-    JobColumn.LR: "Learning rate",
-    JobColumn.BATCH_SIZE: "Batch",
 }
 SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
 """Of the job file."""
@@ -161,8 +162,16 @@ def _setting(line: JobLine, key: str) -> str:
     if key in line_settings.NUMBERS:
         value = line_settings.number(line, key)
         return formats.NONE if value != value else formats.setting(value)
-    name, _, version = line_settings.setting(line, key).partition("@")
+    words = value_words(_path(key), line_settings.setting(line, key))
+    name, _, version = words.partition("@")
     return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
+
+
+def _path(key: str) -> str:
+    """Where a setting stands in the job file."""
+    if key == "lr":
+        return "optimizer.lr"
+    return f"{key}.name" if key in line_settings.TEXTS else key
 
 
 def _few_nodes(line: JobLine) -> str:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
+from backend.records.act import Act
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.node import NodeState
@@ -52,6 +53,9 @@ class JobDetail(JobWishes):
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
+        keep_requested: Job id, checkpoint, whether it is kept for ever.
+        verify_requested: Job id, checkpoint whose file is to be checked.
+        acts_requested: Job id; answer with `show_acts`.
         export_kind_chosen: The format of an export, to be remembered for the next.
         take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file name,
             and the `Promise` to keep.
@@ -64,6 +68,9 @@ class JobDetail(JobWishes):
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
+    keep_requested = Signal(str, str, bool)
+    verify_requested = Signal(str, str)
+    acts_requested = Signal(str)
     export_kind_chosen = Signal(str)
     take_out_requested = Signal(str, object, str, str, object)
     notes_requested = Signal(str, str)
@@ -131,7 +138,7 @@ class JobDetail(JobWishes):
         self.curves.clear(view.name)
         self.log.open_job(view)
         self.notes.open_job(view)
-        self.settings.show_config(view.config)
+        self.settings.show_job(view)
         if view.run:
             self.checkpoints.begin_reading()
         else:
@@ -140,6 +147,7 @@ class JobDetail(JobWishes):
         self._show()
         self._choose_tab("failure" if view.state.has_failed else "curves")
         self.settings_requested.emit(view.id)
+        self.acts_requested.emit(view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """News: the view, and points to append."""
@@ -170,6 +178,9 @@ class JobDetail(JobWishes):
             self._choose_tab("failure")
         if turned or view.epoch != before.epoch:
             self.checkpoints_requested.emit(view.id)
+        said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
+        if turned or said:
+            self.acts_requested.emit(view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
         """Where the open job stands in the queue."""
@@ -189,6 +200,16 @@ class JobDetail(JobWishes):
         self._show()
         if self._export_waits:
             self.export()
+
+    def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
+        """How the check of a checkpoint's file went."""
+        if self._is_open(job_id):
+            self.checkpoints.show_verified(name, words, tip)
+
+    def show_acts(self, job_id: str, acts: tuple[Act, ...]) -> None:
+        """Who did what to the job, the newest first."""
+        if self._is_open(job_id):
+            self.notes.show_acts(acts)
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
         """All runs of the job, to choose one from."""
@@ -356,6 +377,12 @@ class JobDetail(JobWishes):
             lambda name: self.new_from_requested.emit(self._id(), name)
         )
         self.checkpoints.export_requested.connect(self._open_export)
+        self.checkpoints.keep_requested.connect(
+            lambda name, is_kept: self.keep_requested.emit(self._id(), name, is_kept)
+        )
+        self.checkpoints.verify_requested.connect(
+            lambda name: self.verify_requested.emit(self._id(), name)
+        )
         self.checkpoints.drag_began.connect(self._take_out)
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))

@@ -323,9 +323,9 @@ def test_job_compare_says_it_to_people_and_to_scripts(
     assert lines[0] == ["slow", "fast"]
     assert ["Learning", "rate", "0.01", "0.02"] in lines
     assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
-    assert not any(line[:2] == ["Batch", "per"] for line in lines)
+    assert not any(line[:2] == ["Batch", "size,"] for line in lines)
     assert "settings are the same" in err
-    assert "Batch per process" in said("slow", "fast", "--all")[1]
+    assert "Batch size, per process" in said("slow", "fast", "--all")[1]
     document = json.loads(said("slow", "fast", "--json")[1])
     assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]
     assert document["results"][0]["best"] == [1]

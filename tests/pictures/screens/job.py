@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu
 
+from backend.records.act import Act
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.job_view import JobCommand, JobRun
 from backend.records.node import Presence
@@ -270,7 +271,10 @@ def ranks_no_news(stage: Stage) -> None:
 
 @screen("checkpoints", EVERY)
 def checkpoints(stage: Stage) -> None:
-    open_job(stage, tab="checkpoints")
+    page = open_job(stage, tab="checkpoints")
+    first, *others = lab.checkpoints()
+    page.detail.show_checkpoints(lab.LIVE.id, (replace(first, is_kept=True), *others))
+    page.detail.show_verified(lab.LIVE.id, first.name, "checked", "found right")
 
 
 @screen("checkpoints-empty")
@@ -376,7 +380,17 @@ def settings_of_job_toml(stage: Stage) -> None:
 
 @screen("notes", THREE)
 def notes(stage: Stage) -> None:
-    open_job(stage, tab="notes")
+    page = open_job(stage, tab="notes")
+    first, *_ = lab.checkpoints()
+    page.detail.show_acts(
+        lab.LIVE.id,
+        (
+            Act(lab.ago(4 * lab.MINUTE), f"Kept for ever: {first.name}", "ben", "desk-7"),
+            Act(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
+            Act(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
+            Act(lab.ago(75 * lab.MINUTE), "Created", "mai"),
+        ),
+    )
 
 
 @screen("notes-empty")

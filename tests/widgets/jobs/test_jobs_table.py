@@ -232,7 +232,7 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     actions = {action.text(): action for action in menu.actions()}
     assert list(actions) == [
         "Learning rate",
-        "Batch",
+        "Batch size",
         "Optimizer",
         "Epochs",
         "Model",
@@ -248,7 +248,7 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     assert page.table.query.order == "lr"
     shown = page.table.model.index(0, rate).data()
     assert shown == "0.08"
-    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "sgd"
+    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "SGD"
     assert page.table.model.index(0, JobColumn.SEED).data() == "1"
     click_head(page, rate)
     assert page.table.model.index(0, rate).data() == "0.001"
