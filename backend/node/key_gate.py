@@ -1,13 +1,14 @@
 """What the cluster's key may start on a node, when a person wants it to start nothing else.
 
 sshd executes this instead of what the client asked for (``command=`` in authorized_keys), and
-hands that over as text. It is never given to a shell: it is one of the three things that the
+hands that over as text. It is never given to a shell: it is one of the things that the
 program itself asks for between nodes, with programs and folders that set-up made below
 ``~/.ringmaster`` (or on the data root, where nodes share an environment), or it is refused:
 
 - mpirun's daemon, with the variables that mpirun sets for it;
 - the sweep of what a run left, which says what its ranks there wrote last;
-- ``true``, by which the look before a start proves the way.
+- ``true``, by which the look before a start proves the way;
+- ``echo $SHELL``, by which mpirun asks in which form it shall name its daemon.
 
 Whoever has the key and speaks mpirun's own protocol can still have its daemon start programs as
 this user; that is what the daemon is for. What is gone is the shell, files, and every tunnel.
@@ -54,7 +55,7 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
     lie on a node that does not see the data root: read, and never executed.
 
     Raises:
-        Refused: It is none of the three.
+        Refused: It is none of these.
     """
     try:
         variables, rest = _settings(asked, ours)
@@ -63,6 +64,9 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
         raise Refused from error
     if argv == ["true"] and not variables:
         return {}, argv
+    if argv == ["echo", "$SHELL"] and not variables:
+        # mpirun asks which shell reads its text. None does; the form for bash is understood here.
+        return {}, ["echo", "/bin/bash"]
     if argv[:1] == ["env"] and not variables:
         return _sweep(argv, ours, carried)
     if not argv or Path(argv[0]).name not in _DAEMONS:

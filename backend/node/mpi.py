@@ -68,16 +68,25 @@ def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
         for name in ("OMPI", "PRTE"):
             clean[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
             clean[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    if has_csh():
-        # mpirun asks the other nodes for their shell then, instead of sending them text for csh.
-        clean["OMPI_MCA_plm_rsh_assume_same_shell"] = "0"
-        clean["PRTE_MCA_plm_ssh_assume_same_shell"] = "0"
     return clean
 
 
-def has_csh() -> bool:
-    """Whether the login shell here is csh or tcsh, as mpirun finds out."""
+def asking_for_shells(ssh_config: str) -> dict[str, str]:
+    """Variables with which mpirun asks the other nodes for their shell; none for bash and zsh.
+
+    Otherwise it sends them text in the form for the shell here (fish it takes for sh), where the
+    cluster's key has ``/bin/sh`` or a gate read it. It asks with its agent alone, without
+    ``plm_rsh_args``.
+    """
     try:
-        return pwd.getpwuid(os.getuid()).pw_shell.endswith("csh")
+        shell = pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:
-        return False
+        shell = ""
+    if not ssh_config or shell.endswith(("bash", "zsh")):
+        return {}
+    settings = {"agent": f"ssh -F {ssh_config}", "assume_same_shell": "0"}
+    return {
+        f"{prefix}_{name}": value
+        for prefix in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh")
+        for name, value in settings.items()
+    }

@@ -385,7 +385,7 @@ def final_status(
 
 
 def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
-    environment = mpi.environment()
+    environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
     session = traces.session_folder(tag)

@@ -57,6 +57,7 @@ def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
     assert allowed(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
     assert allowed("true", OURS, CARRIED) == ({}, ["true"])
+    assert allowed("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
     folder = f"{CARRIED}/ab12/jobs/20261121-abc"
     assert allowed(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
 

@@ -10,12 +10,21 @@ import pytest
 from backend.node import mpi
 
 
-@pytest.mark.parametrize(("shell", "asks"), [("/bin/tcsh", True), ("/usr/bin/fish", False)])
-def test_from_csh_the_other_nodes_are_asked_for_their_shell(
-    monkeypatch: pytest.MonkeyPatch, shell: str, asks: bool
+@pytest.mark.parametrize("shell", ["/bin/tcsh", "/usr/bin/fish", "/bin/sh"])
+def test_from_another_shell_than_bash_the_nodes_are_asked_for_theirs(
+    monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
-    account = pwd.struct_passwd((*pwd.getpwuid(os.getuid())[:6], shell))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
-    found = mpi.environment({})
-    assert found.get("PRTE_MCA_plm_ssh_assume_same_shell") == ("0" if asks else None)
-    assert found.get("OMPI_MCA_plm_rsh_assume_same_shell") == ("0" if asks else None)
+    def login_shell(path: str) -> None:
+        account = pwd.struct_passwd((*pwd.getpwuid(os.getuid())[:6], path))
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
+
+    login_shell("/usr/bin/bash")
+    assert mpi.asking_for_shells("/home/lab/config") == {}
+    login_shell(shell)
+    assert mpi.asking_for_shells("") == {}
+    assert mpi.asking_for_shells("/home/lab/config") == {
+        "OMPI_MCA_plm_rsh_agent": "ssh -F /home/lab/config",
+        "OMPI_MCA_plm_rsh_assume_same_shell": "0",
+        "PRTE_MCA_plm_ssh_agent": "ssh -F /home/lab/config",
+        "PRTE_MCA_plm_ssh_assume_same_shell": "0",
+    }
