@@ -111,7 +111,7 @@ def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
     assert (found.name, found.disk_path) == ("gpu1", str(root.path))
     assert found.cpu.use_percent is not None
     assert end(agent) == ""
-    names = [".status.json.spare", "info.json", "past.jsonl", "status.json"]
+    names = [".status.json.spare", "info.json", "past.jsonl", "status.json", "week.jsonl"]
     assert sorted(path.name for path in folder.path.iterdir()) == names
 
 
