@@ -34,7 +34,7 @@ from backend.records import stamps
 from backend.records.files import FILE_MODE, replace_bytes
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, LibraryItem, left_out_facts
-from backend.records.project import WHOLE, Part
+from backend.records.project import WHOLE, ProjectPart
 from backend.records.values import name_fault
 
 _SPARE_BYTES = 64_000_000
@@ -133,7 +133,7 @@ def whence(source: Path) -> str:
     return os.fsencode(source.absolute()).decode("utf-8", "replace")
 
 
-def look_at(kind: Kind, source: Path, progress: Progress, part: Part = WHOLE) -> Source:
+def look_at(kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE) -> Source:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
     with in_words(f"{source} cannot be read"):
         mode = source.stat().st_mode if source.exists() else 0

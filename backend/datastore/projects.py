@@ -18,7 +18,7 @@ from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter
 from backend.datastore.zip_source import entry_names
 from backend.errors import BackendError
 from backend.records.library import Kind
-from backend.records.project import Found, Part, Project
+from backend.records.project import Found, ProjectPart, Project
 
 _MOST_NAMES = 1000
 _MOST_FOLDERS = 300
@@ -70,7 +70,7 @@ def recognise(paths: Iterable[str]) -> Found:
     parts = {Kind.DATASET: data} if data else {}
     for code, home in homes.items():
         inside = (path.removeprefix(f"{home}/") for path in taken if _is_in(path, home))
-        parts[code] = Part(home, but=frozenset(inside))
+        parts[code] = ProjectPart(home, but=frozenset(inside))
     rest = () if top in used else sorted(tree.inside(top))
     others = (n for n in rest if not any(_is_in(path, _join(top, n)) for path in (*taken, *used)))
     return Found(kind, Project(parts, tuple(others)))
@@ -115,7 +115,9 @@ class _Tree:
             homes = [one for one in homes if one == _join(self.top, kind.value)]
         return homes[0] if homes else None
 
-    def data(self, place: str, homes: frozenset[str], *, folders_only: bool = False) -> Part | None:
+    def data(
+        self, place: str, homes: frozenset[str], *, folders_only: bool = False
+    ) -> ProjectPart | None:
         """The data in a folder, of which ``homes`` are code."""
         folders = [n for n in self._folders(place) if _join(place, n) not in homes]
         plain = [n for n in folders if not self._has_code(_join(place, n))]
@@ -125,11 +127,11 @@ class _Tree:
             names = self.inside(place)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
             if files and len(names) < _MOST_NAMES:
-                return Part(place, only=frozenset(files))
+                return ProjectPart(place, only=frozenset(files))
             found = plain if len(plain) == 1 else []
         if len(found) == 1:
-            return Part(_join(place, found[0]))
-        return Part(place, only=frozenset(found)) if found else None
+            return ProjectPart(_join(place, found[0]))
+        return ProjectPart(place, only=frozenset(found)) if found else None
 
     def _folders(self, place: str) -> list[str]:
         """The names of the folders that are no environment of Python and not hidden."""

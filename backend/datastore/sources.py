@@ -22,7 +22,7 @@ from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter, path_fa
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
-from backend.records.project import WHOLE, Part
+from backend.records.project import WHOLE, ProjectPart
 
 _LOOK_EVERY = 2000
 # Links to folders that hold more links to folders can lead to any number of files.
@@ -165,7 +165,9 @@ def write_all(target: int, piece: bytes) -> None:
         rest = rest[os.write(target, rest) :]
 
 
-def look_at_folder(kind: Kind, path: Path, progress: Progress, part: Part = WHOLE) -> FolderSource:
+def look_at_folder(
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE
+) -> FolderSource:
     """List a folder, or a part of it, and refuse what cannot be imported before it is written.
 
     A link to a file or folder within the folder is imported as a copy: not every share has links.
@@ -213,7 +215,7 @@ def no_entry_file(kind: Kind, where: str) -> BackendError:
 class _Scan:
     """Collects the files of a part of ``top``."""
 
-    def __init__(self, kind: Kind, top: Path, progress: Progress, part: Part) -> None:
+    def __init__(self, kind: Kind, top: Path, progress: Progress, part: ProjectPart) -> None:
         self._kind = kind
         begin = (top / part.folder).resolve()
         # The folder of the data may be a link to a large disk, as a folder that is chosen may.

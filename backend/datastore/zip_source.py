@@ -34,7 +34,7 @@ from backend.datastore.sources import (
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
-from backend.records.project import WHOLE, Part
+from backend.records.project import WHOLE, ProjectPart
 from backend.records.values import printable
 
 MAX_ENTRIES = 500_000
@@ -101,7 +101,7 @@ class ZipSource(Source):
             archive.close()
 
 
-def look_at_zip(kind: Kind, path: Path, progress: Progress, part: Part = WHOLE) -> ZipSource:
+def look_at_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
     """List a zip file, or a part of it, and refuse what cannot be imported.
 
     The files of a whole zip may stand at its top or inside one folder, whose name is then dropped.
@@ -187,7 +187,7 @@ def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
     return named, {path for path in left_out if left_out.isdisjoint(_parents(path))}
 
 
-def _is_of(part: Part, path: str) -> bool:
+def _is_of(part: ProjectPart, path: str) -> bool:
     top = part.path_of("")
     return path.startswith(top) and part.takes(path.removeprefix(top))
 

@@ -12,7 +12,7 @@ from backend.records.library import Kind
 
 
 @dataclass(frozen=True)
-class Part:
+class ProjectPart:
     """The files of a folder or zip that make one version.
 
     ``folder`` is where they lie, "" for the top. Of the entries there only those named in ``only``
@@ -39,7 +39,7 @@ class Part:
         return [self.path_of(name) for name in sorted(self.only)] or [self.folder]
 
 
-WHOLE = Part()
+WHOLE = ProjectPart()
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Project:
     ``rest`` are the entries at its top that belong to no part.
     """
 
-    parts: Mapping[Kind, Part]
+    parts: Mapping[Kind, ProjectPart]
     rest: tuple[str, ...] = ()
 
 
