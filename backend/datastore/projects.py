@@ -18,7 +18,7 @@ from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter
 from backend.datastore.zip_source import entry_names
 from backend.errors import BackendError
 from backend.records.library import Kind
-from backend.records.project import Found, ProjectPart, Project
+from backend.records.project import Found, Project, ProjectPart
 
 _MOST_NAMES = 1000
 _MOST_FOLDERS = 300

@@ -137,7 +137,7 @@ class ImportDialog(FittedDialog):
             self._kind.choose(_ALL)
         elif found.project is None and self._kind.key() == _ALL:
             self._kind.choose(found.kind.value)
-        self._check()
+        self._changed()
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True
@@ -182,7 +182,8 @@ class ImportDialog(FittedDialog):
     @Slot()
     def _changed(self) -> None:
         if not self._under_way:
-            self._answer.clear()
+            # There is room for it already: no field moves.
+            self._answer.say("text2", self._found_words())
         self._check()
 
     @Slot()
@@ -198,7 +199,6 @@ class ImportDialog(FittedDialog):
             else f"this becomes its version {version + 1}"
         )
         self._name_field.set_note(f"“{name}” exists; {becomes}." if version else "")
-        self._source_field.set_note(self._found_words())
         is_free = not self._under_way and not self._is_looking
         self._import.setEnabled(bool(name and not fault and self._path()) and is_free)
         # While something is under way, its own line has the way out.

@@ -281,7 +281,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     assert not choices(dialog)["All three"].isEnabled()
     dialog.show_found("/home/mai/plankton", THREE)
     assert choices(dialog)["All three"].isChecked()
-    assert dialog._source_field._below.text() == (
+    assert dialog._answer.message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
         "Not imported: README.md."
     )
@@ -299,7 +299,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     dialog.show_found("/home/mai/plankton", BOTH)
     assert "All three" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
-    assert dialog._source_field._below.text() == (
+    assert dialog._answer.message.text() == (
         "It holds model and loader: “Both” imports them at once."
     )
     with qtbot.waitSignal(dialog.import_requested) as wished:
@@ -328,7 +328,7 @@ def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
     dialog.show_found("/home/mai/other", Found(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All three"].isEnabled()
-    assert dialog._source_field._below.text() == ""
+    assert dialog._answer.message.text() == ""
     dialog.show_found("/home/mai/other", THREE)
     dialog._source.clear()
     assert choices(dialog)["Dataset"].isChecked()
