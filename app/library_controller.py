@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -120,12 +121,16 @@ class LibraryController(QObject):
     def drop(self, path: Path) -> None:
         """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
 
-        self._look_at(path, lambda found: self._open_dialog(found.kind, str(path), "", found))
+        def ask(found: Found) -> None:
+            self._open_dialog(found.kind, str(path), "", found)
 
-    def _look_at(self, path: Path, then: Callable[[Found], None]) -> None:
+        self._look_at(str(path), ask)
+
+    def _look_at(self, source: str, then: Callable[[Found], None]) -> None:
+        # A lane of its own: a share that does not answer holds up no look at another path.
         self._runner.run(
-            "look at import",
-            partial(self._library.look_at, path),
+            f"look at {source}",
+            lambda: self._library.look_at(_path_of(source)),
             then,
             lambda error: self.told.emit(str(error)),
         )
@@ -167,7 +172,7 @@ class LibraryController(QObject):
             if self._dialog.now is not None:
                 self._dialog.now.show_found(source, found)
 
-        self._look_at(Path(source).expanduser(), show)
+        self._look_at(source, show)
 
     def _start_import(self, wish: ImportWish) -> None:
         progress = self._runner.progress(self._report_import)
@@ -177,7 +182,7 @@ class LibraryController(QObject):
             self._runner.run(
                 "import",
                 lambda: self._library.import_project(
-                    Path(wish.source).expanduser(), project, wish.name, progress
+                    _path_of(wish.source), project, wish.name, progress
                 ),
                 self._imported_project,
                 self._not_imported,
@@ -186,7 +191,7 @@ class LibraryController(QObject):
         self._runner.run(
             "import",
             lambda: self._library.import_item(
-                wish.kind, Path(wish.source).expanduser(), wish.name, progress
+                wish.kind, _path_of(wish.source), wish.name, progress
             ),
             self._imported,
             self._not_imported,
@@ -208,12 +213,13 @@ class LibraryController(QObject):
     def _imported_project(self, items: Sequence[LibraryItem]) -> None:
         self._show_imported(*items)
         name = items[0].name
-        if items[0].kind is Kind.DATASET:
+        has_data = items[0].kind is Kind.DATASET
+        if has_data:
             self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
         versions = ", ".join(f"{item.kind.value} @ {item.version}" for item in items)
         left_out = dict.fromkeys(item.left_out for item in items if item.left_out)
         imported = ". ".join((f"Imported {name}: {versions}", *left_out))
-        if any(dataset.name != EXAMPLE for dataset in self._items[Kind.DATASET]):
+        if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
             chosen = {item.kind.value: name for item in items}
             act = "New job with it", partial(self.job_of_wished.emit, chosen)
         else:
@@ -397,6 +403,13 @@ class LibraryController(QObject):
         self._show_companions()
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
+
+
+def _path_of(source: str) -> Path:
+    """The path that a person typed; ``~`` of a user who does not exist is a name like others."""
+    with contextlib.suppress(RuntimeError):
+        return Path(source).expanduser()
+    return Path(source)
 
 
 def _open_folder(folder: Path) -> None:

@@ -170,7 +170,7 @@ def _names(folder: Path) -> Iterator[str]:
         looked_at += 1
         try:
             with os.scandir(place) as entries:
-                found = [(entry.name, entry.is_dir()) for entry in islice(entries, _MOST_NAMES)]
+                found = [(one.name, _is_folder(one)) for one in islice(entries, _MOST_NAMES)]
         except OSError:
             _log.info("%s was not looked into", place, exc_info=True)
             continue
@@ -178,5 +178,17 @@ def _names(folder: Path) -> Iterator[str]:
             yield f"{path}{name}/" if is_folder else f"{path}{name}"
             if is_folder and path.count("/") < _DEPTH - 1 and not is_litter(Kind.MODEL, name):
                 waiting.append((f"{path}{name}/", place / name))
-        if len(found) == _MOST_NAMES:
+        if len(found) >= _MOST_NAMES:
             yield from (path + name for name in _ENTRY_FILES if (place / name).is_file())
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Not a link to a folder that holds the link, which an import leaves out, or to itself."""
+    try:
+        if not entry.is_dir():
+            return False
+        place = Path(entry.path)
+        return not entry.is_symlink() or not place.parent.resolve().is_relative_to(place.resolve())
+    except OSError:
+        _log.info("%s was not looked at", entry.path, exc_info=True)
+        return False

@@ -4,6 +4,7 @@ import shutil
 from threading import Thread
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
 from app.library_controller import LibraryController
@@ -294,6 +295,17 @@ def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
     dialog._choose_folder()
     assert dialog._kind.key() == "all"
     assert dialog._import.isEnabled()
+    dialog.reject()
+
+
+def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, pages, qtbot):
+    pages[Kind.DATASET].import_requested.emit("")
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    dialog._source.setText("~nobody-here/plankton")
+    dialog._ask()
+    qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert dialog._answer.message.text().startswith("~nobody-here/plankton does not exist.")
     dialog.reject()
 
 

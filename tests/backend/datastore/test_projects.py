@@ -15,6 +15,7 @@ from backend.progress import Progress
 from backend.records.layout import DataRoot
 from backend.records.library import Kind
 from backend.records.project import Found
+from backend.services.example import EXAMPLE
 from tests.backend.datastore.import_rig import contents, make_zip
 
 MODEL, LOADER, DATASET = Kind.MODEL, Kind.LOADER, Kind.DATASET
@@ -181,7 +182,8 @@ def test_each_part_is_imported_without_the_others_and_without_litter(tmp_path: P
 @pytest.mark.parametrize("wrapped", ["", "project/"])
 def test_a_zip_brings_the_same_files(tmp_path: Path, wrapped: str) -> None:
     by_folder = brought(tmp_path / "root", make_project(tmp_path / "source", *PATHS))
-    zipped = make_zip(tmp_path / "p.zip", *((wrapped + path, path.encode()) for path in PATHS))
+    entries = [(wrapped + path, path.encode()) for path in PATHS]
+    zipped = make_zip(tmp_path / "p.zip", *entries, (f"__MACOSX/{wrapped}._data", b"of a Mac"))
     by_zip = brought(tmp_path / "other", zipped)
     for kind, folder in by_folder.items():
         assert (folder.parent / "files.sha256").read_text() == (
@@ -206,6 +208,25 @@ def test_links_follow_the_rules_of_a_folder_that_is_chosen(tmp_path: Path) -> No
     (source / "model/more.py").symlink_to(disk / "1.png")
     with pytest.raises(BackendError, match=r"more\.py” is a link out of the folder"):
         brought(tmp_path / "root", source)
+
+
+def test_a_link_to_a_folder_that_holds_it_is_no_data(tmp_path: Path) -> None:
+    source = make_project(tmp_path / "source", *APART)
+    (source / "data").symlink_to("..")
+    (source / "files").symlink_to(".")
+    (source / "loop").symlink_to("loop")
+    project = recognised(source).project
+    assert project is not None
+    assert list(project.parts) == [LOADER, MODEL]
+
+
+def test_the_example_is_recognised() -> None:
+    project = recognised(EXAMPLE).project
+    assert project is not None
+    assert {kind.value: part.folder for kind, part in project.parts.items()} == {
+        kind.value: kind.value for kind in Kind
+    }
+    assert project.rest == ("README.md", "job.toml")
 
 
 def test_a_folder_that_cannot_be_read_is_recognised_as_nothing(
