@@ -41,7 +41,7 @@ _log = logging.getLogger("ringmaster.projects")
 
 
 def look_at(path: Path) -> Found:
-    """Guess what a folder, zip or file is. One that cannot be read is told of by its import."""
+    """Guess the kind of a folder, zip or file. Its import says why one cannot be read."""
     try:
         if path.is_dir():
             return recognise(_names(path))
@@ -55,7 +55,8 @@ def recognise(paths: Iterable[str]) -> Found:
     """Recognise by relative paths, those of folders with ``/`` at the end.
 
     The entry file of a model or loader lies at the top or in one folder there. The data are the
-    folders called so; else the folders without code, or the tables and archives at the top.
+    folder ``data`` or ``dataset``; without one, the folders without code; without those, the tables
+    and archives at the top.
     """
     tree = _Tree(paths)
     top = tree.top
