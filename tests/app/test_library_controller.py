@@ -268,7 +268,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     offers[-1][2]()
     assert wished == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {page.shown_name for page in pages.values()} == {"plankton"}
-    assert looked == [], "nobody sees the page"
+    assert looked == [], "the page is not open"
     pages[Kind.DATASET].show()
     assert looked == [("plankton@1", "plankton")]
 
@@ -302,10 +302,10 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     pages[Kind.DATASET].import_requested.emit("")
     dialog = controller._dialog.now
     qtbot.addWidget(dialog)
-    dialog._source.setText("~nobody-here/plankton")
+    dialog._source.setText("~no-such-user/plankton")
     dialog._ask()
     qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert dialog._answer.message.text().startswith("~nobody-here/plankton does not exist.")
+    assert dialog._answer.message.text().startswith("~no-such-user/plankton does not exist.")
     dialog.reject()
 
 
