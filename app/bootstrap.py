@@ -366,6 +366,7 @@ class Program(QObject):
         controller.changed.connect(self._library_changed)
         controller.offered.connect(self.window.toast.offer)
         controller.job_wished.connect(drafts.new_job_with)
+        controller.job_of_wished.connect(drafts.new_job_of)
         self._finder.used.connect(controller.show_uses)
         self._finder.used.connect(self._own_job.see_uses)
         self.window.dropped.connect(self._take_dropped)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind, LibraryItem, Together
 from backend.records.preview import ModelCheck, Preview
+from backend.records.project import Found
 from backend.services.example import NAME as EXAMPLE
 from backend.services.library import LibraryService
 from widgets.common.kept_dialog import KeptDialog
-from widgets.library.import_dialog import ImportDialog, ImportWish, guessed_kind
+from widgets.library.import_dialog import ImportDialog, ImportWish
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -33,12 +35,14 @@ class LibraryController(QObject):
         told: A sentence for the toast, about what the user did.
         offered: Such a sentence, the words of the next step, and a call that takes it.
         job_wished: Kind and reference: a new job should begin with it.
+        job_of_wished: Names by kind, as in a job file: a new job should begin with just these.
     """
 
     changed = Signal()
     told = Signal(str)
     offered = Signal(str, str, object)
     job_wished = Signal(object, str)
+    job_of_wished = Signal(object)
     _written = Signal(object)
 
     def __init__(
@@ -117,16 +121,17 @@ class LibraryController(QObject):
     def drop(self, path: Path) -> None:
         """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
 
-        def look() -> tuple[str, ...]:
-            try:
-                return tuple(entry.name for entry in path.iterdir()) if path.is_dir() else ()
-            except OSError:
-                return ()
+        def ask(found: Found) -> None:
+            self._open_dialog(found.kind, str(path), "", found)
 
+        self._look_at(str(path), ask)
+
+    def _look_at(self, source: str, then: Callable[[Found], None]) -> None:
+        # A lane of its own: a share that does not answer holds up no look at another path.
         self._runner.run(
-            "library",
-            look,
-            lambda names: self._open_dialog(guessed_kind(names), str(path), ""),
+            f"look at {source}",
+            lambda: self._library.look_at(_path_of(source)),
+            then,
             lambda error: self.told.emit(str(error)),
         )
 
@@ -136,27 +141,57 @@ class LibraryController(QObject):
         self._open_dialog(kind, "", name)
 
     def _import_partner(self, asking: Kind, partner: Kind) -> None:
-        self._open_dialog(partner, "", "")
+        self._open_dialog(partner, "", "", prefers_all=False)
         self._import_for = asking
 
-    def _open_dialog(self, kind: Kind, source: str, name: str) -> None:
+    def _open_dialog(
+        self,
+        kind: Kind,
+        source: str,
+        name: str,
+        found: Found | None = None,
+        *,
+        prefers_all: bool = True,
+    ) -> None:
         self._import_for = None
         newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
                 newest[k][item.name] = max(item.version, newest[k].get(item.name, 0))
-        dialog = ImportDialog(kind, source, name, newest, self._window)
+        dialog = ImportDialog(kind, source, name, newest, self._window, prefers_all=prefers_all)
+        if found is not None:
+            dialog.show_found(source, found)
+        dialog.look_requested.connect(self._look_for_dialog)
         dialog.import_requested.connect(self._start_import)
         dialog.cancel_requested.connect(self._cancel_import)
         self._dialog.open(dialog)
 
+    @Slot(str)
+    def _look_for_dialog(self, source: str) -> None:
+        def show(found: Found) -> None:
+            if self._dialog.now is not None:
+                self._dialog.now.show_found(source, found)
+
+        self._look_at(source, show)
+
     def _start_import(self, wish: ImportWish) -> None:
         progress = self._runner.progress(self._report_import)
         self._import = progress
+        project = wish.project
+        if project is not None:
+            self._runner.run(
+                "import",
+                lambda: self._library.import_project(
+                    _path_of(wish.source), project, wish.name, progress
+                ),
+                self._imported_project,
+                self._not_imported,
+            )
+            return
         self._runner.run(
             "import",
             lambda: self._library.import_item(
-                wish.kind, Path(wish.source).expanduser(), wish.name, progress
+                wish.kind, _path_of(wish.source), wish.name, progress
             ),
             self._imported,
             self._not_imported,
@@ -167,19 +202,40 @@ class LibraryController(QObject):
             self._dialog.now.show_progress(share, what)
 
     def _imported(self, item: LibraryItem) -> None:
-        self._import = None
-        if self._dialog.now is not None:
-            self._dialog.now.accept()
-        if item.reference not in {known.reference for known in self._items[item.kind]}:
-            self._items[item.kind] = (*self._items[item.kind], item)
-            self._show(item.kind)
-        self._pages[item.kind].show_item(item.reference)
+        self._show_imported(item)
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
         left_out = f". {item.left_out}" if item.left_out else ""
         imported = f"Imported {item.name} @ {item.version}{left_out}"
         self.offered.emit(imported, *self._next_step(item))
+
+    def _imported_project(self, items: Sequence[LibraryItem]) -> None:
+        self._show_imported(*items)
+        name = items[0].name
+        has_data = items[0].kind is Kind.DATASET
+        if has_data:
+            self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
+        versions = ", ".join(f"{item.kind.value} @ {item.version}" for item in items)
+        left_out = dict.fromkeys(item.left_out for item in items if item.left_out)
+        imported = ". ".join((f"Imported {name}: {versions}", *left_out))
+        if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
+            chosen = {item.kind.value: name for item in items}
+            act = "New job with it", partial(self.job_of_wished.emit, chosen)
+        else:
+            act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
+        self.offered.emit(imported, *act)
+
+    def _show_imported(self, *items: LibraryItem) -> None:
+        """Close the dialog and open what was imported in its page."""
+        self._import = None
+        if self._dialog.now is not None:
+            self._dialog.now.accept()
+        for item in items:
+            if item.reference not in {known.reference for known in self._items[item.kind]}:
+                self._items[item.kind] = (*self._items[item.kind], item)
+                self._show(item.kind)
+            self._pages[item.kind].show_item(item.reference)
 
     def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
         """What is missing for a job with it, else that job."""
@@ -189,7 +245,8 @@ class LibraryController(QObject):
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
         has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
         if item.kind is Kind.LOADER and not has_own:
-            return "Import a model…", partial(self._open_dialog, Kind.MODEL, "", "")
+            open_dialog = partial(self._open_dialog, prefers_all=False)
+            return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
         return "New job with it", partial(self.job_wished.emit, item.kind, item.reference)
 
     def _not_imported(self, error: BackendError) -> None:
@@ -346,6 +403,13 @@ class LibraryController(QObject):
         self._show_companions()
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
+
+
+def _path_of(source: str) -> Path:
+    """The path that a person typed; ``~`` of a user who does not exist is a name like others."""
+    with contextlib.suppress(RuntimeError):
+        return Path(source).expanduser()
+    return Path(source)
 
 
 def _open_folder(folder: Path) -> None:

@@ -62,6 +62,11 @@ def make_parser() -> argparse.ArgumentParser:
         ("loader", "import, list, show and remove loaders"),
     ):
         _library(words.branch(kind, does), kind)
+    leaf = words.branch("project", "import model, loader and data at once").leaf(
+        "import", "make a model, a loader and a dataset of one folder or zip that holds them"
+    )
+    leaf.add_argument("path", type=Path, metavar="PATH")
+    leaf.add_argument("--name", required=True, help="of all three")
     _node(words.branch("node", "add, look at and remove nodes"))
     _job(words.branch("job", "create, start, queue, watch and stop jobs"))
     _queue(words.branch("queue", "the waiting jobs, and why each waits"))

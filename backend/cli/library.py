@@ -16,6 +16,8 @@ from backend.cli.printing import (
     print_line,
     print_table,
 )
+from backend.errors import BackendError
+from backend.records.values import printable
 
 if TYPE_CHECKING:
     from backend.records.library import Kind, LibraryItem
@@ -30,13 +32,36 @@ def import_item(services: Services, arguments: argparse.Namespace, as_json: bool
     if as_json:
         print_json(item)
     else:
-        print_line(
-            f"Imported {item.kind.value} {item.reference}: {_files(item.files)}, "
-            f"{in_bytes(item.bytes)}."
-        )
-        if item.left_out:
-            print_line(item.left_out)
+        _print_imported(item)
     return OK
+
+
+def import_project(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    project = services.library.look_at(arguments.path).project
+    if project is None:
+        raise BackendError(
+            f"No model with its loader was found in {arguments.path}.",
+            "It needs bks_model.py and bks_dataset.py at its top or in a folder there.",
+        )
+    with progress_bar(as_json) as bar:
+        items = services.library.import_project(arguments.path, project, arguments.name, bar)
+    if as_json:
+        print_json(items)
+        return OK
+    for item in items:
+        _print_imported(item)
+    if project.rest:
+        print_line(f"Not imported: {', '.join(map(printable, project.rest))}.")
+    return OK
+
+
+def _print_imported(item: LibraryItem) -> None:
+    print_line(
+        f"Imported {item.kind.value} {item.reference}: {_files(item.files)}, "
+        f"{in_bytes(item.bytes)}."
+    )
+    if item.left_out:
+        print_line(item.left_out)
 
 
 def give_weights(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

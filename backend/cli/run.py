@@ -127,6 +127,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
             ("remove", library.remove),
         )
     },
+    ("project", "import"): library.import_project,
     ("dataset", "preview"): library.preview,
     ("model", "check"): library.check_model,
     ("model", "weights"): library.give_weights,

@@ -34,6 +34,7 @@ from backend.records import stamps
 from backend.records.files import FILE_MODE, replace_bytes
 from backend.records.layout import DataRoot
 from backend.records.library import Kind, LibraryItem, left_out_facts
+from backend.records.project import WHOLE, ProjectPart
 from backend.records.values import name_fault
 
 _SPARE_BYTES = 64_000_000
@@ -67,9 +68,8 @@ def import_version(
     fault = name_fault(name)
     if fault:
         raise BackendError(fault)
-    content = _look(kind, source, progress)
-    whence = os.fsencode(source.absolute()).decode("utf-8", "replace")
-    return import_source(root, kind, content, name, whence, progress, same, share)
+    content = look_at(kind, source, progress)
+    return import_source(root, kind, content, name, whence(source), progress, same, share)
 
 
 def import_source(
@@ -77,12 +77,12 @@ def import_source(
     kind: Kind,
     content: Source,
     name: str,
-    whence: str,
+    origin: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
     share: Share = MOUNTED,
 ) -> tuple[LibraryItem, str]:
-    """`import_version` of what was looked at already; ``whence`` says to people what it was."""
+    """`import_version` of what was looked at already; ``origin`` says to people what it was."""
     fault = name_fault(name)
     if fault:
         raise BackendError(fault)
@@ -111,7 +111,7 @@ def import_source(
                 bytes=content.bytes,
                 files=len(content.files),
                 created=stamps.now("seconds"),
-                source=whence,
+                source=origin,
                 facts=left_out_facts(content.left_out),
             )
             known = same(item.sha256)
@@ -128,18 +128,24 @@ def import_source(
     return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
 
 
-def _look(kind: Kind, source: Path, progress: Progress) -> Source:
+def whence(source: Path) -> str:
+    """A path as a record keeps it, whatever bytes it has."""
+    return os.fsencode(source.absolute()).decode("utf-8", "replace")
+
+
+def look_at(kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE) -> Source:
+    """List what is to be imported, and refuse what cannot be; nothing is written."""
     with in_words(f"{source} cannot be read"):
         mode = source.stat().st_mode if source.exists() else 0
     if stat.S_ISDIR(mode):
-        return look_at_folder(kind, source, progress)
+        return look_at_folder(kind, source, progress, part)
     if not mode:
         raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
     if not stat.S_ISREG(mode):
         raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
     # Many files of data are zip files inside (.npz, .pt, .xlsx): the name says what is meant.
     if source.suffix.lower() == ".zip":
-        return look_at_zip(kind, source, progress)
+        return look_at_zip(kind, source, progress, part)
     return look_at_file(kind, source)
 
 

@@ -22,6 +22,7 @@ from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter, path_fa
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
+from backend.records.project import WHOLE, ProjectPart
 
 _LOOK_EVERY = 2000
 # Links to folders that hold more links to folders can lead to any number of files.
@@ -164,21 +165,22 @@ def write_all(target: int, piece: bytes) -> None:
         rest = rest[os.write(target, rest) :]
 
 
-def look_at_folder(kind: Kind, path: Path, progress: Progress) -> FolderSource:
-    """List a folder and refuse what cannot be imported; all of it before anything is written.
+def look_at_folder(
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE
+) -> FolderSource:
+    """List a folder, or a part of it, and refuse what cannot be imported before it is written.
 
     A link to a file or folder within the folder is imported as a copy: not every share has links.
     One to a folder that holds the link is left out.
     """
-    top = path.resolve()
-    scan = _Scan(kind, top, progress)
+    scan = _Scan(kind, path.resolve(), progress, part)
     scan.run()
     if not kind.entry_file:
         return FolderSource(scan.files, scan.folders, scan.left_out)
     home = home_of(kind.entry_file, [file.path for file in scan.files])
     files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
     if kind.entry_file not in {file.path for file in files}:
-        raise no_entry_file(kind, f"The folder {path}")
+        raise no_entry_file(kind, f"The folder {path / part.folder}")
     folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
     left_out = [path.removeprefix(home) for path in scan.left_out]
     return FolderSource(files, filter(None, folders), left_out)
@@ -211,14 +213,17 @@ def no_entry_file(kind: Kind, where: str) -> BackendError:
 
 
 class _Scan:
-    """Collects the files below ``top``."""
+    """Collects the files of a part of ``top``."""
 
-    def __init__(self, kind: Kind, top: Path, progress: Progress) -> None:
+    def __init__(self, kind: Kind, top: Path, progress: Progress, part: ProjectPart) -> None:
         self._kind = kind
-        self._top = top
+        begin = (top / part.folder).resolve()
+        # The folder of the data may be a link to a large disk, as a folder that is chosen may.
+        self._top = top if begin.is_relative_to(top) else begin
+        self._part = part
         self._progress = progress
         # A folder, its path in the import, and the folders of the links that led to it.
-        self._waiting: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(top), "", ())]
+        self._waiting: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(begin), "", ())]
         self._links = 0
         self.files: list[SourceFile] = []
         self.folders: list[str] = []
@@ -248,6 +253,8 @@ class _Scan:
             self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
 
     def _take(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
+        if not self._part.takes(path):
+            return
         if is_litter(self._kind, entry.name):
             self.left_out.append(path)
             return

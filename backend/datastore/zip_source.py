@@ -34,6 +34,7 @@ from backend.datastore.sources import (
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.library import Kind
+from backend.records.project import WHOLE, ProjectPart
 from backend.records.values import printable
 
 MAX_ENTRIES = 500_000
@@ -100,13 +101,18 @@ class ZipSource(Source):
             archive.close()
 
 
-def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
-    """List a zip file and refuse what cannot be imported.
+def look_at_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
+    """List a zip file, or a part of it, and refuse what cannot be imported.
 
-    Its files may stand at its top or inside one folder, whose name is then dropped.
+    The files of a whole zip may stand at its top or inside one folder, whose name is then dropped.
     """
     folders, files, left_out = look_at_entries(path, progress, kind)
-    prefix = _wrapping(kind, folders, files)
+    if part == WHOLE:
+        prefix = _wrapping(kind, folders, files)
+    else:
+        prefix = part.path_of("")
+        files = {name: entry for name, entry in files.items() if _is_of(part, name)}
+        folders, left_out = ({n for n in names if _is_of(part, n)} for names in (folders, left_out))
     if kind.entry_file and prefix + kind.entry_file not in files:
         raise no_entry_file(kind, path.name)
     return ZipSource(
@@ -123,6 +129,11 @@ def look_at_zip(kind: Kind, path: Path, progress: Progress) -> ZipSource:
         {name.removeprefix(prefix) for name in folders if name.startswith(prefix)},
         {name.removeprefix(prefix) for name in left_out},
     )
+
+
+def entry_names(path: Path) -> list[str]:
+    """The path of each entry as it is written, of folders with ``/`` at the end; none is judged."""
+    return [name for entry in _listing(path) if (name := _name(entry))]
 
 
 def look_at_entries(
@@ -174,6 +185,11 @@ def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
                 kept.append(entry)
         named = kept
     return named, {path for path in left_out if left_out.isdisjoint(_parents(path))}
+
+
+def _is_of(part: ProjectPart, path: str) -> bool:
+    top = part.path_of("")
+    return path.startswith(top) and part.takes(path.removeprefix(top))
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.catalogue.store import Catalogue
-from backend.datastore import content, library_files, model_weights
-from backend.datastore.imports import import_version
+from backend.datastore import content, imports, library_files, model_weights, projects
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
+from backend.datastore.sources import Source
+from backend.errors import BackendError, Cancelled, in_words
 from backend.progress import Progress
 from backend.records import stamps
 from backend.records.job_view import JobView
@@ -39,6 +39,7 @@ from backend.records.library import (
     split_reference,
 )
 from backend.records.preview import ModelCheck, Preview
+from backend.records.project import Found, Project
 from backend.records.state import JobState
 from backend.records.values import nearest, printable
 from backend.services import tool_process
@@ -97,11 +98,51 @@ class LibraryService:
         """
         same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._share.look_at_library(kind)
-        item, trusted = import_version(
+        item, trusted = imports.import_version(
             self._root, kind, source, name, progress or Progress(), same, self._share
         )
         self._catalogue.put_item(item, trusted)
         return item
+
+    def look_at(self, path: Path) -> Found:
+        """Guess what a folder, zip or file is, by its names alone; never raises."""
+        return projects.look_at(path)
+
+    def import_project(
+        self, source: Path, project: Project, name: str, progress: Progress | None = None
+    ) -> tuple[LibraryItem, ...]:
+        """Import each part as the next version of ``name``, or take its newest if that is the same.
+
+        All parts are looked at before the first byte is written.
+
+        Raises:
+            BackendError: A part cannot be imported; it is named, and so are those that were.
+        """
+        progress = progress or Progress()
+        looked_at: dict[Kind, Source] = {}
+        for kind, part in project.parts.items():
+            with _named(kind, ()):
+                self._share.look_at_library(kind)
+                looked_at[kind] = imports.look_at(kind, source, progress, part)
+        total = sum(files.bytes for files in looked_at.values())
+        items: list[LibraryItem] = []
+        before = 0
+        for kind, files in looked_at.items():
+            with _named(kind, items):
+                item, trusted = imports.import_source(
+                    self._root,
+                    kind,
+                    files,
+                    name,
+                    imports.whence(source / project.parts[kind].folder),
+                    _Stretch(progress, before, files.bytes, total, kind),
+                    partial(self._newest_with_hash, kind, name),
+                    self._share,
+                )
+                self._catalogue.put_item(item, trusted)
+            items.append(item)
+            before += files.bytes
+        return tuple(items)
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Every version, by name, newest first."""
@@ -363,8 +404,13 @@ class LibraryService:
             self._share.look_at_file(folder.manifest)
         return library_files.read_hashes(folder)
 
-    def _with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
-        for version in library_files.versions(self._root, kind, name):
+    def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
+        return self._with_hash(kind, name, sha256, most=1)
+
+    def _with_hash(
+        self, kind: Kind, name: str, sha256: str, most: int | None = None
+    ) -> LibraryItem | None:
+        for version in library_files.versions(self._root, kind, name)[:most]:
             with contextlib.suppress(BackendError):
                 item = library_files.read_item(VersionFolder(self._root, kind, name, version))
                 if item.sha256 == sha256:
@@ -404,6 +450,43 @@ def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
 
 def _name(reference: object) -> str:
     return str(reference).partition("@")[0]
+
+
+@contextlib.contextmanager
+def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
+    """Say which part of a project failed, and which were imported ``before`` it and stay."""
+    try:
+        yield
+    except BackendError as error:
+        kept = " and ".join(f"the {item.kind.value} {item.reference}" for item in before)
+        were = f"{kept} {'was' if len(before) == 1 else 'were'} imported before"
+        stay = "stays" if len(before) == 1 else "stay"
+        if isinstance(error, Cancelled):
+            if not before:
+                raise
+            raise BackendError(f"Cancelled; {were} and {stay}.") from error
+        kept = f"{were[0].upper()}{were[1:]} it and {stay}." if before else ""
+        raise BackendError(
+            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {kept}".strip()
+        ) from error
+
+
+class _Stretch(Progress):
+    """Reports of one part of a work, in bytes, become reports of the whole work."""
+
+    def __init__(self, whole: Progress, before: int, size: int, total: int, kind: Kind) -> None:
+        super().__init__()
+        self._whole, self._before, self._size, self._total = whole, before, size, total
+        self._kind = kind
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._whole.is_cancelled
+
+    def step(self, done: float, total: float, what: str) -> None:
+        share = done / total if total else 0.0
+        what = f"{self._kind.value.capitalize()}: {what}"
+        self._whole.step(self._before + share * self._size, self._total, what)
 
 
 class _Bytes:

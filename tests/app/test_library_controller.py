@@ -1,8 +1,11 @@
 """What a person does in Datasets reaches the real library, and its outcome reaches the page."""
 
+import shutil
 from threading import Thread
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
 
 from app.library_controller import LibraryController
 from backend.errors import BackendError
@@ -231,6 +234,112 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     ]
     offers[-1][1]()
     assert wished == [(Kind.MODEL, "mine@1")]
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "plankton"
+    for path in ("net/bks_model.py", "reader/bks_dataset.py", "pictures/a.png", "reader/.DS_Store"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return folder
+
+
+def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
+    library, controller, pages, project, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: looked.append(asked))
+    monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
+    offers, wished = [], []
+    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.job_of_wished.connect(wished.append)
+    controller.drop(project)
+    dialog = controller._dialog.now
+    dialog._wish()
+    assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
+    assert [offer[:2] for offer in offers] == [
+        (
+            "Imported plankton: dataset @ 1, loader @ 1, model @ 1. Left out 1 (files of operating "
+            "systems and tools, loops of links): “.DS_Store”.",
+            "New job with it",
+        )
+    ]
+    offers[-1][2]()
+    assert wished == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
+    assert {page.shown_name for page in pages.values()} == {"plankton"}
+    assert looked == [], "the page is not open"
+    pages[Kind.DATASET].show()
+    assert looked == [("plankton@1", "plankton")]
+
+
+def test_code_without_data_asks_for_the_data_next(controller, project):
+    shutil.rmtree(project / "pictures")
+    offers = []
+    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.drop(project)
+    controller._dialog.now._wish()
+    assert offers[-1][1] == "Import its data…"
+    offers[-1][2]()
+    assert controller._dialog.now._name.text() == "plankton"
+    controller._dialog.now.reject()
+
+
+def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
+    controller, pages, project, monkeypatch, qtbot
+):
+    pages[Kind.MODEL].import_requested.emit("")
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
+    dialog._choose_folder()
+    assert dialog._kind.key() == "all"
+    assert dialog._import.isEnabled()
+    dialog.reject()
+
+
+def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, pages, qtbot):
+    pages[Kind.DATASET].import_requested.emit("")
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    dialog._source.setText("~no-such-user/plankton")
+    dialog._ask()
+    qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert dialog._answer.message.text().startswith("~no-such-user/plankton does not exist.")
+    dialog.reject()
+
+
+def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all(
+    controller, pages, pictures, project, monkeypatch, qtbot
+):
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
+    dialog._choose_folder()
+    assert dialog._kind.key() == "loader"
+    dialog.reject()
+
+
+def test_a_project_that_fails_half_way_says_so_in_the_dialog(
+    library, controller, project, monkeypatch
+):
+    def fail(*_):
+        library.import_item(Kind.DATASET, project / "pictures", "plankton")
+        raise BackendError("The loader cannot be imported: it went away.", "The dataset stays.")
+
+    monkeypatch.setattr(library, "import_project", fail)
+    controller.drop(project)
+    dialog = controller._dialog.now
+    dialog._wish()
+    assert dialog._answer.message.text() == (
+        "The loader cannot be imported: it went away. The dataset stays."
+    )
+    assert dialog._import.isEnabled()
+    assert names(controller)[Kind.DATASET] == ["plankton@1"]
+    dialog.reject()
 
 
 def test_what_another_desktop_imported_is_there_when_the_place_is_opened(

@@ -126,6 +126,32 @@ def test_an_import_says_what_it_left_out(cli: Cli, tmp_path: Path) -> None:
     assert left_out.endswith("“.DS_Store”, “._a.csv”.")
 
 
+def test_a_folder_with_all_three_is_imported_by_one_command(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "plankton"
+    for path in ("net/bks_model.py", "reader/bks_dataset.py", "pictures/a.png", "README.md"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("x")
+    code, out, _ = cli("project", "import", folder, "--name", "plankton")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "Imported dataset plankton@1: 1 file, 1 B.",
+            "Imported loader plankton@1: 1 file, 1 B.",
+            "Imported model plankton@1: 1 file, 1 B.",
+            "Not imported: README.md.",
+        ],
+    )
+    again = cli.json("project", "import", folder, "--name", "plankton")
+    assert [(item["kind"], item["version"]) for item in again] == [
+        ("dataset", 1),
+        ("loader", 1),
+        ("model", 1),
+    ]
+    assert cli.error("project", "import", folder / "net", "--name", "net") == (
+        f"No model with its loader was found in {folder / 'net'}."
+    )
+
+
 def test_the_log_of_a_progress_bar_is_what_a_terminal_shows(cli: Cli, tmp_path: Path) -> None:
     job_id = trained.job(tmp_path / "data", "bars", [1.0])
     log = DataRoot(tmp_path / "data").job(job_id).rank_log(0)

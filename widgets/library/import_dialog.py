@@ -1,4 +1,4 @@
-"""Import a folder or a zip as a dataset, a model or a loader.
+"""Import a folder or a zip as a dataset, a model or a loader, or as all three.
 
 Opened by the button of a place, or by dropping something on the window; then the kind is a guess
 from what the folder holds, and the name is filled in from the folder's.
@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.library import Kind
+from backend.records.project import Found, Project
 from backend.records.values import name_fault
 from widgets.common.answer import Answer
 from widgets.common.buttons import Button, SegmentedControl
@@ -21,28 +22,38 @@ from widgets.common.fitted_dialog import FittedDialog
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, S6
+from widgets.library.words import project_words
 
 _WIDTH = 520
+_ALL, _THREE, _BOTH = "all", "All three", "Both"
+_PAUSE_MS = 200
+"""Without a key, until a path that is typed is looked at."""
 
 
 @dataclass(frozen=True)
 class ImportWish:
-    """What is to be imported, from where, and what it will be called."""
+    """What is to be imported, from where, and what it will be called.
+
+    With a ``project`` all its parts are meant.
+    """
 
     kind: Kind
     source: str
     name: str
+    project: Project | None = None
 
 
 class ImportDialog(FittedDialog):
     """One dialog for the three kinds.
 
     Signals:
+        look_requested: The path in From is another; answer with `show_found`.
         import_requested: An `ImportWish`; answer with `show_progress`, then `accept` or
             `show_error`.
         cancel_requested: The import under way is not wanted any more.
     """
 
+    look_requested = Signal(str)
     import_requested = Signal(object)
     cancel_requested = Signal()
 
@@ -53,17 +64,29 @@ class ImportDialog(FittedDialog):
         name: str = "",
         taken: dict[Kind, dict[str, int]] | None = None,
         parent: QWidget | None = None,
+        *,
+        prefers_all: bool = True,
     ) -> None:
         """The dialog.
 
         Args:
             taken: Names that exist, with the number of their newest version.
+            prefers_all: All three are chosen when a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
         self._taken = taken or {}
+        self._prefers_all = prefers_all and not name
+        self._project: Project | None = None
         self._under_way = False
         kinds = [(k.value, k.value.capitalize()) for k in Kind]
-        self._kind = SegmentedControl(kinds, kind.value, name="What it is")
+        self._kind = SegmentedControl([*kinds, (_ALL, _THREE)], kind.value, name="What it is")
+        self._kind.set_tip(_ALL, "A folder with bks_model.py, bks_dataset.py and the data")
+        self._kind.set_enabled(_ALL, False)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_PAUSE_MS)
+        self._pause.timeout.connect(self._ask)
+        self._is_looking = False
         self._kind.chosen.connect(self._changed)
         self._source = LineEdit(source, placeholder="Folder or zip", name="From")
         self._source.textChanged.connect(self._source_changed)
@@ -97,9 +120,24 @@ class ImportDialog(FittedDialog):
             )
         )
         if source and not name:
-            self._source_changed(source)
+            self._fill_name(source)
         self._check()
         (self._name if source else self._source).setFocus()
+
+    def show_found(self, source: str, found: Found) -> None:
+        """A guess at the contents of what `look_requested` named."""
+        if source != self._path():
+            return
+        self._is_looking = False
+        self._project = found.project
+        has_data = found.project is None or Kind.DATASET in found.project.parts
+        self._kind.set_text(_ALL, _THREE if has_data else _BOTH)
+        self._kind.set_enabled(_ALL, found.project is not None)
+        if found.project is not None and self._prefers_all:
+            self._kind.choose(_ALL)
+        elif found.project is None and self._kind.key() == _ALL:
+            self._kind.choose(found.kind.value)
+        self._changed()
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._under_way = True
@@ -119,36 +157,68 @@ class ImportDialog(FittedDialog):
 
     @Slot(str)
     def _source_changed(self, source: str) -> None:
+        self._fill_name(source)
+        self._is_looking = bool(self._path())
+        self._pause.start()
+        if not self._path():
+            self.show_found("", Found())
+        self._changed()
+
+    @Slot()
+    def _ask(self) -> None:
+        """Ask what lies there; until that is known nothing is imported as what it is not."""
+        self._pause.stop()
+        if self._path():
+            self.look_requested.emit(self._path())
+
+    def _path(self) -> str:
+        return self._source.text().strip()
+
+    def _fill_name(self, source: str) -> None:
         if not self._name.isModified():
             path = PurePath(source)
             self._name.setText(path.stem if path.suffix.lower() == ".zip" else path.name)
-        self._changed()
 
     @Slot()
     def _changed(self) -> None:
         if not self._under_way:
-            self._answer.clear()
+            # There is room for it already: no field moves.
+            self._answer.say("text2", self._found_words())
         self._check()
 
     @Slot()
     def _check(self) -> None:
         name = self._name.text()
-        kind = Kind(self._kind.key())
+        kinds = list(Kind) if self._kind.key() == _ALL else [Kind(self._kind.key())]
         fault = name_fault(name) if name else ""
         self._name_field.set_error(fault)
-        version = self._taken.get(kind, {}).get(name)
-        note = f"“{name}” exists; this becomes its version {version + 1}." if version else ""
-        self._name_field.set_note(note)
-        ready = bool(name and not fault and self._source.text()) and not self._under_way
-        self._import.setEnabled(ready)
+        version = max(self._taken.get(kind, {}).get(name, 0) for kind in kinds)
+        becomes = (
+            "what differs becomes its next version"
+            if len(kinds) > 1
+            else f"this becomes its version {version + 1}"
+        )
+        self._name_field.set_note(f"“{name}” exists; {becomes}." if version else "")
+        is_free = not self._under_way and not self._is_looking
+        self._import.setEnabled(bool(name and not fault and self._path()) and is_free)
         # While something is under way, its own line has the way out.
         self._close.setVisible(not self._under_way)
+
+    def _found_words(self) -> str:
+        if self._project is None:
+            return ""
+        if self._kind.key() == _ALL:
+            return project_words(self._project)
+        if Kind.DATASET in self._project.parts:
+            return f"It holds model, loader and data: “{_THREE}” imports them at once."
+        return f"It holds model and loader: “{_BOTH}” imports them at once."
 
     @Slot()
     def _choose_folder(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, "Folder to import", self._source.text())
         if chosen:
             self._source.setText(chosen)
+            self._ask()
 
     @Slot()
     def _choose_zip(self) -> None:
@@ -157,18 +227,13 @@ class ImportDialog(FittedDialog):
         )
         if chosen:
             self._source.setText(chosen)
+            self._ask()
 
     @Slot()
     def _wish(self) -> None:
-        source = self._source.text().strip()
-        wish = ImportWish(Kind(self._kind.key()), source, self._name.text())
+        key = self._kind.key()
+        project = self._project if key == _ALL else None
+        kind = Kind.MODEL if key == _ALL else Kind(key)
+        wish = ImportWish(kind, self._path(), self._name.text(), project)
         self.show_progress(None, "Looking")
         self.import_requested.emit(wish)
-
-
-def guessed_kind(names: tuple[str, ...]) -> Kind:
-    """What a folder with these file names is, by its entry file."""
-    for kind in (Kind.MODEL, Kind.LOADER):
-        if kind.entry_file in names:
-            return kind
-    return Kind.DATASET

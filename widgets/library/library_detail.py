@@ -166,10 +166,11 @@ class LibraryDetail(QWidget):
         self._look_inside()
 
     def choose_partner(self, kind: Kind, name: str) -> None:
-        """Look inside with this dataset or loader."""
+        """Look inside with this dataset or loader, at once or as soon as the page is seen."""
         box = self._dataset_box if kind is Kind.DATASET else self._loader_box
         box.choose(name)
-        self._partner_chosen()
+        self._shown_for.pop("samples", None)
+        self._look_inside()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
         """How many jobs use each version."""

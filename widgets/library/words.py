@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backend.records.library import Kind
+from backend.records.project import Project
+from backend.records.values import printable
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,23 @@ WORDS = {
         "A loader is a folder with bks_dataset.py and a UserDataset in it.",
     ),
 }
+
+_NAME_CHARS = 40
+_NAMED = 3
+
+
+def project_words(project: Project) -> str:
+    """Say what was found in a folder, where, and what of it is not imported."""
+    code = [project.parts[kind].path_of(kind.entry_file) for kind in (Kind.MODEL, Kind.LOADER)]
+    data = project.parts.get(Kind.DATASET)
+    found = "Model, loader and data" if data else "Model and loader"
+    paths = ", ".join(map(_listed, ([one] for one in code)))
+    where = f"{paths}, {_listed(data.shown)}" if data else paths
+    rest = f" Not imported: {_listed(project.rest)}." if project.rest else ""
+    return f"{found}: {where}.{rest}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [printable(name, _NAME_CHARS) for name in names[:_NAMED]]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(shown) + more

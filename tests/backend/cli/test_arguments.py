@@ -30,6 +30,7 @@ WORDS = {
             ("remove", ["N"]),
         )
     },
+    ("project", "import"): ["PATH", "--name", "N"],
     ("dataset", "preview"): ["N", "--loader", "L"],
     ("model", "check"): ["N"],
     ("model", "weights"): ["N", "FILE"],

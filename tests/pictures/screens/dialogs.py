@@ -5,6 +5,7 @@ from __future__ import annotations
 from backend.records.bundle import Bundled, Unbundled
 from backend.records.library import Kind
 from backend.records.preflight import Preflight
+from backend.records.project import Found, Project, ProjectPart
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job, table
@@ -78,6 +79,17 @@ def import_empty(stage: Stage) -> None:
 @screen("import-version")
 def import_version(stage: Stage) -> None:
     _import(stage, "/home/mai/Downloads/digits.zip")
+
+
+@screen("import-three")
+def import_three(stage: Stage) -> None:
+    parts = {
+        Kind.DATASET: ProjectPart("digits"),
+        Kind.LOADER: ProjectPart("reader"),
+        Kind.MODEL: ProjectPart("convolutional-network"),
+    }
+    found = Found(Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/")))
+    _import(stage, "/home/mai/digits").show_found("/home/mai/digits", found)
 
 
 @screen("import-fault")

@@ -17,11 +17,12 @@ from backend.records.preview import (
     Sample,
     rare_words,
 )
+from backend.records.project import Found, Project, ProjectPart
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.text import Label
 from widgets.library.entries import EntryModel, entries
-from widgets.library.import_dialog import ImportDialog, guessed_kind
+from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -255,16 +256,82 @@ def test_closing_during_an_import_cancels_it(qtbot):
         dialog.reject()
 
 
-@pytest.mark.parametrize(
-    ("names", "kind"),
-    [
-        (("bks_model.py", "blocks.py"), Kind.MODEL),
-        (("bks_dataset.py",), Kind.LOADER),
-        (("a.png",), Kind.DATASET),
-    ],
-)
-def test_what_a_dropped_folder_is_is_guessed_from_its_files(names, kind):
-    assert guessed_kind(names) is kind
+HOMES = {
+    Kind.MODEL: ProjectPart("model"),
+    Kind.LOADER: ProjectPart("loader"),
+}
+THREE = Found(Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **HOMES}, ("README.md",)))
+BOTH = Found(Kind.DATASET, Project(HOMES))
+
+
+def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
+    dialog = ImportDialog(Kind.DATASET, source, name, **more)
+    qtbot.addWidget(dialog)
+    dialog.asked = []
+    dialog.look_requested.connect(dialog.asked.append)
+    return dialog
+
+
+def choices(dialog):
+    return {b.text(): b for b in dialog._kind.findChildren(QAbstractButton)}
+
+
+def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
+    dialog = import_dialog(qtbot, taken={Kind.MODEL: {"plankton": 4}})
+    assert not choices(dialog)["All three"].isEnabled()
+    dialog.show_found("/home/mai/plankton", THREE)
+    assert choices(dialog)["All three"].isChecked()
+    assert dialog._answer.message.text() == (
+        "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
+        "Not imported: README.md."
+    )
+    assert dialog._name_field._below.text() == (
+        "“plankton” exists; what differs becomes its next version."
+    )
+    with qtbot.waitSignal(dialog.import_requested) as wished:
+        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert wished.args[0].project is THREE.project
+    assert wished.args[0].name == "plankton"
+
+
+def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
+    dialog = import_dialog(qtbot)
+    dialog.show_found("/home/mai/plankton", BOTH)
+    assert "All three" not in choices(dialog)
+    qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
+    assert dialog._answer.message.text() == (
+        "It holds model and loader: “Both” imports them at once."
+    )
+    with qtbot.waitSignal(dialog.import_requested) as wished:
+        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert (wished.args[0].kind, wished.args[0].project) == (Kind.LOADER, None)
+
+
+@pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
+def test_where_one_thing_is_wished_for_all_three_are_only_offered(qtbot, only_one):
+    dialog = import_dialog(qtbot, **only_one)
+    dialog.show_found("/home/mai/plankton", THREE)
+    assert choices(dialog)["Dataset"].isChecked()
+    assert choices(dialog)["All three"].isEnabled()
+
+
+def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
+    dialog = import_dialog(qtbot, "")
+    qtbot.keyClicks(dialog._source, "/home/mai/net")
+    assert not dialog._import.isEnabled(), "it may be all three"
+    qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
+    dialog.show_found("/home/mai/ne", THREE)
+    assert not dialog._import.isEnabled(), "that is said of another path"
+    dialog.show_found("/home/mai/net", THREE)
+    assert dialog._import.isEnabled()
+    dialog._source.setText("/home/mai/other")
+    dialog.show_found("/home/mai/other", Found(Kind.MODEL))
+    assert choices(dialog)["Model"].isChecked()
+    assert not choices(dialog)["All three"].isEnabled()
+    assert dialog._answer.message.text() == ""
+    dialog.show_found("/home/mai/other", THREE)
+    dialog._source.clear()
+    assert choices(dialog)["Dataset"].isChecked()
 
 
 def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page):
