@@ -264,17 +264,17 @@ class GpuCells(QWidget):
         return elided(name, left, "small_strong") + longest if left >= _NAME_LEAST_W else name
 
     def _neighbours(self) -> list[tuple[int, int]]:
-        """Runs of GPUs with one holder, as (first, last)."""
+        """Runs of GPUs with one job or one user, as (first, last)."""
         runs = []
-        for _, run in groupby(enumerate(self._gpus), lambda each: self._holder(each[1])):
-            indices = [index for index, _ in run]
+        for _, run in groupby(range(len(self._gpus)), lambda n: _who_is_on(self._gpus[n])):
+            indices = list(run)
             runs.append((indices[0], indices[-1]))
         return runs
 
     def _holder(self, gpu: Gpu) -> str:
         """The job that is on it, by its name where that is known, or else the user."""
-        tag = next((process.run_tag for process in gpu.holders if process.run_tag), "")
-        return self._jobs.get(tag.partition("/")[0], "") or owner(gpu)
+        job_id, user = _who_is_on(gpu)
+        return self._jobs.get(job_id, "") or user
 
     def _edge_of(self, index: int) -> Tone | None:
         """Of one on which somebody is: how it is edged when it is chosen."""
@@ -372,3 +372,9 @@ class GpuCells(QWidget):
             state = "chosen" if gpu.uuid in self._chosen else "free"
         parts = (name, state, display_words(gpu), self._unwell.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
+
+
+def _who_is_on(gpu: Gpu) -> tuple[str, str]:
+    """The id of a job and the user, each "" for none."""
+    tag = next((process.run_tag for process in gpu.holders if process.run_tag), "")
+    return tag.partition("/")[0], owner(gpu)

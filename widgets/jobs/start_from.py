@@ -72,7 +72,7 @@ class StartFromChoice(Popover):
         self._jobs: Sequence[JobView] | None = None
         self._job: JobView | None = None
         self._checkpoints: Sequence[Checkpoint] | None = None
-        self._trouble = self._asked = ""
+        self._trouble = self._asked = self._filled_for = ""
         self.search = SearchField("Search jobs, or type JOB/CHECKPOINT or a path")
         self.search.searched.connect(self._find)
         self.search.installEventFilter(self)
@@ -134,7 +134,8 @@ class StartFromChoice(Popover):
         if step is not None:
             self._step(step)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._find(self.search.text())
+            if self.search.text() != self._filled_for:
+                self._find(self.search.text())
             self._take(self.table.currentIndex())
         return step is not None or key in _KEPT
 
@@ -170,12 +171,22 @@ class StartFromChoice(Popover):
         rows = self._rows_of_jobs() if self._job is None else self._rows_of(self._job)
         if self._trouble:
             rows.append(_Row(self._trouble))
+        text, current = self.search.text(), self._current()
         self.rows.put(rows)
-        first = 1 if self._job is not None and len(rows) > 1 and rows[1].does else 0
-        able = [number for number, one in enumerate(rows) if one.does and number >= first]
-        if able:
-            self.table.selectRow(able[0])
+        able = [number for number, one in enumerate(rows) if one.does]
+        # What Enter would choose stays so when jobs come in.
+        stays = current in rows and current.does != "back" and text == self._filled_for
+        better = [number for number in able if rows[number].does != "back"]
+        self._filled_for = text
+        if stays:
+            self.table.selectRow(rows.index(current))
+        elif able:
+            self.table.selectRow((better or able)[0])
         self._say()
+
+    def _current(self) -> _Row:
+        at = self.table.currentIndex().row()
+        return self.rows.rows[at] if 0 <= at < len(self.rows.rows) else _Row("")
 
     def _rows_of_jobs(self) -> list[_Row]:
         text = self.search.text().strip()
@@ -227,8 +238,7 @@ class StartFromChoice(Popover):
     @Slot()
     def _say(self) -> None:
         """For those who hear the search: what Enter would choose."""
-        at = self.table.currentIndex().row()
-        row = self.rows.rows[at] if 0 <= at < len(self.rows.rows) else _Row("")
+        row = self._current()
         self.search.setAccessibleDescription(", ".join(filter(None, (row.text, row.aside))))
 
 
