@@ -441,6 +441,7 @@ class Program(QObject):
         self.window.side_bar.show_trouble("")
         self.frame.see_jobs(views)
         self._node_controller.show_jobs(views)
+        self.form.show_jobs(views)
         self._live_shown.ask()
 
     @Slot(RunUpdate)

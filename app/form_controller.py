@@ -41,6 +41,9 @@ _NEW_JOB: Mapping[str, Any] = {
 _LATELY = 50
 """So many jobs."""
 _TRIED = "One batch was tried"
+_JOBS_SHOWN = 50
+"""Of those that a search for weights finds."""
+_WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
 _VALIDATED_BY = ("validation_dataset", "validation_loader")
 
 
@@ -103,6 +106,9 @@ class FormController(QObject):
         form.queue_requested.connect(self._queue_draft)
         form.save_requested.connect(partial(self._create, then=lambda view: view))
         form.open_requested.connect(self._choose_job_file)
+        form.start_from.searched.connect(self._find_jobs)
+        form.start_from.checkpoints_requested.connect(self._read_checkpoints)
+        form.start_from.file_requested.connect(self._choose_weights)
         runner.run("help", read_terms, form.show_terms, self._form_refused)
 
     # What the form begins with.
@@ -178,6 +184,7 @@ class FormController(QObject):
         self._runner.run(
             "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
         )
+        self._name_weights(str(draft.raw.get("start_from", "")))
         self.templates.refresh()
         self.form_wished.emit()
 
@@ -238,6 +245,46 @@ class FormController(QObject):
         )
         if chosen:
             self.open_job_file(Path(chosen))
+
+    # The weights that it starts from.
+
+    @Slot(str)
+    def _find_jobs(self, text: str) -> None:
+        self._runner.run(
+            "weights",
+            partial(self._jobs.search, text, _JOBS_SHOWN),
+            self._form.start_from.show_jobs,
+            self._no_weights,
+        )
+
+    @Slot(str)
+    def _read_checkpoints(self, job_id: str) -> None:
+        self._runner.run(
+            "weights",
+            partial(self._jobs.checkpoints, job_id),
+            partial(self._form.start_from.show_checkpoints, job_id),
+            self._no_weights,
+        )
+
+    def _no_weights(self, error: BackendError) -> None:
+        self._form.start_from.show_error(error.with_remedy)
+
+    @Slot()
+    def _choose_weights(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(self._window, "Weights", "", _WEIGHTS)
+        if chosen:
+            self._form.start_from.choose(chosen)
+
+    def _name_weights(self, start_from: str) -> None:
+        """A checkpoint is shown with the name of its job; the file has the id."""
+        job_id, _, checkpoint = start_from.partition("/")
+        if job_id and checkpoint and "@" not in job_id:
+            self._runner.run(
+                "weights",
+                lambda: self._jobs.show(job_id).name,
+                lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
+                lambda _error: None,
+            )
 
     # The check.
 

@@ -31,7 +31,7 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.paint import fill_round, paint_focus
 from widgets.common.style import repolish
 from widgets.common.text import IconLabel, Label, native_key, plain_tip
-from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, TARGET_MIN, Tone
+from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 
 _COMBO_MOST_W = 240
 
@@ -134,6 +134,7 @@ class ComboBox(QComboBox):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
+        self._aside = ""
         self.setFont(theme.font("body"))
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -150,6 +151,16 @@ class ComboBox(QComboBox):
         """The key of the chosen option, "" when there is none."""
         data = self.currentData()
         return data if isinstance(data, str) else ""
+
+    def set_aside(self, text: str) -> None:
+        """What belongs to the choice and is set elsewhere: "momentum 0.9"."""
+        self._aside = text
+        self.setToolTip(plain_tip(self.shown_text()) if text else "")
+        self.update()
+
+    def shown_text(self) -> str:
+        """The chosen option, and what belongs to it."""
+        return ", ".join(filter(None, (self.currentText(), self._aside)))
 
     def choose(self, key: str) -> None:
         """Choose by key; an unknown one clears the choice."""
@@ -197,13 +208,17 @@ class ComboBox(QComboBox):
         kind = QStyle.ComplexControl.CC_ComboBox
         room = self.style().subControlRect(kind, option, part, self).width() + 1
         option.currentText = self.fontMetrics().elidedText(
-            self.currentText(), Qt.TextElideMode.ElideRight, room
+            self.shown_text(), Qt.TextElideMode.ElideRight, room
         )
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
-        tone = "text2" if self.isEnabled() else "text3"
-        side = float(ICON_SMALL)
-        box = QRectF(self.width() - side - 8, (self.height() - side) / 2, side, side)
-        icons.paint_icon(painter, box, "caret-down", tone)
+        paint_caret(painter, self)
+
+
+def paint_caret(painter: QPainter, field: QWidget) -> None:
+    """The sign at the right of a field that more than typing can fill."""
+    side = float(ICON_SMALL)
+    box = QRectF(field.width() - side - 8, (field.height() - side) / 2, side, side)
+    icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
 class TextBox(QPlainTextEdit):
@@ -352,6 +367,12 @@ class FaultLine(Label):
         for field in fields:
             field.show_faults_in(self)
 
+    def leave(self, field: Field) -> None:
+        """This field is about to be deleted."""
+        if field in self._fields:
+            self._fields.remove(field)
+            self.show_faults()
+
     def show_faults(self) -> None:
         self.setText(" ".join(field.error() for field in self._fields if field.error()))
 
@@ -367,7 +388,10 @@ class Field(QWidget):
 
     Attributes:
         control: The widget given.
+        act: What lies over the end of the label and is no part of the layout; Tab goes there next.
     """
+
+    act: QWidget | None = None
 
     def __init__(
         self, label: str, control: QWidget, *, note: str = "", parent: QWidget | None = None
@@ -385,8 +409,7 @@ class Field(QWidget):
         box = self._box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(LABEL_GAP)
-        self._head = row((self._label, 1), gap=0)
-        box.addLayout(self._head)
+        box.addWidget(self._label)
         box.addWidget(control)
         box.addWidget(self._below)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -445,21 +468,6 @@ class Field(QWidget):
     def set_tip(self, tip: str) -> None:
         """What the label means, for those who point at it."""
         self._label.set_tip(tip)
-
-    def set_corner(self, part: QWidget, *, beside: bool = False) -> None:
-        """A small act above the right end of the control, or beside the label."""
-        self.raise_head()
-        part.setFixedHeight(TARGET_MIN)
-        self._head.addWidget(part)
-        if beside:
-            self._head.setStretch(0, 0)
-            self._head.addStretch(1)
-
-    def raise_head(self) -> None:
-        """As high above the control as fields with a small act there: they stand side by side."""
-        self._label.setFixedHeight(TARGET_MIN)
-        self._box.setSpacing(0)
-        self._below.setContentsMargins(0, LABEL_GAP, 0, 0)
 
     def _show(self) -> None:
         text = self._error or self._note

@@ -20,6 +20,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from widgets.common.fields import Field
+
 
 class FocusLead(QObject):
     """Hands the focus of a holder on to one of its parts.
@@ -81,7 +83,8 @@ def _parts(holder: QWidget) -> list[QWidget]:
     if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
         return []
     layout = holder.layout()
-    return list(_of_layout(layout)) if layout is not None else []
+    parts = list(_of_layout(layout)) if layout is not None else []
+    return parts + _there(holder.act if isinstance(holder, Field) else None)
 
 
 def _there(*widgets: QWidget | None) -> list[QWidget]:

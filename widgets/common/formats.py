@@ -180,6 +180,13 @@ def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
     return f"{_in(used_bytes, each)} of {_in(total_bytes, each)}{GAP}{unit}"
 
 
+def memory_span(least_bytes: float, most_bytes: float) -> str:
+    """``18 GiB`` or ``9 to 18 GiB``: what several GPUs hold, in the one unit of their memory."""
+    unit, each = memory_unit()
+    ends = dict.fromkeys(_in(size, each) for size in (least_bytes, most_bytes))
+    return f"{' to '.join(ends)}{GAP}{unit}"
+
+
 def duration(seconds: float | None) -> str:
     """``2 min 17 s``, ``1 h 55``, ``3 d 4 h``: at most two units."""
     special = _special(seconds)

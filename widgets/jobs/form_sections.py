@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from backend.records.job import MODES, CheckpointPolicy
 from backend.records.metric_words import usual_mode
 from backend.records.setting_words import LABELS, value_words
-from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
+from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S3, S4
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.jobs.details import Details
 from widgets.jobs.job_fields import JobFields
 from widgets.jobs.placement_picker import PlacementPicker
 from widgets.jobs.sweep_card import SweepCard
@@ -27,6 +27,8 @@ from widgets.jobs.trial_line import TrialLine
 SECTION_W = 64
 _SETTINGS_A_ROW = 4
 _BEST_BY = CheckpointPolicy.best_metric
+_NORM = "gradient_norm"
+_TOP = Qt.AlignmentFlag.AlignTop
 
 
 class FormSections(QWidget):
@@ -49,8 +51,14 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.banner = Banner(stacked=True)
         self.banner.hide()
+        self._how_more = Details("Settings of the optimizer and the schedule")
+        self._keep_more = Details("Seed, loader and when to stop")
+        self._how_faults, self._keep_faults = FaultLine(), FaultLine()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
-        self._settings_rows = {"optimizer": col(gap=0), "schedule": col(gap=0)}
+        self._settings = QGridLayout()
+        self._settings.setHorizontalSpacing(S2)
+        for column in range(_SETTINGS_A_ROW):
+            self._settings.setColumnStretch(column, 1)
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -75,6 +83,36 @@ class FormSections(QWidget):
         fields.show({"stop_on_nan": True})
         self.fit_settings()
         self._say_usual_mode()
+        fields.changed.connect(self.say_details)
+        fields.swept.changed.connect(self._reveal_swept)
+
+    def reveal(self, part: QWidget) -> None:
+        """Open what hides a part of the form."""
+        for details in (self._how_more, self._keep_more):
+            if details.isAncestorOf(part):
+                details.open()
+
+    @Slot()
+    def _reveal_swept(self) -> None:
+        for axis in self._fields.swept.axes():
+            self.reveal(self._fields.field(axis.path))
+
+    @Slot()
+    def say_details(self) -> None:
+        """Beside the optimizer: what of its settings is given, for its fields may be hidden."""
+        draft = self._fields.draft()
+        said = []
+        for path in (*self._settings_of["optimizer"], _NORM):
+            table, _, key = path.rpartition(".")
+            value = (draft.get(table, {}) if table else draft).get(key)
+            label = self._fields.label(path)
+            if value is True:
+                said.append(label)
+            elif value is not None:
+                said.append(f"{label.lower()} {self._fields.shown(path)}")
+        control = self._fields.field("optimizer.name").control
+        if isinstance(control, ComboBox):
+            control.set_aside(", ".join(said))
 
     @Slot()
     def fit_settings(self) -> None:
@@ -87,27 +125,37 @@ class FormSections(QWidget):
                 continue
             kept = self._fields.draft().get(table, {})
             for path in self._settings_of[table]:
+                old = self._fields.field(path)
+                self._how_faults.leave(old)
                 self._fields.forget(path)
-            clear(self._settings_rows[table])
+                old.hide()
+                old.deleteLater()
             self._settings_of[table] = wanted
-            self._add_settings(table, settings)
+            self._how_faults.stand_below(
+                *(self._fields.setting(f"{table}.{key}", s) for key, s in settings.items())
+            )
+            self._lay_settings()
             for key in settings:
                 if key in kept:
                     self._fields.show_one(f"{table}.{key}", kept[key])
+        self.say_details()
 
-    def _add_settings(self, table: str, settings: Mapping[str, Setting]) -> None:
-        made = [self._fields.setting(f"{table}.{key}", s) for key, s in settings.items()]
-        for start in range(0, len(made), _SETTINGS_A_ROW):
-            fields = made[start : start + _SETTINGS_A_ROW]
-            spare = _SETTINGS_A_ROW - len(fields)
-            line = _line(*((one, 1) for one in fields), spare=spare)
-            self._settings_rows[table].addLayout(line)
+    def _lay_settings(self) -> None:
+        """In rows: of the optimizer, then of the schedule."""
+        paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
+        for number, path in enumerate(paths):
+            field = self._fields.field(path)
+            self._settings.addWidget(field, *divmod(number, _SETTINGS_A_ROW), _TOP)
 
     def _what(self) -> Card:
         f = self._fields
         return section(
             "What",
-            _line((f.text("name"), 2), (f.choice("model"), 1)),
+            _line(
+                (f.text("name"), 8),
+                (f.choice("model"), 5),
+                (f.start_from("start_from"), 5),
+            ),
             _line(
                 (f.choice("dataset"), 1),
                 (f.choice("loader"), 1),
@@ -115,68 +163,54 @@ class FormSections(QWidget):
                 (f.choice("validation_loader"), 1),
             ),
             self.trial,
-            _line(
-                (
-                    f.text(
-                        "start_from",
-                        "the model’s weights or nothing: a job/checkpoint, a file, “nothing”",
-                    ),
-                    1,
-                ),
-            ),
         )
 
     def _how(self) -> Card:
         f = self._fields
-        return section(
-            "How",
-            _line(
-                (f.whole("epochs"), 2),
-                (
-                    f.whole(
-                        "batch_size",
-                    ),
-                    3,
-                ),
-                (f.number("gradient_norm", "off"), 3),
-                (f.choice("strategy.name"), 4),
-            ),
-            _line(
-                (f.choice("optimizer.name"), 2),
-                (f.number("optimizer.lr"), 2),
-                (f.choice("strategy.lr_scaling"), 2),
-            ),
-            self._settings_rows["optimizer"],
-            _line(
-                (f.choice("schedule.name"), 2),
-                (f.number("schedule.warmup_epochs", "0"), 2),
-                (f.switch("mixed_precision"), 2),
-            ),
-            self._settings_rows["schedule"],
+        first = _line(
+            (f.whole("epochs"), 6),
+            (f.whole("batch_size"), 12),
+            (f.choice("optimizer.name"), 18),
+            (f.number("optimizer.lr"), 8),
+            (f.choice("strategy.lr_scaling"), 15),
         )
+        second = _line(
+            (f.choice("schedule.name"), 5),
+            (f.number("schedule.warmup_epochs", "0"), 5),
+            (f.choice("strategy.name"), 6),
+            (f.switch("mixed_precision"), 7),
+            more=self._how_more,
+            faults=self._how_faults,
+        )
+        self._how_faults.stand_below(f.number(_NORM, "off"))
+        self._how_more.fill(self._settings)
+        return section("How", first, second, self._how_more)
 
     def _keep(self) -> Card:
         f = self._fields
-        return section(
-            "Keep",
-            _line(
-                (f.whole("checkpoint.every_epochs", "1"), 1),
-                (f.whole("checkpoint.keep_latest", "2"), 1),
-                (f.whole("checkpoint.keep_best", "1"), 1),
-                (f.whole("seed", "1"), 1),
-            ),
-            _line(
-                (self._best_by(), 2),
-                (f.choice("checkpoint.best_mode", ("", "")), 1),
-                (f.whole("early_stop.patience_epochs", "off"), 1),
-            ),
-            _line(
-                (f.whole("loader_workers", "0"), 12),
-                (f.number("stall_limit_s", "600"), 12),
-                (f.switch("stop_on_nan"), 12),
-                (f.switch("stop_on_divergence"), 17),
-            ),
+        usual = _line(
+            (f.whole("checkpoint.every_epochs", "1"), 4),
+            (f.whole("checkpoint.keep_best", "1"), 4),
+            (self._best_by(), 7),
+            (f.whole("early_stop.patience_epochs", "off"), 4),
+            more=self._keep_more,
+            faults=self._keep_faults,
         )
+        rare = (
+            (f.choice("checkpoint.best_mode", ("", "")), 1),
+            (f.whole("checkpoint.keep_latest", "2"), 1),
+            (f.whole("seed", "1"), 1),
+            (f.whole("loader_workers", "0"), 1),
+        )
+        rarer = (
+            (f.number("stall_limit_s", "600"), 1),
+            (f.switch("stop_on_nan"), 1),
+            (f.switch("stop_on_divergence"), 1),
+        )
+        self._keep_faults.stand_below(*(field for field, _ in (*rare, *rarer)))
+        rows = (row(*rare, gap=S2, top=True), row(*rarer, gap=S2, top=True))
+        self._keep_more.fill(col(*rows, gap=S3))
+        return section("Keep", usual, self._keep_more)
 
     def _best_by(self) -> Field:
         """The field for what tells the best checkpoint; the next one follows it."""
@@ -206,17 +240,14 @@ def section(name: str, *items: Any) -> Card:
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
-    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S3, S4, S1))
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
 
 
-def _line(*fields: tuple[Field, int], spare: int = 0) -> QVBoxLayout:
+def _line(
+    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
+) -> QVBoxLayout:
     """Fields side by side, and below them the room for what is wrong with them."""
-    line = row(*fields, gap=S3)
-    line.addStretch(spare)
-    below = FaultLine()
+    below = faults or FaultLine()
     below.stand_below(*(field for field, _ in fields))
-    for index in range(line.count()):
-        item = line.itemAt(index)
-        if item is not None:
-            item.setAlignment(Qt.AlignmentFlag.AlignTop)
-    return col(line, below, gap=0)
+    button = beside_field(more.button) if more is not None else None
+    return col(row(*fields, button, gap=S2, top=True), below, gap=0)

@@ -1,9 +1,9 @@
 """The GPUs of one node as cells that can be chosen.
 
-Neighbouring GPUs held by one owner are one bar with his name and memory, so that who is there
-reads without a tool tip. A GPU of somebody else's is off limits, until a person says that it is to
-be used beside this one user; one that somebody took meanwhile, or of a node that is away, stays
-chosen, because a job never becomes smaller by itself, and can be given up.
+Neighbouring GPUs held by one job or one user are one bar with that name and the memory of each, so
+that who is there reads without a tool tip. A GPU of somebody else's is off limits, until a person
+says that it is to be used beside this one user; one that somebody took meanwhile, or of a node that
+is away, stays chosen, because a job never becomes smaller by itself, and can be given up.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 from backend.records.node import Gpu
 from widgets.cluster.node_row import display_words
 from widgets.common import formats, icons, theme
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.paint import elided, fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.text import plain_tip
 from widgets.common.theme import R_CELL, Tone
 from widgets.jobs.gpu_choice import may_be_shared, owner
 
-_CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 28, 3, 96, 18
+_ROW_H, _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 27, 23, 3, 96, 18
+_NAME_LEAST_W = 40
 _TICK, _MARK = 14.0, 12.0
 _TAKEN_W = 2.0
 
@@ -57,6 +58,7 @@ class GpuCells(QWidget):
         super().__init__(parent)
         self._node = node
         self._gpus: tuple[Gpu, ...] = ()
+        self._jobs: Mapping[str, str] = {}
         self._unwell: Mapping[str, str] = {}
         self._away = ""
         self._is_offline = False
@@ -64,7 +66,7 @@ class GpuCells(QWidget):
         self._beside: dict[str, str] = {}
         self._at = 0
         self._taking: bool | None = None
-        self.setFixedHeight(_CELL_H)
+        self.setFixedHeight(_ROW_H)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"GPUs of {node}" if node else "GPUs")
@@ -105,6 +107,11 @@ class GpuCells(QWidget):
         if len(self.taken()) != before:
             self.taken_changed.emit()
 
+    def show_jobs(self, names: Mapping[str, str]) -> None:
+        """Names of jobs by their id: they stand at the GPUs that the jobs hold."""
+        self._jobs = names
+        self._describe()
+
     def show_away(self, why: str, *, is_offline: bool) -> None:
         """Nothing can be chosen here now."""
         self._away, self._is_offline = why, is_offline
@@ -117,10 +124,10 @@ class GpuCells(QWidget):
         self._told()
 
     def sizeHint(self) -> QSize:
-        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _CELL_H)
+        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _ROW_H)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _CELL_H)
+        return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _ROW_H)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
@@ -194,7 +201,7 @@ class GpuCells(QWidget):
         if self._away:
             self._paint_away(painter)
             return
-        for first, last in _neighbours(self._gpus):
+        for first, last in self._neighbours():
             if owner(self._gpus[first]):
                 self._paint_owned(painter, first, last)
                 continue
@@ -204,7 +211,7 @@ class GpuCells(QWidget):
             paint_focus(painter, self._cell(self._at), R_CELL)
 
     def _paint_away(self, painter: QPainter) -> None:
-        bar = QRectF(0, 0, self._width(), self.height())
+        bar = QRectF(0, (_ROW_H - _CELL_H) / 2, self._width(), _CELL_H)
         paint_gpu_cell(painter, bar, "gone" if self._is_offline else "unknown", radius=R_CELL)
         tone = "bad" if self._is_offline else "text3"
         paint_text(painter, bar.adjusted(8, 0, -8, 0), self._away, "small", tone)
@@ -227,17 +234,47 @@ class GpuCells(QWidget):
                 edge.adjust(inset, inset, -inset, -inset)
                 painter.drawRoundedRect(edge, R_CELL, R_CELL)
         # Above the edges: of neighbours that are chosen in part, one would go through it.
-        used = sum(g.memory_used_bytes or 0 for g in self._gpus[first : last + 1])
-        text = f"{owner(gpu)} · {formats.memory(used)}"
         room = bar.adjusted(8, 0, -8, 0)
+        marked = next((index for index in among if self._gpus[index].uuid in self._unwell), None)
+        if marked is not None:
+            room.setRight(self._cell(marked).right() - _MARK - 8)
+        text = self._bar_text(first, last, int(room.width()))
         if not ours:
             width = min(room.width(), float(text_width(text, "small_strong")))
-            plate = QRectF(bar.left() + 4, bar.top() + 5, width + 8, bar.height() - 10)
+            plate = QRectF(bar.left() + 4, bar.top() + 3, width + 8, bar.height() - 6)
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
         paint_text(painter, room, text, "small_strong", "live" if ours else "text")
         for index in among:
             if self._gpus[index].uuid in self._unwell:
                 self._paint_mark(painter, self._cell(index))
+
+    def _bar_text(self, first: int, last: int, room: int) -> str:
+        """ "alice · 18 GiB each"; where the memory leaves no room for the name, the name alone."""
+        gpus = self._gpus[first : last + 1]
+        name = self._holder(gpus[0])
+        told = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
+        if not told:
+            return name
+        memory = f" · {formats.memory_span(told[0], told[-1])}"
+        longest = f"{memory} each" if len(gpus) > 1 else memory
+        for behind in (longest, memory):
+            if text_width(name + behind, "small_strong") <= room:
+                return name + behind
+        left = room - text_width(longest, "small_strong")
+        return elided(name, left, "small_strong") + longest if left >= _NAME_LEAST_W else name
+
+    def _neighbours(self) -> list[tuple[int, int]]:
+        """Runs of GPUs with one job or one user, as (first, last)."""
+        runs = []
+        for _, run in groupby(range(len(self._gpus)), lambda n: _who_is_on(self._gpus[n])):
+            indices = list(run)
+            runs.append((indices[0], indices[-1]))
+        return runs
+
+    def _holder(self, gpu: Gpu) -> str:
+        """The job that is on it, by its name where that is known, or else the user."""
+        job_id, user = _who_is_on(gpu)
+        return self._jobs.get(job_id, "") or user
 
     def _edge_of(self, index: int) -> Tone | None:
         """Of one on which somebody is: how it is edged when it is chosen."""
@@ -286,10 +323,11 @@ class GpuCells(QWidget):
     def _cell(self, index: int) -> QRectF:
         count = max(1, len(self._gpus))
         width = min(_CELL_MOST, (self.width() - (count - 1) * _CELL_GAP) / count)
-        return QRectF(index * (width + _CELL_GAP), 0, width, self.height())
+        return QRectF(index * (width + _CELL_GAP), (_ROW_H - _CELL_H) / 2, width, _CELL_H)
 
     def _index_at(self, x: float) -> int | None:
-        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, 1.0)), None)
+        middle = _ROW_H / 2
+        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, middle)), None)
 
     def _may_take(self, gpu: Gpu) -> bool:
         return not self._away and not owner(gpu) and not gpu.lost
@@ -322,10 +360,10 @@ class GpuCells(QWidget):
         self.update()
 
     def _sentence(self, gpu: Gpu) -> str:
-        """ "gpu03, GPU 1, in use by alice, 18 GiB"."""
+        """ "gpu03, GPU 1, in use by alice, 18 GiB", or by a job."""
         name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
         if owner(gpu):
-            state = f"in use by {owner(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
+            state = f"in use by {self._holder(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
             if gpu.uuid in self._chosen:
                 state = f"chosen, {state}"
         elif gpu.lost:
@@ -336,12 +374,7 @@ class GpuCells(QWidget):
         return ", ".join(part for part in parts if part)
 
 
-def _neighbours(gpus: tuple[Gpu, ...]) -> list[tuple[int, int]]:
-    """Runs of GPUs with one owner, as (first, last)."""
-    runs: list[tuple[int, int]] = []
-    for index, gpu in enumerate(gpus):
-        if runs and owner(gpus[runs[-1][0]]) == owner(gpu):
-            runs[-1] = (runs[-1][0], index)
-        else:
-            runs.append((index, index))
-    return runs
+def _who_is_on(gpu: Gpu) -> tuple[str, str]:
+    """The id of a job and the user, each "" for none."""
+    tag = next((process.run_tag for process in gpu.holders if process.run_tag), "")
+    return tag.partition("/")[0], owner(gpu)

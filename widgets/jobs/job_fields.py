@@ -23,6 +23,7 @@ from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.terms import term_tip
 from widgets.common.theme import CONTROL_H
+from widgets.jobs.start_from import StartFrom
 from widgets.jobs.swept_fields import SweptFields, with_first_values
 
 _OPTIONAL_FLAG = "optional flag"
@@ -94,11 +95,15 @@ def pair_or_text(text: str) -> list[float | int | str] | str:
 class JobFields(QObject):
     """All fields by the path of their value in the job file (``optimizer.lr``).
 
+    Attributes:
+        weights: The control of the field for the weights to start from.
+
     Signals:
         changed: A person changed something; not emitted while a draft is shown.
     """
 
     changed = Signal()
+    weights: StartFrom
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -117,6 +122,12 @@ class JobFields(QObject):
 
     def number(self, path: str, placeholder: str = "") -> Field:
         return self._line(path, "number", placeholder)
+
+    def start_from(self, path: str) -> Field:
+        name, _ = name_and_unit(path)
+        self.weights = StartFrom(name)
+        self.weights.changed.connect(self._changed)
+        return self._add(path, "text", name, self.weights)
 
     def choice(self, path: str, *more: tuple[str, str]) -> Field:
         """What can be chosen for this setting, behind ``more``."""
@@ -162,6 +173,11 @@ class JobFields(QObject):
         """Of the field at a path; where there is none, of its place in the job file."""
         field = self._fields.get(path)
         return field.label() if field is not None else path
+
+    def shown(self, path: str) -> str:
+        """The text in a line; several values where it has several."""
+        shown = self._fields[path].shown
+        return shown.text() if isinstance(shown, LineEdit) else ""
 
     def key(self, path: str) -> str:
         """The chosen key of a choice."""
@@ -265,6 +281,8 @@ class JobFields(QObject):
         if isinstance(control, Switch):
             left_out = self._kinds[path] == _OPTIONAL_FLAG and not control.isChecked()
             return None if left_out else control.isChecked()
+        if isinstance(control, StartFrom):
+            return control.value() or None
         if not isinstance(control, LineEdit) or not control.text().strip():
             return "" if path == "name" else None
         reads = {"whole": whole_or_text, "number": number_or_text, "pair": pair_or_text}
@@ -279,6 +297,8 @@ class JobFields(QObject):
                 _choose(control, str(value))
         elif isinstance(control, Switch):
             control.setChecked(bool(value))
+        elif isinstance(control, StartFrom):
+            control.put(_shown(value))
         elif isinstance(control, LineEdit):
             control.setText(_shown(value))
 

@@ -16,7 +16,7 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.job import without_usual_stop
-from backend.records.job_view import JobCheck
+from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.node import Finding, NodeState
 from backend.records.settings import changes
@@ -36,8 +36,8 @@ from widgets.jobs.job_fields import JobDraft, JobFields, Origin, merged
 from widgets.jobs.trial_line import FAILS, UNTRIED, BatchTrial, TrialState
 
 _CHECK_AFTER_MS = 300
-_TWO_PANES_FROM_W = 1064
-"""The side pane takes 384; what is left has to hold four fields beside each other, and margins."""
+_TWO_PANES_FROM_W = 1128
+"""The side pane takes 384; what is left has to hold five fields beside each other, and margins."""
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
 _FITS = Finding("settings", True, "Settings, versions and nodes fit together")
@@ -48,6 +48,9 @@ _NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
 
 class JobForm(QWidget):
     """The page New job.
+
+    Attributes:
+        start_from: The field for the weights that the job begins with.
 
     Signals:
         check_requested: A `JobDraft`; answer with `show_check`.
@@ -93,6 +96,7 @@ class JobForm(QWidget):
         self._sections = FormSections(self._fields)
         self._picker = self._sections.picker
         self._sweep = self._sections.sweep
+        self.start_from = self._fields.weights
         self._side, self._foot = FormSide(self._make_acts()), FormFoot(self._make_acts())
         self._side.pictures.saved.connect(self.picture_requested)
         self._verdict, self._refusal = self._side.verdict, self._side.refusal
@@ -164,6 +168,10 @@ class JobForm(QWidget):
         """Offer what jobs have measured so far."""
         self._fields.suggest("checkpoint.best_metric", names)
 
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs there are; their names stand at the GPUs they hold."""
+        self._picker.show_jobs({view.id: view.name for view in views})
+
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
 
@@ -186,6 +194,7 @@ class JobForm(QWidget):
         self._rest = self._fields.without_fields(raw)
         for axis in draft.axes:
             self._fields.swept.take(axis)
+        self._sections.say_details()
         self._sweep.show_draw(draft.draws, draft.seed)
         self._origin = draft.origin
         self._forget_refusal()
@@ -335,6 +344,7 @@ class JobForm(QWidget):
         elif not self._may_start:
             at_fault = self._fields.first_at_fault()
             if at_fault is not None:
+                self._sections.reveal(at_fault)
                 at_fault.setFocus()
 
     @Slot()

@@ -63,7 +63,9 @@ class _NodeRow(QWidget):
         self._words = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")
         self._figure.setFixedWidth(_FIGURE_W)
-        middle = row(self.stepper, self._words, (self.cells, 1), gap=S3)
+        # The rows of cells bring their own air.
+        steps = row(self.stepper, self._words, gap=S3, margins=(0, 2, 0, 2))
+        middle = row(steps, (self.cells, 1), gap=S3)
         self._rest = QWidget()
         self.setLayout(row(self._name, (middle, 1), (self._rest, 0), self._figure, gap=S2))
         self._name.pressed.connect(self.cells.take_all)
@@ -186,11 +188,12 @@ class PlacementPicker(QWidget):
         self._without = ""
         self._rows_most_h = rows_most_h
         self._name_w = 0
+        self._jobs: Mapping[str, str] = {}
         self._news: tuple[NodeState, ...] | None = None
         self._made_of_news: set[str] = set()
         self._making = Turns(self)
         self._asked: KeptDialog[BesideDialog] = KeptDialog()
-        self._column = col(gap=S1)
+        self._column = col(gap=0)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
@@ -214,7 +217,7 @@ class PlacementPicker(QWidget):
         )
         self._foot = QWidget()
         self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S2))
-        self.setLayout(col(self._scroll, self._foot, self._error, gap=S1))
+        self.setLayout(col(self._scroll, self._foot, self._error, gap=0))
         self._settle()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
@@ -230,6 +233,12 @@ class PlacementPicker(QWidget):
             self._making.put(repeat(self._make_some))
         else:
             self._catch_up_soon()
+
+    def show_jobs(self, names: Mapping[str, str]) -> None:
+        """Names of jobs by their id."""
+        self._jobs = names
+        for one in self._rows.values():
+            one.cells.show_jobs(names)
 
     def _make_some(self) -> None:
         """A few of the rows that will be needed."""
@@ -333,6 +342,7 @@ class PlacementPicker(QWidget):
 
     def _add(self, state: NodeState) -> None:
         made = _NodeRow(state)
+        made.cells.show_jobs(self._jobs)
         # It is shown with all others, when names have their width and it is known which have room.
         made.hide()
         made.changed.connect(self._changed)

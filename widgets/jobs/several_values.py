@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QCloseEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.sweep_values import (
     LINEAR,
@@ -22,6 +22,7 @@ from widgets.common.buttons import Button, CheckBox, SegmentedControl
 from widgets.common.cards import Scroll
 from widgets.common.fields import Field, LineEdit
 from widgets.common.layout import STRETCH, col, row
+from widgets.common.popover import Popover
 from widgets.common.text import Label
 from widgets.common.theme import CONTROL_H, S1, S2, S3, S4
 
@@ -30,36 +31,16 @@ _LIST, _RANGE = "list", "range"
 _ROWS_SHOWN = 6
 
 
-class _Ground(QWidget):
-    """All of the window but the popover.
-
-    Signals:
-        pressed: Somebody pressed beside the popover.
-    """
-
-    pressed = Signal()
-
-    def __init__(self, window: QWidget) -> None:
-        super().__init__(window)
-        self.hide()
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        event.accept()
-        self.pressed.emit()
-
-
-class SeveralValues(QFrame):
-    """A popover below its field; closed by Escape or a click beside it, and nothing is changed.
+class SeveralValues(Popover):
+    """Nothing is changed when it is closed.
 
     Signals:
         chosen: The `Axis` that the field takes now.
         one_wished: The field should have one value again.
-        closed: It is gone.
     """
 
     chosen = Signal(object)
     one_wished = Signal()
-    closed = Signal()
 
     def __init__(
         self,
@@ -75,18 +56,11 @@ class SeveralValues(QFrame):
         """
         Args:
             draws_at_random: A range may be drawn from anywhere between its ends: no steps then.
-            window: It lies over this, for a window of its own would take the keys of all others.
+            window: It lies over this.
             now: The one value that the field has.
             options: What can be chosen, as (value, text); empty where values are typed.
         """
-        super().__init__(window)
-        self.setObjectName("popover")
-        self.hide()
-        self.setFixedWidth(_WIDTH)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._window = window
-        self._ground = _Ground(window)
-        self._ground.pressed.connect(self.close)
+        super().__init__(window, _WIDTH)
         self._path = path
         self._draws_at_random = draws_at_random
         self._axis: Axis | None = None
@@ -122,47 +96,19 @@ class SeveralValues(QFrame):
             self._put(axis, now)
         self._settle()
 
-    def open_below(self, control: QWidget) -> None:
-        """Show it below a control, or above where the screen ends."""
-        window = self._window
-        self.adjustSize()
-        where = control.mapTo(window, QPoint(0, control.height() + S1))
-        if where.y() + self.height() > window.height():
-            where = control.mapTo(window, QPoint(0, -self.height() - S1))
-        right, bottom = window.width() - self.width() - S2, window.height() - self.height() - S2
-        self.move(max(min(where.x(), right), S2), max(min(where.y(), bottom), S2))
-        self._ground.setGeometry(window.rect())
-        self._ground.show()
-        self._ground.raise_()
-        self.show()
-        self.raise_()
-        window.installEventFilter(self)
-        first = next(iter(self._ticks.values()), None) or self._first_line()
-        first.setFocus()
+    def open_at(self, control: QWidget) -> None:
+        """Show it below a control, ready to be filled in."""
+        self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
 
     def axis(self) -> Axis | None:
         """What is given now; None while it gives no values."""
         return self._axis
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A window of another size has its fields elsewhere."""
-        if event.type() == QEvent.Type.Resize and self.isVisible():
-            self.close()
-        return super().eventFilter(watched, event)
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._take()
-        elif event.key() == Qt.Key.Key_Escape:
-            self.close()
         else:
             super().keyPressEvent(event)
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self._ground.hide()
-        self._ground.deleteLater()
-        self.closed.emit()
-        super().closeEvent(event)
 
     # -- how it is made
 

@@ -6,30 +6,54 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 
 from backend.records.sweep_values import Axis, axis_text
+from widgets.common import theme
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.icons import paint_icon
-from widgets.common.paint import paint_focus
+from widgets.common.paint import fill_round, paint_focus
 from widgets.common.text import plain_tip
 from widgets.common.theme import R_CELL, TARGET_MIN
 from widgets.jobs.several_values import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
-_ICON = 13
+_ICON, _OVERLAP = 13, 2
+_MOVES = frozenset(
+    {QEvent.Type.ParentChange, QEvent.Type.Move, QEvent.Type.Resize, QEvent.Type.ShowToParent}
+)
+_LIGHTS = frozenset(
+    {QEvent.Type.Enter, QEvent.Type.Leave, QEvent.Type.FocusIn, QEvent.Type.FocusOut}
+)
 
 
 class SeveralButton(QAbstractButton):
-    """Stands at a field that can take several values, and opens them."""
+    """Opens the several values of a field; seen while that is pointed at or has the focus.
 
-    def __init__(self, label: str) -> None:
-        super().__init__()
-        self.setFixedWidth(TARGET_MIN)
+    It lies over the end of the label and is larger than that, so it is no part of the field and
+    takes no room.
+    """
+
+    def __init__(self, field: Field, label: str) -> None:
+        super().__init__(field)
+        self._field = field
+        self.setFixedSize(TARGET_MIN, TARGET_MIN)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(f"Several values of {label}")
         self.setToolTip(plain_tip("Several values: one job for each"))
+        self.watch(field)
+        self.watch(field.control)
+
+    def watch(self, part: QWidget) -> None:
+        part.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in _MOVES:
+            self._follow()
+        elif event.type() in _LIGHTS:
+            self.update()
+        return super().eventFilter(watched, event)
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self.update()
@@ -37,14 +61,42 @@ class SeveralButton(QAbstractButton):
     def leaveEvent(self, event: QEvent) -> None:
         self.update()
 
+    def is_lit(self) -> bool:
+        """Whether it is seen."""
+        if self.underMouse() or self.hasFocus() or self._field.underMouse():
+            return True
+        focus = QApplication.focusWidget()
+        return focus is not None and self._field.isAncestorOf(focus)
+
     def paintEvent(self, _event: QPaintEvent) -> None:
+        if not self.is_lit():
+            return
         painter = QPainter(self)
-        box = QRectF((self.width() - _ICON) / 2, (self.height() - _ICON) / 2, _ICON, _ICON)
-        lit = self.underMouse() or self.hasFocus()
-        paint_icon(painter, box, "list-plus", "text" if lit else "text3")
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        # Above the label, whose end it may hide.
+        ground = QRectF(self.rect()).adjusted(1, 1, -1, -_OVERLAP - 1)
+        fill_round(painter, ground, theme.current().q("surface"), R_CELL)
+        box = QRectF(0, 0, _ICON, _ICON)
+        box.moveCenter(ground.center())
+        is_near = self.underMouse() or self.hasFocus()
+        paint_icon(painter, box, "list-plus", "text" if is_near else "text3")
         if self.hasFocus():
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            paint_focus(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), R_CELL)
+            paint_focus(painter, ground, R_CELL)
+
+    def _follow(self) -> None:
+        """Be where the field is: beside it in the same part of the page, next after it for Tab."""
+        field, page = self._field, self._field.parentWidget()
+        if page is None:
+            return
+        if self.parentWidget() is not page:
+            self.setParent(page)
+            QWidget.setTabOrder(field.shown, self)
+            self.show()
+        self.move(
+            field.x() + field.width() - self.width(),
+            field.y() + field.shown.y() + _OVERLAP - self.height(),
+        )
+        self.raise_()
 
 
 class SweptFields(QObject):
@@ -62,20 +114,19 @@ class SweptFields(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._fields: dict[str, tuple[Field, str]] = {}
+        self._buttons: dict[str, SeveralButton] = {}
         self._axes: dict[str, Axis] = {}
         self.draws_at_random = False
         self.popover: SeveralValues | None = None
 
     def watch(self, path: str, field: Field, label: str) -> None:
         """From now on this field can take several values."""
-        field.raise_head()
         if path not in _ONE_EACH:
             self._fields[path] = (field, label)
             for part in (field, field.control):
                 part.installEventFilter(self)
-            button = SeveralButton(label)
+            self._buttons[path] = field.act = button = SeveralButton(field, label)
             button.clicked.connect(lambda: self.open(path))
-            field.set_corner(button, beside=isinstance(field.control, Switch))
 
     def axes(self) -> tuple[Axis, ...]:
         """In the order of the fields."""
@@ -93,6 +144,7 @@ class SweptFields(QObject):
         line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change them"))
         line.installEventFilter(self)
         field.stand_in(line)
+        self._buttons[axis.path].watch(line)
         self.changed.emit()
 
     def give_up(self, path: str) -> None:
@@ -108,6 +160,10 @@ class SweptFields(QObject):
     def forget(self, path: str) -> None:
         """The field is about to be deleted."""
         self._fields.pop(path, None)
+        button = self._buttons.pop(path, None)
+        if button is not None:
+            button.hide()
+            button.deleteLater()
         if self._axes.pop(path, None) is not None:
             self.changed.emit()
 
@@ -139,7 +195,7 @@ class SweptFields(QObject):
         self.popover.chosen.connect(self.take)
         self.popover.one_wished.connect(lambda: self.give_up(path))
         popover.closed.connect(lambda: self._forget_popover(popover))
-        self.popover.open_below(field.shown)
+        self.popover.open_at(field.shown)
 
     def _forget_popover(self, popover: SeveralValues) -> None:
         if self.popover is popover:

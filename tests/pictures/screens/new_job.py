@@ -19,8 +19,10 @@ from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.cluster import samples
 from widgets.jobs.beside_dialog import BesideDialog
+from widgets.jobs.details import Details
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
+from widgets.jobs.start_from import StartFrom
 from widgets.jobs.trial_line import BatchTrial, TrialState
 
 
@@ -68,6 +70,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
         (item(Kind.LOADER, "coco-boxes", 3),),
     )
     form.show_nodes(lab.nodes() if nodes is None else nodes)
+    form.show_jobs(lab.JOBS)
     form.show_draft(JobDraft(raw))
     form.show_check(READY, TRIED)
     return form
@@ -76,6 +79,39 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
 @screen("new-job", EVERY, ("light",))
 def new_job(stage: Stage) -> None:
     filled(stage)
+
+
+@screen("new-job-more", BOTH)
+def new_job_more(stage: Stage) -> None:
+    """What is rarely changed is shown, too."""
+    form = filled(stage)
+    for details in form.findChildren(Details):
+        details.button.click()
+
+
+def choosing(stage: Stage) -> StartFrom:
+    """The list of what a job can start from is open."""
+    start_from = filled(stage).start_from
+    stage.settle()
+    start_from.open()
+    start_from.show_jobs(lab.JOBS)
+    return start_from
+
+
+@screen("new-job-start-from", BOTH)
+def new_job_start_from(stage: Stage) -> None:
+    choosing(stage)
+
+
+@screen("new-job-checkpoint")
+def new_job_checkpoint(stage: Stage) -> None:
+    """The checkpoints of one job."""
+    choice = choosing(stage).choice
+    assert choice is not None
+    choice.search.setFocus()
+    job = next(number for number, one in enumerate(choice.rows.rows) if one.key == lab.LIVE.id)
+    choice.table.clicked.emit(choice.rows.index(job, 0))
+    choice.show_checkpoints(lab.LIVE.id, lab.checkpoints())
 
 
 @screen("new-job-untried", BOTH)

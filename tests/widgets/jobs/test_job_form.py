@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.job import parse_job
@@ -14,9 +14,12 @@ from backend.records.library import Kind, LibraryItem
 from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.torch_settings import OPTIMIZERS
 from backend.records.values import Fault
+from tests.turns import are_done, wait_in_loop
+from tests.widgets.cluster import samples
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
+from widgets.jobs.details import Details
 from widgets.jobs.gpu_cells import GpuCells
 from widgets.jobs.job_fields import JobDraft, Origin, number_or_text, pair_or_text, whole_or_text
 from widgets.jobs.job_form import JobForm
@@ -282,16 +285,24 @@ def places(form):
     return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
 
 
+def open_details(form):
+    for details in form.findChildren(Details):
+        details.open()
+
+
 @pytest.mark.usefixtures("look")
+@pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("width", [928, 1176])
-def test_no_field_moves_when_something_is_wrong_or_tried(form, width):
+def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     form.resize(width, 2000)
     form.show()
     form.show_draft(JobDraft(DIGITS))
+    if is_open:
+        open_details(form)
     fine = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(fine)
     before = places(form)
-    assert len(before) > 20
+    assert len(before) == (31 if is_open else 20)
     faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
     nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
     form.show_check(JobCheck(faults=(*faults, nowhere)))
@@ -320,3 +331,83 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
     assert lines[0].isVisible()
+
+
+def page_of(form):
+    return form._sections.parentWidget().parentWidget()
+
+
+def filled(form, width, height):
+    """The form among twelve nodes, laid out."""
+    form.resize(width, height)
+    form.show()
+    form.show_nodes(samples.cluster(12))
+    form.show_draft(JobDraft(DIGITS))
+    wait_in_loop(lambda: are_done(form), "the form to be laid out")
+    for _ in range(10):
+        QApplication.processEvents()
+    return page_of(form).verticalScrollBar()
+
+
+@pytest.mark.usefixtures("look")
+def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
+    """A window of 1440 by 900 without its side bar."""
+    bar = filled(form, 1176, 900)
+    assert bar.maximum() == 0
+    seen = {f.label() for f in form.findChildren(Field) if f.isVisible()}
+    assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= seen
+    model, weights = (form._fields.field(path) for path in ("model", "start_from"))
+    assert model.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
+
+
+@pytest.mark.usefixtures("look")
+def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
+    bar = filled(form, 928, 580)
+    norm, seed = (form._fields.field(path) for path in ("gradient_norm", "seed"))
+    assert not norm.isVisible()
+    assert not seed.isVisible()
+    for details, field in zip(form.findChildren(Details), (norm, seed), strict=True):
+        assert details.button.text() == "More"
+        width = details.button.width()
+        qtbot.mouseClick(details.button, Qt.MouseButton.LeftButton)
+        assert (details.button.text(), details.button.width()) == ("Less", width)
+        view = page_of(form).viewport()
+        qtbot.waitUntil(lambda: view.rect().contains(place_in(field, view)))  # noqa: B023
+    assert bar.value() > 0
+    qtbot.mouseClick(form.findChildren(Details)[0].button, Qt.MouseButton.LeftButton)
+    assert not norm.isVisible()
+
+
+def place_in(widget, view):
+    return QRect(widget.mapTo(view, QPoint()), widget.size())
+
+
+@pytest.mark.usefixtures("look")
+def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
+    form.resize(1176, 900)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    field = form._fields.field("optimizer.momentum")
+    fault = Fault("optimizer.momentum", "optimizer.momentum: must be below 1.")
+    form.show_check(JobCheck(faults=(fault,)))
+    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    assert line.text() == "Momentum must be below 1."
+    assert line.isVisible()
+    assert not field.isVisible()
+    form._start()
+    assert field.isVisible()
+    assert form.focusWidget() is field.control
+    form._fields.field("optimizer.name").control.choose("adam")
+    assert line.text() == "", "that optimizer has no momentum"
+
+
+def test_the_optimizer_says_which_of_its_settings_are_given(form):
+    combo = form._fields.field("optimizer.name").control
+    form.show_draft(JobDraft(DIGITS))
+    assert combo.shown_text() == "SGD, momentum 0.9"
+    adam = {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.95], "amsgrad": True}
+    form.show_draft(JobDraft({**DIGITS, "optimizer": adam, "gradient_norm": 1.0}))
+    assert combo.shown_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm 1"
+    assert combo.toolTip() == combo.shown_text()
+    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "adadelta", "lr": 1.0}}))
+    assert combo.shown_text() == "Adadelta"

@@ -156,6 +156,55 @@ def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbo
     assert told[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
 
 
+def holds(gpu, gib, **who):
+    process = GpuProcess(7, who.pop("user", "mai"), gib << 30, "python", **who)
+    return replace(gpu, memory_used_bytes=gib << 30, processes=(process,))
+
+
+def bars(cells, room=400):
+    """What stands on each bar of neighbours."""
+    found = []
+    for first, last in cells._neighbours():
+        if cells._holder(cells._gpus[first]):
+            text = cells._bar_text(first, last, room).replace("\xa0", " ")
+            found.append((first, last, text))
+    return found
+
+
+def test_neighbours_of_one_job_or_one_user_are_a_bar_with_the_memory_of_each(picker):
+    free = samples.state("gpu01")
+    one, two = {"run_tag": "20261120-aa/1"}, {"run_tag": "20261121-bb/3"}
+    held = [(60, one), (60, one), (20, two), (9, two), (18, {}), (18, {}), (71, {"user": "ben"})]
+    gpus = [
+        holds(gpu, *who[:1], **who[1]) for gpu, who in zip(free.reading.gpus, held, strict=False)
+    ]
+    node = replace(free, reading=replace(free.reading, gpus=(*gpus, free.reading.gpus[7])))
+    picker.show_nodes((node,))
+    cells = row(picker, "gpu01").cells
+    picker.show_jobs({"20261120-aa": "unet", "20261121-bb": "resnet"})
+    assert bars(cells) == [
+        (0, 1, "unet · 60 GiB each"),
+        (2, 3, "resnet · 9 to 20 GiB each"),
+        (4, 5, "mai · 18 GiB each"),
+        (6, 6, "ben · 71 GiB"),
+    ]
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu01, GPU 0, in use by unet, 60.0 GiB"
+    picker.show_jobs({})
+    assert bars(cells)[0] == (0, 1, "mai · 60 GiB each"), "a job that is not known is its user's"
+
+
+def test_a_long_name_on_a_bar_ends_in_an_ellipsis_before_the_memory_does(picker):
+    picker.show_nodes((samples.state("gpu01", "half"),))
+    picker.show_jobs(dict.fromkeys(samples.JOBS, "retinanet-resnet50-coco2017-second-try"))
+    cells = row(picker, "gpu01").cells
+    ((_, _, text),) = bars(cells, 220)
+    assert text.startswith("retinanet-")
+    assert text.endswith("… · 61 GiB each")
+    ((_, _, text),) = bars(cells, 60)
+    assert "GiB" not in text
+
+
 def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qtbot):
     state = samples.state("gpu02")
     screens = (

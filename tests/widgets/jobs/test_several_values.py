@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, Qt
-from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 
@@ -92,7 +92,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
 
 def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough(form):
     field = form._fields.field("batch_size")
-    (button,) = field.findChildren(SeveralButton)
+    button = field.act
     assert min(button.width(), button.height()) >= TARGET_MIN
     form.activateWindow()
     field.control.setFocus()
@@ -100,6 +100,44 @@ def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough
     assert QApplication.focusWidget() is button
     QTest.keyClick(button, Qt.Key.Key_Space)
     assert swept(form).popover.isVisible()
+
+
+def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_focus(form):
+    form.activateWindow()
+    form._fields.field("name").control.setFocus()
+    buttons = form.findChildren(SeveralButton)
+    assert not [one.accessibleName() for one in buttons if one.is_lit()]
+    field = form._fields.field("batch_size")
+    field.control.setFocus()
+    assert [one for one in buttons if one.is_lit()] == [field.act]
+    QTest.keyClick(field.control, Qt.Key.Key_Tab)
+    assert [one for one in buttons if one.is_lit()] == [field.act]
+    pointed = form._fields.field("epochs")
+    QApplication.sendEvent(pointed, QEnterEvent(*[QPointF(3, 3)] * 3))
+    assert pointed.act.is_lit()
+    QApplication.sendEvent(pointed, QEvent(QEvent.Type.Leave))
+    assert not pointed.act.is_lit()
+
+
+def test_the_button_stands_above_the_right_end_of_its_field_in_a_window_of_any_size(form):
+    for width in (1200, 900):
+        form.resize(width, 800)
+        QApplication.processEvents()
+        for path in ("model", "batch_size", "mixed_precision"):
+            field = form._fields.field(path)
+            place, room = field.act.geometry(), field.geometry()
+            assert field.act.parentWidget() is field.parentWidget()
+            assert place.right() == room.right(), path
+            assert place.bottom() == room.top() + field.control.y() + 1, path
+
+
+def test_several_values_of_a_hidden_field_open_what_hides_it(form):
+    field = form._fields.field("optimizer.momentum")
+    assert not field.isVisible()
+    form.show_draft(JobDraft(DIGITS, (Axis("optimizer.momentum", (0.0, 0.9)),)))
+    assert field.isVisible()
+    combo = form._fields.field("optimizer.name").control
+    assert combo.shown_text() == "SGD, momentum 0, 0.9"
 
 
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):

@@ -1,0 +1,76 @@
+"""The list of what a job can start from, over a real data root."""
+
+from __future__ import annotations
+
+import hashlib
+
+from PySide6.QtWidgets import QFileDialog
+
+from backend.records.checkpoint import Checkpoint
+from backend.records.files import replace_json
+from backend.records.layout import DataRoot
+from tests.app.test_bad_input import form
+from tests.backend.services.test_sweeps import places, services
+from tests.fakes import trained
+from tests.integration.tiny import raw_job
+from widgets.jobs.job_fields import JobDraft
+
+__all__ = ["form", "places", "services"]
+
+NAME = "epoch-3-step-30"
+
+
+def trained_job(places, services, name="kept"):
+    """A job with one checkpoint, as the catalogue knows it."""
+    job_id = trained.job(places[0], name, [1.0] * 30)
+    folder = DataRoot(places[0]).job(job_id).checkpoints
+    folder.mkdir(exist_ok=True)
+    content = b"weights"
+    (folder / f"{NAME}.pt").write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    made = Checkpoint(NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z")
+    replace_json(folder / f"{NAME}.json", made.to_sidecar())
+    services.jobs.list()
+    return job_id
+
+
+def rows(form):
+    return [one.text for one in form.start_from.choice.rows.rows]
+
+
+def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, places, services):
+    job_id = trained_job(places, services)
+    trained_job(places, services, "other")
+    form.show_draft(JobDraft(raw_job(1)))
+    form.start_from.open()
+    choice = form.start_from.choice
+    assert rows(form)[3:] == ["other", "kept"]
+    choice.search.setText("kept")
+    choice.search._say()
+    assert rows(form) == ["kept", "Use “kept”"]
+    choice._take(choice.rows.index(0, 0))
+    assert rows(form) == ["Back to all jobs", NAME]
+    choice._take(choice.rows.index(1, 0))
+    assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
+    form._wish_check()
+    assert form._fields.field("start_from").error() == ""
+
+
+def test_a_draft_that_starts_from_a_checkpoint_shows_the_name_of_its_job(form, places, services):
+    job_id = trained_job(places, services)
+    form.controller.show_draft(JobDraft(raw_job(1, start_from=f"{job_id}/latest")))
+    assert form.start_from.text() == "kept, latest"
+    assert form.draft().raw["start_from"] == f"{job_id}/latest"
+    form.controller.show_draft(JobDraft(raw_job(1, start_from="gone/latest")))
+    assert form.start_from.text() == "gone/latest"
+
+
+def test_a_file_is_chosen_in_the_systems_own_dialog(form, tmp_path, monkeypatch):
+    file = tmp_path / "w.pt"
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(file), ""))
+    form.show_draft(JobDraft(raw_job(1)))
+    form.start_from.file_requested.emit()
+    assert form.draft().raw["start_from"] == str(file)
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
+    form.start_from.file_requested.emit()
+    assert form.draft().raw["start_from"] == str(file)

@@ -1,0 +1,84 @@
+"""A small window over the page, below what it belongs to."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QFrame, QWidget
+
+from widgets.common.theme import S1, S2
+
+
+class _Ground(QWidget):
+    """All of the window but the popover.
+
+    Signals:
+        pressed: Somebody pressed beside the popover.
+    """
+
+    pressed = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.hide()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+        self.pressed.emit()
+
+
+class Popover(QFrame):
+    """Closed by Escape, by a click beside it, and when the window gets another size.
+
+    A part of the window, for a window of its own would take the keys of all others.
+
+    Signals:
+        closed: It is gone.
+    """
+
+    closed = Signal()
+
+    def __init__(self, window: QWidget, width: int) -> None:
+        super().__init__(window)
+        self.setObjectName("popover")
+        self.hide()
+        self.setFixedWidth(width)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._window = window
+        self._ground = _Ground(window)
+        self._ground.pressed.connect(self.close)
+
+    def open_below(self, control: QWidget, first: QWidget) -> None:
+        """Show it below a control, or above where the window ends; ``first`` gets the keys."""
+        window = self._window
+        self.adjustSize()
+        where = control.mapTo(window, QPoint(0, control.height() + S1))
+        if where.y() + self.height() > window.height():
+            where = control.mapTo(window, QPoint(0, -self.height() - S1))
+        right, bottom = window.width() - self.width() - S2, window.height() - self.height() - S2
+        self.move(max(min(where.x(), right), S2), max(min(where.y(), bottom), S2))
+        self._ground.setGeometry(window.rect())
+        self._ground.show()
+        self._ground.raise_()
+        self.show()
+        self.raise_()
+        window.installEventFilter(self)
+        first.setFocus()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A window of another size has its fields elsewhere."""
+        if watched is self._window and event.type() == QEvent.Type.Resize and self.isVisible():
+            self.close()
+        return super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.close()
+        else:
+            super().keyPressEvent(event)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._ground.hide()
+        self._ground.deleteLater()
+        self.closed.emit()
+        super().closeEvent(event)
