@@ -218,6 +218,7 @@ class HistoryCard(Card):
         title = row(self._title, (self._words, 1), *before, pictures, gap=S2)
         head = col(title, row(self._picker, STRETCH, self._stretch), gap=S1)
         super().__init__(head, self._lane, (self._plots, 1), gap=S2)
+        self._link.setParent(self)
         pictures.saved.connect(self.saved)
 
     @property
