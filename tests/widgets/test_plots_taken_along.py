@@ -48,7 +48,7 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
             marks=pytest.mark.slow,
         ),
         pytest.param("node-detail", ["Temperature, gpu07, since"], marks=pytest.mark.slow),
-        ("parallel", ["Parallel coordinates", "Loss"]),
+        ("parallel", ["Parallel coordinates", "Training loss"]),
         ("new-job", ["Learning rate by epoch"]),
     ],
 )
