@@ -70,7 +70,8 @@ class SettingsTab(QWidget):
         # Rows that scroll are cut by the edge of the card, not before it.
         self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
         command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
-        self.setLayout(
+        content = QWidget()
+        content.setLayout(
             col(
                 (self._file, 100),
                 Card(
@@ -78,9 +79,11 @@ class SettingsTab(QWidget):
                 ),
                 STRETCH,
                 gap=S3,
-                margins=(0, 0, PAGE_MARGIN, S4),
+                margins=(0, 0, 0, S4),
             )
         )
+        # Below a banner in a small window the command has no room.
+        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
 
     def show_job(self, view: JobView) -> None:
         """The settings as rows, when somebody sees them: for a long job file they are 0.1 s."""
