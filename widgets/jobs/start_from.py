@@ -90,6 +90,7 @@ class StartFromChoice(Popover):
         self.table.setFixedHeight(_ROWS_SHOWN * TARGET_MIN + 2 * FOCUS_W)
         head = self.table.horizontalHeader()
         head.hide()
+        head.setStretchLastSection(False)
         head.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         head.setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
         self.table.clicked.connect(self._take)

@@ -86,6 +86,7 @@ def new_job_more(stage: Stage) -> None:
     """What is rarely changed is shown, too."""
     form = filled(stage)
     for details in form.findChildren(Details):
+        stage.settle()
         details.button.click()
 
 
