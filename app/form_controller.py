@@ -21,6 +21,7 @@ from backend.records.bundle import SUFFIX
 from backend.records.job import Placement
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind
+from backend.records.metric_words import USUAL_METRICS, tells_how_good
 from backend.records.stamps import seconds
 from backend.services.tool_process import ToolError
 from backend.services.workplace import Services
@@ -37,6 +38,8 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
+_LATELY = 50
+"""So many jobs."""
 _TRIED = "One batch was tried"
 _JOBS_SHOWN = 50
 """Of those that a search for weights finds."""
@@ -149,6 +152,12 @@ class FormController(QObject):
                 usual[kind.value] = found
         return usual
 
+    def _known_metrics(self) -> list[str]:
+        """What jobs measured lately, as the catalogue on this disk knows it."""
+        jobs = self._jobs.search("", _LATELY)
+        measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
+        return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
+
     def _free_name(self, raw: Mapping[str, Any]) -> str:
         """A name that takes no thought: the model's and a number, "resnet50 7"."""
         self._named_for = _model_of(raw)
@@ -171,6 +180,9 @@ class FormController(QObject):
     def show_draft(self, draft: JobDraft) -> None:
         self._form.show_draft(draft)
         self._name_weights(str(draft.raw.get("start_from", "")))
+        self._runner.run(
+            "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
+        )
         self.templates.refresh()
         self.form_wished.emit()
 

@@ -92,6 +92,8 @@ class FrameController(QObject):
         side_bar = window.side_bar
         side_bar.theme_toggled.connect(look.toggle)
         side_bar.settings_wished.connect(self.open_settings)
+        side_bar.help_wished.connect(self.open_help)
+        side_bar.keys_wished.connect(self.show_keys)
         look.changed.connect(self._look_changed)
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)

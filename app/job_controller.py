@@ -18,6 +18,7 @@ from app.status_poller import StatusPoller
 from app.take_away import show_in_folder
 from backend.errors import BackendError
 from backend.progress import Progress
+from backend.records.act import Act
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import Placement, parse_placement
 from backend.records.job_view import JobCommand, JobView
@@ -28,6 +29,8 @@ from backend.services.example import create_example
 from backend.services.workplace import Services
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
+
+_SOUND = "read just now and found right"
 
 
 class JobController(QObject):
@@ -83,6 +86,7 @@ class JobController(QObject):
         detail.kill_requested.connect(self.kill)
         detail.resume_requested.connect(self.resume)
         detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
+        detail.smaller_requested.connect(self.resume_smaller)
         detail.start_over_requested.connect(self.start_over)
         detail.start_cancelled.connect(self._starts.cancel)
         detail.preflight_requested.connect(self.look_before)
@@ -99,6 +103,9 @@ class JobController(QObject):
         detail.runs_requested.connect(self._runs)
         detail.earlier_requested.connect(self._earlier)
         detail.checkpoints_requested.connect(self._checkpoints)
+        detail.keep_requested.connect(self._keep)
+        detail.verify_requested.connect(self._verify)
+        detail.acts_requested.connect(self._acts)
         detail.settings_requested.connect(self._settings)
 
     # A job's life.
@@ -151,6 +158,12 @@ class JobController(QObject):
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
             return
         self._starts.start(self._wish(job_id, self._jobs.resume, placement))
+
+    @Slot(str, int)
+    def resume_smaller(self, job_id: str, batch_size: int) -> None:
+        """Go on from the newest checkpoint with another batch size."""
+        resume = partial(self._jobs.resume, batch_size=batch_size)
+        self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
     def look_before(self, job_id: str) -> None:
@@ -311,6 +324,42 @@ class JobController(QObject):
             partial(self._jobs.checkpoints, job_id),
             partial(detail.show_checkpoints, job_id),
             lambda error: detail.show_checkpoints_trouble(job_id, error.with_remedy),
+        )
+
+    @Slot(str, str, bool)
+    def _keep(self, job_id: str, checkpoint: str, is_kept: bool) -> None:
+        """Keep a checkpoint for ever, or no more."""
+
+        def marked(_found: Checkpoint) -> None:
+            self._checkpoints(job_id)
+            self._acts(job_id)
+
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.keep, job_id, checkpoint, is_kept=is_kept),
+            marked,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, str)
+    def _verify(self, job_id: str, checkpoint: str) -> None:
+        """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
+        show = partial(self._page.detail.show_verified, job_id, checkpoint)
+        show("being checked", "")
+        self._runner.run(
+            f"verify {job_id}",
+            partial(self._jobs.damage, job_id, checkpoint),
+            lambda found: show("damaged" if found else "checked", found or _SOUND),
+            lambda error: show("not checked", error.with_remedy),
+        )
+
+    @Slot(str)
+    def _acts(self, job_id: str) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.acts, job_id),
+            partial(self._page.detail.show_acts, job_id),
+            lambda error: self._page.detail.show_acts(job_id, (Act("", error.with_remedy),)),
         )
 
     @Slot(str)

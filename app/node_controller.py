@@ -44,7 +44,7 @@ _PAST_EVERY_S = 120.0
 _WATCHED_EVERY_S = 600.0
 """What this window saw itself is kept for twenty minutes."""
 _PASTS = 8
-"""So many are held beside those of the nodes that are watched: of eight GPUs a day is 1 MB."""
+"""So many are held beside those of the nodes that are watched: of eight GPUs a week is 2 MB."""
 
 
 def _judged(

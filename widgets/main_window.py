@@ -29,7 +29,6 @@ from widgets.common.stack import Stack
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
 from widgets.frame.drop_words import is_taken, words_for
-from widgets.frame.places import PLACES
 from widgets.frame.side_bar import SideBar
 
 _SMALLEST = (900, 600)
@@ -202,8 +201,7 @@ class MainWindow(QMainWindow):
         self._here = key
         page = self._pages[key]
         self._stack.setCurrentWidget(page)
-        if key in {place.key for place in PLACES}:
-            self.side_bar.choose(key)
+        self.side_bar.choose(key)
         if self.isVisible():
             page.setFocus()
         self.went.emit(key)

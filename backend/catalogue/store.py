@@ -203,7 +203,9 @@ class Catalogue:
             offset: Leave out so many at the beginning.
         """
         column = _ORDERS[order]
-        by = (column.desc() if descending else column.asc(), JobRow.id.desc())
+        # A loss says nothing beside an accuracy: jobs of one metric stand together.
+        metric = (JobRow.best_name.is_(None), JobRow.best_name) if order == "best" else ()
+        by = (*metric, column.desc() if descending else column.asc(), JobRow.id.desc())
         wanted = _matches(text, states)
         query = select(*JobRow.__table__.columns).order_by(*by)
         with self._reading() as session:

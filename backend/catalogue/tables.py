@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import Float, Index, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-HEAD = "0003"
+HEAD = "0004"
 """Newest revision in ``versions``; here so that opening a current catalogue imports no Alembic."""
 
 
@@ -48,6 +48,8 @@ class JobRow(Base):
     started: Mapped[str] = mapped_column(Text)
     ended: Mapped[str] = mapped_column(Text)
     earlier_s: Mapped[float] = mapped_column(Float, server_default="0")
+    earlier_gpu_s: Mapped[float | None] = mapped_column(Float)
+    energy_j: Mapped[float | None] = mapped_column(Float)
     user: Mapped[str] = mapped_column(Text)
     run: Mapped[int]
     epoch: Mapped[int]

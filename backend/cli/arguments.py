@@ -225,12 +225,20 @@ def _job(words: Words) -> None:
             )
         if name == "resume":
             leaf.add_argument("--checkpoint", default="", metavar="C", help="an older one")
+            leaf.add_argument(
+                "--batch-size",
+                type=_count,
+                default=0,
+                metavar="N",
+                help="with this batch size from now on",
+            )
     for name, does in (
         ("wait", "return when the run has ended"),
         ("show", "one job"),
         ("runs", "the runs of a job, and how each ended"),
         ("history", "every step's metrics"),
         ("checkpoints", "the checkpoints of a job"),
+        ("acts", "who started, stopped and changed a job"),
         ("remove", "move a job to the trash of the data root"),
         ("restore", "move a job back from the trash"),
     ):
@@ -269,6 +277,10 @@ def _job(words: Words) -> None:
         "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
     )
     _run_number(leaf)
+    leaf = words.leaf("keep", "keep a checkpoint for ever, whatever the job says")
+    _job_id(leaf)
+    leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
+    leaf.add_argument("--undo", action="store_true", help="leave it to the job again")
     leaf = words.leaf("export", "a checkpoint for use elsewhere")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")

@@ -17,6 +17,7 @@ from backend.cli.printing import (
     print_table,
 )
 from backend.records.comparison import ComparedRow, RowKind
+from backend.records.setting_words import value_words
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services
@@ -73,7 +74,7 @@ def _cells(row: ComparedRow) -> Iterable[str]:
         if value is None:
             text = "–"
         elif isinstance(value, str):
-            text = value
+            text = value_words(row.key, value)
         else:
             text = in_time(value) if row.kind is RowKind.SECONDS else in_figures(value)
         yield f"{text} (best)" if is_best else text

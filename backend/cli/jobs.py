@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from backend.cli.printing import (
     print_table,
 )
 from backend.errors import BackendError
+from backend.records.job_view import JOULES_A_KWH
 from backend.records.log_text import last_state, plain
 from backend.records.program import COMMAND
 from backend.records.state import JobState
@@ -65,7 +67,9 @@ def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     job_id = services.jobs.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
-        view = services.jobs.resume(job_id, arguments.checkpoint, placement, bar)
+        view = services.jobs.resume(
+            job_id, arguments.checkpoint, placement, bar, batch_size=arguments.batch_size
+        )
     return _after_wish(services, view, arguments.wait, as_json)
 
 
@@ -182,12 +186,18 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
             ("Started", in_local_time(view.started)),
             ("Ended", in_local_time(view.ended)),
+            ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
+            ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
             ("Folder", services.share.shown(services.data_root.job(view.id).path)),
             ("Proof", _evidence(view)),
             ("Traceback", view.error.traceback if view.error else ""),
         ]
     )
     return OK
+
+
+def _figure(value: float | None, each: float, unit: str = "") -> str:
+    return "" if value is None else f"{value / each:.3g}{unit}"
 
 
 def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -305,7 +315,11 @@ def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool
                 in_bytes(record.bytes),
                 " ".join(
                     word
-                    for word, is_so in (("latest", record.is_latest), ("best", record.is_best))
+                    for word, is_so in (
+                        ("latest", record.is_latest),
+                        ("best", record.is_best),
+                        ("kept", record.is_kept),
+                    )
                     if is_so
                 ),
                 ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
@@ -314,6 +328,27 @@ def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool
         ),
         "There is no checkpoint yet.",
     )
+    return OK
+
+
+def keep(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.find(arguments.id)
+    record = services.jobs.keep(job_id, arguments.checkpoint, is_kept=not arguments.undo)
+    if as_json:
+        print_json(record)
+    elif record.is_kept:
+        print_line(f"{record.name} is kept for ever.")
+    else:
+        print_line(f"{record.name} stays as long as the job's settings say.")
+    return OK
+
+
+def acts(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    found = services.jobs.acts(services.jobs.find(arguments.id))
+    if as_json:
+        print_json(found)
+        return OK
+    print_table(("TIME", "WHAT"), ((in_local_time(one.time), one.sentence) for one in found), "")
     return OK
 
 

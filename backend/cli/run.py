@@ -169,6 +169,8 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "sweep"): jobs.sweep_jobs,
     ("job", "log"): jobs.log,
     ("job", "checkpoints"): jobs.checkpoints,
+    ("job", "keep"): jobs.keep,
+    ("job", "acts"): jobs.acts,
     ("job", "export"): jobs.export,
     ("job", "bundle"): bundle.bundle,
     ("job", "unbundle"): bundle.unbundle,

@@ -12,6 +12,7 @@ from backend.cli.printing import FAILED, OK, print_json, print_line, print_note,
 from backend.errors import BackendError
 from backend.progress import Progress
 from backend.records.program import COMMAND
+from backend.records.setting_words import label
 from backend.records.sweep import Expansion, Sweep, SweepMade, SweepTaken, sweep_name, swept_path
 from backend.records.sweep_values import Axis, axis_text, parse_axis, value_text
 
@@ -143,7 +144,7 @@ def _tell_plan(plan: Planned, as_json: bool) -> int:
         )
     else:
         for axis in plan.sweep.axes:
-            print_note(f"{axis.path}: {axis_text(axis)}")
+            print_note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
         paths = [axis.path for axis in plan.sweep.axes]
         rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in jobs)
         print_table(("NAME", *paths), rows, "No job would be made.")

@@ -68,4 +68,4 @@ def _loaded(private: bytes, passphrase: bytes | None) -> Any:
 
 def _public(key: Any) -> str:
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    return key.public_key().public_bytes(*form).decode("ascii")
+    return str(key.public_key().public_bytes(*form), "ascii")

@@ -485,7 +485,7 @@ def _kind_of(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-class _Agent(paramiko.Agent):
+class _Agent(paramiko.Agent):  # type: ignore[misc] # paramiko has no types
     """The agent at a socket. One key that paramiko cannot read does not hide the others."""
 
     def __init__(self, path: str) -> None:
@@ -504,7 +504,7 @@ class _Agent(paramiko.Agent):
                 _log.info("The agent's key “%s” cannot be read.", comment, exc_info=True)
 
 
-class _AgentKey(paramiko.AgentKey):
+class _AgentKey(paramiko.AgentKey):  # type: ignore[misc] # as above
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
         try:
             return bytes(super().sign_ssh_data(data, algorithm))

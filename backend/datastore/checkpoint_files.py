@@ -16,9 +16,18 @@ from backend.errors import BackendError
 from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json, read_once
 from backend.records.job import CheckpointPolicy
-from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
+from backend.records.layout import (
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    SIDECAR_SUFFIX,
+    JobFolder,
+)
 
 _REMEMBERED = 1024
+
+
+class Damaged(BackendError):
+    """The file of a checkpoint is not what was saved."""
 
 
 def list_checkpoints(
@@ -28,8 +37,11 @@ def list_checkpoints(
     found: list[Checkpoint] = []
     # A mirror holds a sidecar only while the file is on the far side.
     suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
+    kept: set[str] = set()
     with contextlib.suppress(FileNotFoundError):
         for entry in folder.checkpoints.iterdir():
+            if entry.suffix == KEEP_SUFFIX:
+                kept.add(entry.stem)
             if entry.suffix != suffix or entry.name.startswith(".") or entry == folder.latest:
                 continue
             path = entry.with_suffix(CHECKPOINT_SUFFIX)
@@ -40,9 +52,23 @@ def list_checkpoints(
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
     return tuple(
-        replace(record, is_latest=record.name == latest, is_best=record.name == best)
+        replace(
+            record,
+            is_latest=record.name == latest,
+            is_best=record.name == best,
+            is_kept=record.name in kept,
+        )
         for record in found
     )
+
+
+def keep(record: Checkpoint, is_kept: bool, share: Share = MOUNTED) -> None:
+    """Have a checkpoint stay whatever its job's policy says, or have it under the policy again."""
+    mark = Path(record.path).with_suffix(KEEP_SUFFIX)
+    if is_kept:
+        share.replace_json(mark, {})
+    else:
+        share.remove(mark)
 
 
 @read_once(_REMEMBERED)
@@ -96,7 +122,8 @@ def verify(
     """Compare the file with its sidecar's hash.
 
     Raises:
-        BackendError: The file is not what was saved, or cannot be read.
+        Damaged: The file is not what was saved.
+        BackendError: It cannot be read.
     """
     path = Path(record.path)
     done = 0
@@ -110,7 +137,7 @@ def verify(
     try:
         size = share.size(path)
         if size != record.bytes:
-            raise BackendError(
+            raise Damaged(
                 f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
                 "were saved; it was cut or replaced."
             )
@@ -120,6 +147,6 @@ def verify(
             f"The checkpoint {record.name} cannot be read: {error.strerror or error}."
         ) from error
     if digest != record.sha256:
-        raise BackendError(
+        raise Damaged(
             f"The checkpoint {record.name} is not what was saved: its contents have changed since."
         )

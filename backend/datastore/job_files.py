@@ -81,6 +81,9 @@ def view_of(
         started=status.started,
         ended=status.updated if status.state.is_over else "",
         earlier_s=status.earlier_s,
+        # A run of an older version that was the job's first has none before it.
+        earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
+        energy_j=status.total_energy_j,
         user=file.user,
         notes=file.notes,
         tags=file.tags,
@@ -199,8 +202,12 @@ def read_job(folder: JobFolder) -> JobFile:
             f"{parsed.faults[0].sentence}"
         )
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-        placement, faults = parse_placement(read_json(folder.placement)["placement"])
+        changed = read_json(folder.placement)
+        placement, faults = parse_placement(changed["placement"])
         config = config if faults else replace(config, placement=placement)
+        batch_size = changed.get("batch_size")
+        if isinstance(batch_size, int) and batch_size > 0:
+            config = replace(config, batch_size=batch_size)
     name, notes, tags = config.name, config.notes, config.tags
     with contextlib.suppress(OSError, ValueError):
         edited = read_json(folder.notes)
@@ -231,8 +238,9 @@ def _config_in(path: Path) -> ParsedJob:
 
 
 def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:
-    """From now on the job runs where ``config`` says."""
-    share.replace_json(folder.placement, {"placement": config.to_dict()["placement"]})
+    """From now on the job runs where ``config`` says, with its batch size."""
+    raw = config.to_dict()
+    share.replace_json(folder.placement, {key: raw[key] for key in ("placement", "batch_size")})
 
 
 def write_notes(

@@ -1,10 +1,11 @@
-"""What agents kept of the last hours, read on from where the last look stopped.
+"""What agents kept of the last week, read on from where the last look stopped.
 
 The files are a stranger's, as a node's status is: bounded in size, plain in kind.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import OrderedDict
 from dataclasses import replace
@@ -12,28 +13,32 @@ from pathlib import Path
 
 from backend.records.files import open_at_once
 from backend.records.layout import DataRoot
-from backend.records.node_past import MOST_GPUS, PastLines, PastReading
+from backend.records.node_past import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
 
 LIMIT_BYTES = 4_000_000
 _HEAD_BYTES = 256
 _MOST_LINES = 10_000
-"""Twice a day of an agent: columns of more lines and GPUs would fill the memory."""
+"""A day of an agent and a week in wide steps are 6,400: columns of more lines and GPUs would fill
+the memory."""
+_DAY_S = 86_400.0
+"""So far back the lines of narrow steps are read, and before it those of wide ones."""
 _MOST_NODES = 2
-"""Of these what was read is kept: a day of eight GPUs is 12 MB as readings, and to read it again
-takes a worker 0.2 to 0.4 s."""
+"""Of these what was read is kept: a day of eight GPUs is 12 MB as readings, a week in wide steps
+half of it, and to read them again takes a worker 0.2 to 0.4 s."""
 
 
 class _File:
     """One file and what was read of it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, every_s: float) -> None:
         self._path = path
+        self._every_s = every_s
         self._forget()
 
     def _forget(self) -> None:
         self._head = b""
         self._offset = 0
-        self._lines = PastLines()
+        self._lines = PastLines(self._every_s)
         self.readings: list[PastReading] = []
 
     def look(self) -> None:
@@ -62,7 +67,7 @@ class PastReader:
 
     def __init__(self, root: DataRoot) -> None:
         self._root = root
-        self._files: OrderedDict[str, tuple[_File, _File]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[_File, ...]] = OrderedDict()
 
     def look(
         self, name: str, now_s: float, ahead_s: float, over_s: float
@@ -73,7 +78,11 @@ class PastReader:
         compared. Where it was set back since, the newest lines are believed.
         """
         folder = self._root.node(name)
-        files = self._files.setdefault(name, (_File(folder.earlier), _File(folder.past)))
+        week, fine = (folder.earlier_week, folder.week), (folder.earlier, folder.past)
+        files = self._files.setdefault(
+            name,
+            (*(_File(path, WEEK_EVERY_S) for path in week), *(_File(p, EVERY_S) for p in fine)),
+        )
         self._files.move_to_end(name)
         if len(self._files) > _MOST_NODES:
             self._files.popitem(last=False)
@@ -81,9 +90,15 @@ class PastReader:
         # line at a time that is known already is passed over below.
         for file in reversed(files):
             file.look()
-        lines = [*files[0].readings, *files[1].readings]
-        if lines:
-            ahead_s = max(ahead_s, lines[-1].at_s - now_s)
+        wide, narrow = (
+            [one for file in some for one in file.readings] for some in (files[:2], files[2:])
+        )
+        for some in (wide, narrow):
+            ahead_s = max(ahead_s, some[-1].at_s - now_s) if some else ahead_s
+        day_s = now_s + ahead_s - _DAY_S
+        narrow = [one for one in narrow if one.at_s >= day_s]
+        begin_s = narrow[0].at_s if narrow else math.inf
+        lines = [*(one for one in wide if one.at_s < begin_s), *narrow]
         found: list[PastReading] = []
         uuids: set[str] = set()
         before_s = now_s + 1.0

@@ -27,7 +27,7 @@ from backend.errors import BackendError
 from backend.node import identity, linux
 from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
-from backend.node.past import Past
+from backend.node.past import Lines, Past
 from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
 from backend.records.files import read_json, replace_json
@@ -115,14 +115,14 @@ class Agent:
     def beat(self) -> bool:
         """Read and write once; False when it could not be written now."""
         reading = self._newest = self._probe.read()
-        line = self._past.line(reading)
+        lines = self._past.lines(reading)
         try:
-            self._share.call(lambda: self._write(reading, line))
+            self._share.call(lambda: self._write(reading, lines))
         except OSError:  # away, full, or hanging: a later one gets there
             return False
         return True
 
-    def _write(self, reading: NodeReading, line: bytes | None) -> None:
+    def _write(self, reading: NodeReading, lines: Lines) -> None:
         if self._beats_before is None:
             self._beats_before = self._first_contact()
         raw: dict[str, Any] = reading.to_dict()
@@ -130,8 +130,7 @@ class Agent:
         # Compact, because only then Python's own fast encoder is used.
         self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
         self._status.take()
-        if line is not None:
-            self._past.append(line, reading)
+        self._past.append(lines, reading)
 
     def _first_contact(self) -> int:
         """Say who writes here from now on; returns the heartbeat to go on from."""

@@ -1,23 +1,32 @@
-"""What the agent keeps of the last hours, in two files that together never grow beyond a bound."""
+"""What the agent keeps of the last hours and the last week, in files that stay within a bound."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from backend.records.health import Health
 from backend.records.layout import NodeFolder
 from backend.records.node import HealthFinding, NodeReading, bad_gpus, words_by_gpu
-from backend.records.node_past import names_line, past_line, uuids_of
+from backend.records.node_past import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
 
-EVERY_S = 20.0
 LIMIT_BYTES = 1_500_000
-"""Of each file: with eight GPUs some 40 hours, with sixteen a day."""
+"""Of each file: with eight GPUs more than a day in narrow steps, more than a week in wide ones."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What is due to be kept, None where nothing is yet."""
+
+    hours: bytes | None = None
+    week: bytes | None = None
 
 
 class Past:
-    """Gathers readings into lines. `line` belongs to the thread that reads, `append` may hang."""
+    """Gathers readings into lines. `lines` belongs to the thread that reads, `append` may hang."""
 
     def __init__(
         self,
@@ -26,41 +35,59 @@ class Past:
         limit_bytes: int = LIMIT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._folder = folder
-        self._every_s = every_s
-        self._limit_bytes = limit_bytes
         self._clock = clock
         self._health = Health()
+        self._hours = _Kept(folder.past, folder.earlier, every_s, limit_bytes)
+        self._week = _Kept(folder.week, folder.earlier_week, WEEK_EVERY_S, limit_bytes)
+
+    def lines(self, reading: NodeReading) -> Lines:
+        """The lines that are due; what is not well in between is in the next ones."""
+        now_s, at_s = time.monotonic(), self._clock()
+        self._health = self._health.after(reading, now_s)
+        found = self._health.findings
+        hours, week = (kept.line(reading, found, now_s, at_s) for kept in (self._hours, self._week))
+        return Lines(hours, week)
+
+    def append(self, lines: Lines, reading: NodeReading) -> None:
+        """Keep the lines.
+
+        Raises:
+            OSError: They cannot be written now.
+        """
+        for kept, line in ((self._hours, lines.hours), (self._week, lines.week)):
+            if line is not None:
+                kept.append(line, reading)
+
+
+class _Kept:
+    """Lines at one distance, in a file and the full one before it."""
+
+    def __init__(self, path: Path, earlier: Path, every_s: float, limit_bytes: int) -> None:
+        self._path, self._earlier = path, earlier
+        self._every_s = every_s
+        self._limit_bytes = limit_bytes
         self._unwell: dict[str, HealthFinding] = {}
         self._next_s: float | None = None
         self._named: tuple[str, ...] | None = None
 
-    def line(self, reading: NodeReading) -> bytes | None:
-        """A line when one is due; what is not well in between is in the next one."""
-        now_s = time.monotonic()
-        self._health = self._health.after(reading, now_s)
-        self._unwell.update((finding.key, finding) for finding in self._health.findings)
+    def line(
+        self, reading: NodeReading, found: tuple[HealthFinding, ...], now_s: float, at_s: float
+    ) -> bytes | None:
+        self._unwell.update((finding.key, finding) for finding in found)
         if self._next_s is not None and now_s < self._next_s:
             return None
         self._next_s = now_s + self._every_s
-        unwell, self._unwell = self._unwell, {}
-        found = unwell.values()
-        return past_line(reading, self._clock(), words_by_gpu(found), bad_gpus(found))
+        unwell, self._unwell = self._unwell.values(), {}
+        return past_line(reading, at_s, words_by_gpu(unwell), bad_gpus(unwell))
 
     def append(self, line: bytes, reading: NodeReading) -> None:
-        """Keep a line.
-
-        Raises:
-            OSError: It cannot be written now.
-        """
-        path = self._folder.past
-        with path.open("ab") as file:
+        with self._path.open("ab") as file:
             is_full = file.tell() + len(line) > self._limit_bytes
             if not is_full:
                 self._write(file.fileno(), line, uuids_of(reading), file.tell() == 0)
                 return
-        os.replace(path, self._folder.earlier)
-        with path.open("ab") as file:
+        os.replace(self._path, self._earlier)
+        with self._path.open("ab") as file:
             self._write(file.fileno(), line, uuids_of(reading), True)
 
     def _write(self, descriptor: int, line: bytes, uuids: tuple[str, ...], is_new: bool) -> None:

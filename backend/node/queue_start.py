@@ -87,6 +87,9 @@ def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatu
         run=launch.run,
         epochs=launch.config.epochs,
         world_size=launch.config.world_size,
+        gpus=sum(bool(plan.gpu) for plan in launch.ranks),
+        earlier_gpu_s=0.0,
+        earlier_energy_j=0.0,
         started=now,
         updated=now,
     )
@@ -95,11 +98,16 @@ def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatu
     starting = replace(starting, heartbeat=before.heartbeat + 1)
     if not launch.resume_from:
         return starting
+    # A start that was interrupted goes on with the status that it wrote itself.
+    is_own = before.run == launch.run
     took_s = stamps.seconds(before.updated) - stamps.seconds(before.started or before.updated)
+    took_s = 0.0 if is_own else max(0.0, took_s)
+    gpu_s = before.earlier_gpu_s
     return replace(
         starting,
-        # A start that was interrupted goes on with the status that it wrote itself.
-        earlier_s=before.earlier_s + (max(0.0, took_s) if before.run != launch.run else 0.0),
+        earlier_s=before.earlier_s + took_s,
+        earlier_gpu_s=None if gpu_s is None else gpu_s + before.gpus * took_s,
+        earlier_energy_j=before.earlier_energy_j if is_own else before.total_energy_j,
         epoch=before.epoch,
         step=before.step,
         total_steps=before.total_steps,

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.node import far_sweep, identity, linux, mpi, run_signs, sweep, traces, words
+from backend.node.energy import EnergyMeter
 from backend.node.explain.log_text import read_logs, read_parts
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
@@ -27,7 +28,7 @@ from backend.node.verdict import Found, run_exit
 from backend.records import stamps
 from backend.records.files import read_json, replace_json
 from backend.records.launch import Launch, RankPlan
-from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.spare import Spare
 from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from backend.records.stop import who_wished, wish_to_kill, wish_to_stop
@@ -122,8 +123,12 @@ class Supervisor:
             plan.rank: run_signs.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
         refusal = self._start(launch)
+        energy_j = None
         if not refusal:
+            meter = EnergyMeter(DataRoot(self._folder.path.parent.parent), launch.ranks)
+            meter.begin()
             self._watch(launch)
+            energy_j = meter.used_j()
         leftovers = self._clear_up(launch)
         newest = run_signs.newest_checkpoint(self._folder)
         status = run_signs.last_status(self._folder)
@@ -150,6 +155,7 @@ class Supervisor:
             leftovers,
             launch,
             status,
+            energy_j,
         )
 
     def _telling(self, launch: Launch) -> Sequence[int]:
@@ -357,8 +363,9 @@ class Supervisor:
         leftovers: tuple[int, ...] = (),
         launch: Launch | None = None,
         status: RunStatus | None = None,
+        energy_j: float | None = None,
     ) -> RunExit:
-        record = run_exit(found, leftovers, stamps.now())
+        record = replace(run_exit(found, leftovers, stamps.now()), energy_j=energy_j)
         insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
         insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)

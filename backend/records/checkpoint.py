@@ -36,12 +36,14 @@ class Checkpoint:
     """Why it was made: "policy", "stop", "last"."""
     is_latest: bool = False
     is_best: bool = False
+    is_kept: bool = False
+    """Kept for ever: never removed to make room."""
     path: str = ""
 
     def to_sidecar(self) -> dict[str, Any]:
         """What stands in the file beside the checkpoint: everything that does not change."""
         raw = asdict(self)
-        for derived in ("is_latest", "is_best", "path"):
+        for derived in ("is_latest", "is_best", "is_kept", "path"):
             del raw[derived]
         raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
         return raw

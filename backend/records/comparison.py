@@ -5,20 +5,21 @@ Standard library only, as all records: the figures come in as plain numbers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from backend.records import settings
-from backend.records.job_view import JobView
+from backend.records.job_view import JOULES_A_KWH, JobView
+from backend.records.metric_words import metric_words, usual_mode
 from backend.records.series import HistoryUpdate
+from backend.records.setting_words import label
 from backend.records.status import finite
 
 FEWEST_JOBS, MOST_JOBS = 2, 8
 _OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
-_BETTER = {"loss": "min", "error": "min", "perplexity": "min", "accuracy": "max"}
-"""What a metric's last word says of which way is better, where the job itself does not."""
 
 
 def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
@@ -133,7 +134,7 @@ def better(metric: str, jobs: Sequence[JobView]) -> str:
     }
     if len(told) > 1:
         return ""
-    return next(iter(told), _BETTER.get(metric.rpartition("/")[2], ""))
+    return next(iter(told), usual_mode(metric))
 
 
 def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
@@ -154,7 +155,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
             found = figures.metrics.get(name)
             return None if found is None else found.last
 
-        words, key = name.replace("/", " "), name
+        words, key = metric_words(name), name
         if way and (name in judged or name.startswith("validation/")):
             values = tuple(value(figures) for _, figures in jobs)
             best = _best(values, way)
@@ -172,13 +173,21 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         values = tuple(seconds(view, figures) for view, figures in jobs)
         best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
         yield ComparedRow(key, words, values, best, RowKind.SECONDS)
+    now_s = time.time()
+    for key, words, used, each in (
+        ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
+        ("energy_kwh", "Energy, kWh", [view.energy_j for view in views], JOULES_A_KWH),
+    ):
+        if any(used):
+            values = tuple(None if one is None else one / each for one in used)
+            yield ComparedRow(key, words, values, (False,) * len(views), RowKind.METRIC)
 
 
 def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
     all_of = [settings.effective(view) for view in views]
     for key in dict.fromkeys(key for one in all_of for key in one):
         values = tuple(one.get(key) for one in all_of)
-        yield ComparedRow(key, settings.label(key), values, (False,) * len(views))
+        yield ComparedRow(key, label(key), values, (False,) * len(views))
 
 
 def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:

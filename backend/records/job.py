@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.metric_words import usual_mode
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES, Setting
 from backend.records.values import (
     REQUIRED,
@@ -33,6 +34,8 @@ NOTHING = "nothing"
 
 STRATEGIES = ("allreduce", "alone")
 LR_SCALINGS = ("linear", "sqrt", "none")
+MODES = ("min", "max")
+"""Whether the lowest value of a metric is the best, or the highest."""
 
 
 @dataclass(frozen=True)
@@ -273,8 +276,10 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         stop_on_nan=top.flag("stop_on_nan", True),
         stop_on_divergence=top.flag("stop_on_divergence", False),
         stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
-        checkpoint=_checkpoint(top.table("checkpoint", {})),
-        early_stop=_early_stop(top.table("early_stop", {})) if "early_stop" in top else None,
+        checkpoint=(policy := _checkpoint(top.table("checkpoint", {}))),
+        early_stop=_early_stop(top.table("early_stop", {}), policy)
+        if "early_stop" in top
+        else None,
         environment=_environment(top),
         placement=_placement(top),
     )
@@ -298,6 +303,23 @@ def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
             else one
             for one in placements
         ]
+    return copy
+
+
+def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a job file; what its early stop watches goes where it is what tells the best anyway.
+
+    It then goes on with that when another metric is chosen.
+    """
+    copy = dict(raw)
+    policy, stop = copy.get("checkpoint", {}), copy.get("early_stop")
+    if not isinstance(stop, Mapping) or not isinstance(policy, Mapping):
+        return copy
+    judged = _checkpoint(Table(policy, "", []))
+    kept = {key: value for key, value in stop.items() if key not in ("metric", "mode")}
+    usual = _early_stop(Table(kept, "", []), judged)
+    if _early_stop(Table(stop, "", []), judged) == usual:
+        copy["early_stop"] = kept
     return copy
 
 
@@ -381,6 +403,7 @@ def _checkpoint(table: Table) -> CheckpointPolicy:
     given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
     if len(given) > 1:
         table.fault(given[1], f"stands beside {given[0]}; give one of them.")
+    metric = table.text("best_metric", "validation/loss", empty_ok=False)
     policy = CheckpointPolicy(
         every_epochs=table.whole("every_epochs", 1, 1)
         if "every_epochs" in given or not given
@@ -391,17 +414,21 @@ def _checkpoint(table: Table) -> CheckpointPolicy:
         else None,
         keep_latest=table.whole("keep_latest", 2, 1),
         keep_best=table.whole("keep_best", 1, 0),
-        best_metric=table.text("best_metric", "validation/loss", empty_ok=False),
-        best_mode=table.choice("best_mode", "min", ("min", "max")),
+        best_metric=metric,
+        best_mode=table.choice("best_mode", usual_mode(metric) or "min", MODES),
     )
     table.done(tuple(CheckpointPolicy.__dataclass_fields__))
     return policy
 
 
-def _early_stop(table: Table) -> EarlyStop:
+def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
+    """Unless told otherwise it watches what tells the best checkpoint."""
+    metric = table.text("metric", policy.best_metric, empty_ok=False)
+    is_same = metric == policy.best_metric
+    usual = policy.best_mode if is_same else usual_mode(metric) or "min"
     stop = EarlyStop(
-        metric=table.text("metric", "validation/loss", empty_ok=False),
-        mode=table.choice("mode", "min", ("min", "max")),
+        metric=metric,
+        mode=table.choice("mode", usual, MODES),
         patience_epochs=table.whole("patience_epochs", 5, 1),
         min_delta=table.number("min_delta", 0.0, lambda v: v >= 0, "0 or more"),
     )

@@ -33,6 +33,8 @@ class Twin:
     name: str
     pace_s: float
     around_s: float = 0.0
+    step_j: float | None = None
+    """What its GPUs used for a step, all else of its runs included; None where it is not known."""
 
 
 def alike(
@@ -49,7 +51,9 @@ def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
         return None
     took = seconds(view.ended) - seconds(view.started)
     is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.started)
-    return Twin(view.name, pace_s, max(0.0, took - view.step * pace_s) if is_whole else 0.0)
+    around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
+    step_j = view.energy_j / view.step if view.energy_j is not None and view.step else None
+    return Twin(view.name, pace_s, around_s, step_j)
 
 
 def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
@@ -108,6 +112,7 @@ def forecast(
     """All of it, as far as it is known."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
     lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.around_s
+    step_j = None if twin is None else twin.step_j
     return JobForecast(
         total_steps=steps,
         lasts_s=lasts,
@@ -116,4 +121,6 @@ def forecast(
         checkpoint_bytes=size_bytes,
         checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts),
         free_bytes=free_bytes,
+        gpu_s=lasts * config.world_size if lasts is not None and config.uses_gpus else None,
+        energy_j=None if steps is None or step_j is None else steps * step_j,
     )

@@ -12,7 +12,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, Optional
 
-from backend.records.job_view import JobView
+from backend.records.job_view import JobView, gpu_seconds
 from backend.records.stamps import seconds
 from backend.records.state import JobState
 
@@ -58,6 +58,9 @@ class JobLine(NamedTuple):
     ended: float = 0.0
     earlier_s: float = 0.0
     """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
+    """The same, each times its GPUs; None where nobody wrote that down."""
+    energy_j: Optional[float] = None  # noqa: UP045
     run: int = 0
     user: str = ""
     notes: str = ""
@@ -88,6 +91,12 @@ class JobLine(NamedTuple):
         """Seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)
         return self.earlier_s + end - self.started if self.started and end else None
+
+    def gpu_s(self, now: float) -> float | None:
+        """Seconds that all its runs took, each times its GPUs, up to ``now``."""
+        end = self.ended or (now if self.state.is_live else 0.0)
+        gpus = self.world_size if self.uses_gpus else 0
+        return gpu_seconds(self.earlier_gpu_s, gpus, self.started, end)
 
 
 @dataclass(frozen=True)
@@ -172,6 +181,8 @@ def line_of(view: JobView) -> JobLine:
         started=seconds(view.started),
         ended=seconds(view.ended),
         earlier_s=view.earlier_s,
+        earlier_gpu_s=view.earlier_gpu_s,
+        energy_j=view.energy_j,
         run=view.run,
         user=view.user,
         notes=view.notes,

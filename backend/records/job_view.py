@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.alarm import Alarm
-from backend.records.job import JobConfig
+from backend.records.job import JobConfig, Placement
 from backend.records.library import Pin
 from backend.records.node import Finding
 from backend.records.preview import ModelCheck
 from backend.records.series import HistoryUpdate
+from backend.records.stamps import seconds
 from backend.records.state import JobState
 from backend.records.status import RankError, finite
 from backend.records.values import Fault
+
+JOULES_A_KWH = 3.6e6
+
+
+def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
+    """Seconds of the earlier runs and of the newest, each times its GPUs; None where unknown.
+
+    Times are seconds since 1970, 0.0 when there is none.
+    """
+    if earlier_s is None or not started or not ended:
+        return None
+    found = earlier_s + gpus * (ended - started)
+    return found if found > 0 else None
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,10 @@ class JobView:
     ended: str = ""
     earlier_s: float = 0.0
     """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    earlier_gpu_s: float | None = 0.0
+    """The same, each times its GPUs; None where nobody wrote that down."""
+    energy_j: float | None = None
+    """What the GPUs of all its runs used; None while it runs, and where it is not known."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
@@ -74,6 +94,35 @@ class JobView:
     def nodes(self) -> tuple[str, ...]:
         return tuple(placement.node for placement in self.config.placement)
 
+    def gpu_s(self, now_s: float) -> float | None:
+        """Seconds that all its runs took, each times its GPUs; None on processors."""
+        ended = seconds(self.ended) or (now_s if self.state.is_live else 0.0)
+        gpus = self.world_size if self.uses_gpus else 0
+        return gpu_seconds(self.earlier_gpu_s, gpus, seconds(self.started), ended)
+
+    def ranks(self) -> Iterator[tuple[int, Placement, str]]:
+        """Yield each rank, its node, and the UUID of its GPU or "", along the placement."""
+        rank = 0
+        for placement in self.config.placement:
+            for slot in range(placement.slots):
+                yield rank, placement, placement.gpus[slot] if placement.gpus else ""
+                rank += 1
+
+    def slowest(self) -> tuple[int, float] | None:
+        """Find the slowest of the slow ranks of a running job.
+
+        Returns:
+            The rank, and the share by which a step takes longer than without the slow ranks. None
+            where no rank is slow, or all are.
+        """
+        times = self.rank_step_ms
+        slow = [rank for rank in self.slow_ranks if rank < len(times)]
+        rest = [ms for rank, ms in enumerate(times) if rank not in slow]
+        if not self.state.is_live or not slow or not rest:
+            return None
+        rank = max(slow, key=lambda rank: times[rank])
+        return rank, times[rank] / statistics.median(rest) - 1
+
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints."""
         return {
@@ -92,6 +141,8 @@ class JobView:
             "created": self.created,
             "started": self.started,
             "ended": self.ended,
+            "gpu_hours": _in(self.gpu_s(time.time()), 3600),
+            "energy_kwh": _in(self.energy_j, JOULES_A_KWH),
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": self.eta_s,
@@ -102,6 +153,10 @@ class JobView:
             "doubt": self.doubt,
             "alarms": [alarm.to_dict() for alarm in self.alarms],
         }
+
+
+def _in(value: float | None, each: float) -> float | None:
+    return None if value is None else round(value / each, 6)
 
 
 @dataclass(frozen=True)
@@ -119,6 +174,8 @@ class JobForecast:
     checkpoint_bytes: int | None = None
     checkpoints_kept: int = 0
     free_bytes: int | None = None
+    gpu_s: float | None = None
+    energy_j: float | None = None
 
     @property
     def disk_bytes(self) -> int | None:

@@ -7,7 +7,8 @@ datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, re
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
 jobs/<id>/origin.json                 the desktop that imports the job or makes it to replay another
-jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file says
+jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file
+                                      says, or with another batch size
 jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
                                       supervisor
 jobs/<id>/queued-launch.json          the desktop that queues the job: the launch.json to come
@@ -32,6 +33,8 @@ jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or th
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
+    <name>.keep                       any desktop: the checkpoint stays, whatever the policy says
+jobs/<id>/acts/                       any desktop: a file for each thing that a person did
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; of one that does not see the data root,
@@ -206,6 +209,10 @@ class JobFolder:
         return JobFolder(self.path / "by-hand" / name)
 
     @property
+    def acts(self) -> Path:
+        return self.path / "acts"
+
+    @property
     def latest(self) -> Path:
         """Names the newest verified checkpoint; moves only after verification."""
         return self.checkpoints / "latest.json"
@@ -297,6 +304,14 @@ class NodeFolder:
     def earlier(self) -> Path:
         return self.path / "earlier.jsonl"
 
+    @property
+    def week(self) -> Path:
+        return self.path / "week.jsonl"
+
+    @property
+    def earlier_week(self) -> Path:
+        return self.path / "earlier-week.jsonl"
+
 
 @dataclass(frozen=True)
 class NodeHome:
@@ -364,3 +379,5 @@ STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"
 """Beside each checkpoint: its hash, size, epoch, step, metrics (`records.checkpoint`)."""
+KEEP_SUFFIX = ".keep"
+"""Beside a checkpoint that is kept for ever."""

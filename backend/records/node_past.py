@@ -1,4 +1,4 @@
-"""What a node's agent keeps of the last hours: a line of text for some seconds.
+"""What a node's agent keeps: of the last hours a line of text each 20 s, of a week one each 5 min.
 
 A line names no GPU; those are named once in a line of their own, whenever they are others than
 before. Short lines are why a day of eight GPUs is 1 MB, which a desktop may have to fetch.
@@ -17,6 +17,7 @@ from typing import Any
 from backend.records.node import Gpu, NodeReading
 from backend.records.values import printable
 
+EVERY_S, WEEK_EVERY_S = 20.0, 300.0
 MOST_GPUS = 64
 _LONGEST_UUID, _LONGEST_WORDS = 80, 80
 _LARGEST = 1e15
@@ -35,6 +36,8 @@ class PastGpu:
     unwell: str = ""
     is_bad: bool = False
     """What was wrong was bad, and not only to be looked at."""
+    ecc_corrected: float | None = None
+    ecc_uncorrected: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class PastReading:
     processor_percent: float | None = None
     network_bytes_per_s: float | None = None
     gpus: tuple[PastGpu, ...] = ()
+    every_s: float = EVERY_S
+    """To the next one, as its writer means to."""
 
 
 def uuids_of(reading: NodeReading) -> tuple[str, ...]:
@@ -87,7 +92,10 @@ def _line(value: Mapping[str, Any]) -> bytes:
 def _numbers(gpu: Gpu) -> list[float | None]:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     share = None if used is None or not total else round(100 * used / total, 1)
-    return [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
+    told = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
+    # Most GPUs have no ECC, and their lines stay as short as they were.
+    has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
+    return [*told, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else told
 
 
 def _round(value: float | None) -> float | None:
@@ -97,7 +105,8 @@ def _round(value: float | None) -> float | None:
 class PastLines:
     """Turns the text into readings, piece by piece; a line that cannot be used is passed over."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_s: float = EVERY_S) -> None:
+        self._every_s = every_s
         self._uuids: tuple[str, ...] = ()
         self._rest = b""
 
@@ -122,15 +131,18 @@ class PastLines:
                 _gpu(uuid, numbers, words.get(str(place), ""), place in bad)
                 for place, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
             )
-            return PastReading(at_s, _number(raw.get("p")), _number(raw.get("n")), gpus)
+            told = _number(raw.get("p")), _number(raw.get("n"))
+            return PastReading(at_s, *told, gpus, self._every_s)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
 
 def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
-    told = [_number(value) for value in (*numbers[:5], *[None] * 5)]
+    told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
     unwell = printable(str(words), _LONGEST_WORDS)
-    return PastGpu(uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad)
+    return PastGpu(
+        uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad, told[5], told[6]
+    )
 
 
 def _number(value: object) -> float | None:

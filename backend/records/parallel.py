@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from backend.records import settings
 from backend.records.comparison import better, judged_metrics
 from backend.records.job_view import JobView
+from backend.records.metric_words import metric_words
+from backend.records.setting_words import label, value_words
 
 METRIC = "metric"
 MOST_LINES = 500
@@ -98,7 +100,7 @@ def parallel(
         axes.append(axis)
         columns.append(column)
     if metric:
-        title = f"Best {metric.replace('/', ' ')}"
+        title = f"Best {metric_words(metric)}"
         texts = ["" if value is None else in_words(value) for value in values]
         axis, column = _number_axis(METRIC, title, values, texts, in_words)
         axes.append(axis)
@@ -148,22 +150,23 @@ def _best(values: Sequence[float | None], way: str) -> list[bool]:
 def _setting_axis(
     key: str, texts: Sequence[str | None]
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
-    label = settings.label(key)
+    title = label(key)
+    texts = [None if text is None else value_words(key, text) for text in texts]
     numbers = [_number(text) for text in texts]
     told = [text for text in texts if text is not None]
     if all(_number(text) is not None for text in told):
         shown = ["" if text is None else text for text in texts]
-        return _number_axis(key, label, numbers, shown)
+        return _number_axis(key, title, numbers, shown)
     known = sorted(dict.fromkeys(told))
     places = {text: _share(n, len(known)) for n, text in enumerate(known)}
     marks = tuple(Mark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
     column = [(None, "") if text is None else (places[text], text) for text in texts]
-    return ParallelAxis(key, label, marks), column
+    return ParallelAxis(key, title, marks), column
 
 
 def _number_axis(
     key: str,
-    label: str,
+    title: str,
     values: Sequence[float | None],
     texts: Sequence[str],
     in_words: Callable[[float], str] | None = None,
@@ -173,7 +176,7 @@ def _number_axis(
     write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
     told = sorted({value for value in values if value is not None})
     if not told:
-        return ParallelAxis(key, label), [(None, "")] * len(values)
+        return ParallelAxis(key, title), [(None, "")] * len(values)
     low, high = told[0], told[-1]
     is_log = listed and low > 0 and high / low >= _LOG_FROM
 
@@ -196,7 +199,7 @@ def _number_axis(
     column = [
         (None, "") if value is None else (place(value), text) for value, text in zip(values, texts)
     ]
-    return ParallelAxis(key, label, marks, is_log), column
+    return ParallelAxis(key, title, marks, is_log), column
 
 
 def _share(number: int, count: int) -> float:

@@ -6,44 +6,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, parse_job
+from backend.records.job import (
+    NOTHING,
+    THIS_COMPUTER,
+    JobConfig,
+    Optimizer,
+    Schedule,
+    parse_job,
+)
 from backend.records.job_view import JobView
+from backend.records.setting_words import label, place, value_words
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 
-LABELS = {
-    "model": "Model",
-    "dataset": "Dataset",
-    "loader": "Loader",
-    "validation_dataset": "Validation dataset",
-    "validation_loader": "Validation loader",
-    "start_from": "Start from",
-    "strategy.name": "Strategy",
-    "strategy.lr_scaling": "Rate scaling",
-    "epochs": "Epochs",
-    "batch_size": "Batch per process",
-    "optimizer.name": "Optimizer",
-    "optimizer.lr": "Learning rate",
-    "schedule.name": "Schedule",
-    "schedule.warmup_epochs": "Warm-up epochs",
-    "gradient_norm": "Gradient norm",
-    "mixed_precision": "Mixed precision",
-    "seed": "Seed",
-    "loader_workers": "Loader workers",
-    "stop_on_nan": "Stop on NaN",
-    "stall_limit_s": "Stall limit, s",
-    "checkpoint.every_epochs": "Checkpoint every, epochs",
-    "checkpoint.every_steps": "Checkpoint every, steps",
-    "checkpoint.every_minutes": "Checkpoint every, min",
-    "checkpoint.keep_latest": "Keep the latest",
-    "checkpoint.keep_best": "Keep the best",
-    "checkpoint.best_metric": "Best by",
-    "checkpoint.best_mode": "Best is",
-    "early_stop.metric": "Early stop by",
-    "early_stop.mode": "Early stop, best is",
-    "early_stop.patience_epochs": "Early stop after, epochs",
-    "early_stop.min_delta": "Early stop, least gain",
-    "placement": "Nodes",
-}
+PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
+"""What is used with its version."""
 _NOT_SETTINGS = ("name", "notes", "tags")
 
 
@@ -89,6 +65,22 @@ def effective(view: JobView) -> dict[str, str]:
     return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
 
 
+def usual_settings(config: JobConfig) -> dict[str, str]:
+    """Every setting that has a default, as a job has it that leaves it out."""
+    plain = JobConfig(
+        name="",
+        model="",
+        dataset="",
+        loader="",
+        epochs=0,
+        batch_size=0,
+        optimizer=Optimizer(config.optimizer.name, 0.0),
+        placement=(),
+        schedule=Schedule(config.schedule.name),
+    )
+    return {**_effective(plain, {}), "schedule.name": Schedule.name}
+
+
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
     """In what one job file differs from another; name, notes and tags are no settings.
 
@@ -97,19 +89,15 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, 
     """
     then, typed = _plain(before, now), _plain(now, before)
     return tuple(
-        Change(key, label(key), then.get(key, ""), typed.get(key, ""))
-        for key in sorted(dict.fromkeys((*then, *typed)), key=_place)
+        Change(
+            key,
+            label(key),
+            value_words(key, then.get(key, "")),
+            value_words(key, typed.get(key, "")),
+        )
+        for key in sorted(dict.fromkeys((*then, *typed)), key=place)
         if then.get(key, "") != typed.get(key, "")
     )
-
-
-def _place(key: str) -> float:
-    """Where a setting stands among others; one that has no place stands behind its kin."""
-    known = list(LABELS)
-    if key in LABELS:
-        return known.index(key)
-    kin = key.partition(".")[0]
-    return max((n + 0.5 for n, one in enumerate(known) if one.startswith(kin)), default=len(known))
 
 
 def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
@@ -164,17 +152,3 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         for one in config.placement
     )
     return flat(raw)
-
-
-def label(name: str) -> str:
-    """How a setting is called where people read it."""
-    if name in LABELS:
-        return LABELS[name]
-    part, _, setting = name.partition(".")
-    known = {**OPTIMIZERS, **SCHEDULES} if part in ("optimizer", "schedule") else {}
-    for settings in known.values():
-        if setting in settings and settings[setting].label:
-            return settings[setting].label
-    if part == "environment" and setting:
-        return setting
-    return (setting or name).replace("_", " ").capitalize()

@@ -60,7 +60,9 @@ class RunStatus:
     over all. ``rank_step_ms`` is the median time of a step per rank over the last ones; which
     ranks are slow (`training.slow_ranks`) is in ``slow_ranks``.
     ``is_planned``: its ranks know their steps; before, the figures are those of the run before it.
-    ``earlier_s`` is how long the job's runs before this one took together.
+    ``earlier_s`` is how long the job's runs before this one took together, ``earlier_gpu_s`` the
+    same times the GPUs of each, and ``earlier_energy_j`` what those used; ``gpus`` and ``energy_j``
+    are this run's, which knows the latter when it is over. None is "not known".
     """
 
     state: JobState
@@ -84,6 +86,10 @@ class RunStatus:
     started: str = ""
     updated: str = ""
     earlier_s: float = 0.0
+    earlier_gpu_s: float | None = None
+    earlier_energy_j: float | None = None
+    gpus: int = 0
+    energy_j: float | None = None
     is_planned: bool = False
     schema: int = STATUS_SCHEMA
 
@@ -91,6 +97,13 @@ class RunStatus:
     def progress(self) -> float:
         """Share of the job that is done, 0 to 1."""
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    @property
+    def total_energy_j(self) -> float | None:
+        """What this run and those before it used."""
+        if self.energy_j is None or self.earlier_energy_j is None:
+            return None
+        return self.earlier_energy_j + self.energy_j
 
     def ended_as(self, record: RunExit) -> RunStatus:
         """The last of a run: the figures are these, how it ended is on record."""
@@ -100,6 +113,7 @@ class RunStatus:
             message=record.message,
             error=record.error,
             eta_s=None,
+            energy_j=record.energy_j,
             updated=record.ended or self.updated,
         )
 
@@ -146,6 +160,10 @@ class RunStatus:
                 started=str(raw.get("started", "")),
                 updated=str(raw.get("updated", "")),
                 earlier_s=float(raw.get("earlier_s", 0.0)),
+                earlier_gpu_s=_optional(raw.get("earlier_gpu_s")),
+                earlier_energy_j=_optional(raw.get("earlier_energy_j")),
+                gpus=int(raw.get("gpus", 0)),
+                energy_j=_optional(raw.get("energy_j")),
                 is_planned=bool(raw.get("is_planned", False)),
                 schema=raw["schema"],
             )
@@ -224,6 +242,7 @@ class RunExit:
     """How a run ended, from its supervisor (``exit.json``): the first truth about it.
 
     ``leftovers``: processes that carried the run's tag and outlived the sweep (should be empty).
+    ``energy_j``: what its GPUs used, None where that is not known.
     """
 
     run: int
@@ -233,6 +252,7 @@ class RunExit:
     mpirun_code: int | None = None
     leftovers: tuple[int, ...] = ()
     ended: str = ""
+    energy_j: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         raw = asdict(self)
@@ -250,4 +270,5 @@ class RunExit:
             mpirun_code=None if raw.get("mpirun_code") is None else int(raw["mpirun_code"]),
             leftovers=tuple(int(pid) for pid in raw.get("leftovers", ())),
             ended=str(raw.get("ended", "")),
+            energy_j=_optional(raw.get("energy_j")),
         )

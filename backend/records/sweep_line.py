@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.records.job_line import LIVE, WAITING, JobLine, SweepCount
@@ -57,6 +57,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
     live = [line for line in jobs if line.group == LIVE]
     waiting = sum(line.group == WAITING for line in jobs)
     best = _best(jobs)
+    started = min((line.started for line in jobs if line.started), default=0.0)
     common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
     return JobLine(
         id=tag,
@@ -68,8 +69,10 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
         world_size=sum(line.world_size for line in live),
         uses_gpus=any(line.uses_gpus for line in live),
         created=jobs[0].created,
-        started=min((line.started for line in jobs if line.started), default=0.0),
+        started=started,
         ended=0.0 if live or waiting else max(line.ended for line in jobs),
+        earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
+        energy_j=_total(line.energy_j for line in jobs if line.run),
         run=max(line.run for line in jobs),
         user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
         tags=_common_tags(jobs),
@@ -86,6 +89,22 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
             best_job="" if best is None else own_words(best.name, common),
         ),
     )
+
+
+def _gpu_s_at(line: JobLine, started: float) -> float | None:
+    """What a job used; of one that runs, less what its GPUs will be counted for since `started`."""
+    if not line.uses_gpus:
+        return 0.0
+    if line.group != LIVE or line.earlier_gpu_s is None:
+        return line.gpu_s(0.0)
+    return line.earlier_gpu_s - line.world_size * (line.started - started)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """None where one of them is not known."""
+    found = list(values)
+    told = [value for value in found if value is not None]
+    return sum(told) if found and len(told) == len(found) else None
 
 
 def _done(line: JobLine) -> float:

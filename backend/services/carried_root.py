@@ -33,6 +33,7 @@ from backend.records.far_root import FarRoot
 from backend.records.files import read_json
 from backend.records.layout import (
     CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     AttemptFolder,
     DataRoot,
@@ -180,6 +181,9 @@ class CarriedRoot(MirrorLooks):
     def replace(self, path: Path, value: bytes) -> None:
         self._line.act(lambda files: files.write(self._far(path), value, 0o644))
 
+    def remove(self, path: Path) -> None:
+        self._line.act(lambda files: files.remove(self._far(path)))
+
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
         """Have files here that are whole on the node, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
@@ -307,6 +311,10 @@ class CarriedRoot(MirrorLooks):
             for name, one in self._below(files, folder.checkpoints).items():
                 if name not in here:
                     files.remove(one.path)
+            for name in here:
+                # Of those that are not sent, too: no checkpoint of that name is made there.
+                if name.endswith(KEEP_SUFFIX):
+                    files.write(self._far(folder.checkpoints / name), b"{}\n", 0o644)
             if folder.latest.exists():
                 self._send(shell, files, folder.latest, progress)
             files.remove(self._far(folder.lock))

@@ -28,6 +28,7 @@ from backend.records.far_root import FarRoot
 from backend.records.files import replace_json
 from backend.records.layout import (
     CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     DataRoot,
     JobFolder,
@@ -120,6 +121,11 @@ class CarryingShare(Mounted):
         if (far := self._away_with(path)) is not None:
             far.create(path, value)
         super().create(path, value)
+
+    def remove(self, path: Path) -> None:
+        if path.suffix == KEEP_SUFFIX and (far := self._away_with(path)) is not None:
+            far.remove(path)
+        super().remove(path)
 
     def tell_end(self, folder: JobFolder, run: int) -> None:
         if (far := self._away(folder)) is None:

@@ -51,6 +51,8 @@ _NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
     "group": lambda line: line.group,
+    "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
+    "energy": lambda line: nan if line.energy_j is None else line.energy_j,
     **{key: _number_of(key) for key in line_settings.NUMBERS},
 }
 _EXACT = frozenset({"best", "started", "created", "ended", *line_settings.NUMBERS})
@@ -60,6 +62,7 @@ _TEXTS: Mapping[str, Callable[[JobLine], str]] = {
     "tags": lambda line: ", ".join(line.tags).casefold(),
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
     "user": lambda line: line.user.casefold(),
+    "metric": lambda line: line.best_metric[0] if line.best_metric else "",
     **{key: _text_of(key) for key in (*line_settings.TEXTS, *line_settings.PINS)},
 }
 _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
@@ -68,7 +71,12 @@ _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-ORDERS = (*_TEXTS, *(name for name in _NUMBERS if name != "group"), "took")
+_OF_TIME = ("took", "gpu_hours")
+"""They change by themselves, and are made of others."""
+ORDERS = (
+    *(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")),
+    *_OF_TIME,
+)
 """By what can be sorted."""
 
 
@@ -183,6 +191,10 @@ class JobIndex:
             # What has no value comes last, whichever way the others go.
             numbers = np.where(np.isnan(numbers), inf, -numbers if query.descending else numbers)
             keys = (*keys, numbers)
+        if query.order == "best":
+            # A loss says nothing beside an accuracy: jobs of one metric stand together.
+            metrics = self._key("metric")[slots]
+            keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
         return Found(self.lines, order, len(self._slots), live, waiting, len(order))
 
@@ -311,12 +323,15 @@ class JobIndex:
         return (slots.astype(np.float64), -when, number[slots], group)
 
     def _numbers(self, order: str) -> Numbers:
-        if order != "took":
+        if order not in _OF_TIME:
             return self._key(order)
         now = time.time()
         begun, ended = self._key("started"), self._key("ended")
         over = np.where(self._key("group") == 0, now, np.where(ended > 0, ended, nan))
-        return over - begun
+        if order == "took":
+            return over - begun
+        used = self._key("earlier_gpu_s") + self._key("gpus") * (over - begun)
+        return np.where(used > 0, used, nan)
 
     def _key(self, name: str) -> Numbers:
         known = self._keys.get(name)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.cluster.shell import Unreachable
-from backend.datastore import job_files
+from backend.datastore import job_acts, job_files
 from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.datastore.job_files import JobFile
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.progress import Progress
 from backend.records.checkpoint import Checkpoint
-from backend.records.job import NOTHING, Placement
+from backend.records.job import NOTHING, THIS_COMPUTER, Placement
 from backend.records.job_view import JobView
 from backend.records.layout import DataRoot, JobFolder
 from backend.records.program import COMMAND
@@ -89,10 +89,13 @@ class JobRuns(JobLooks):
         checkpoint: str = "",
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
+        *,
+        batch_size: int = 0,
     ) -> JobView:
         """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
 
-        With a ``placement`` the job runs there from now on.
+        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: a
+        checkpoint holds the place in the data in samples.
 
         Raises:
             See `start`.
@@ -103,8 +106,11 @@ class JobRuns(JobLooks):
         self._bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         file = _placed(file, placement)
+        if batch_size:
+            file = replace(file, config=replace(file.config, batch_size=batch_size))
+        is_changed = bool(placement or batch_size)
         return self._look_and_run(
-            folder, file, view.run + 1, bool(placement), progress, resume_from=record.path
+            folder, file, view.run + 1, is_changed, progress, resume_from=record.path
         )
 
     def prepare(
@@ -133,7 +139,9 @@ class JobRuns(JobLooks):
         if not view.state.is_live:
             return view
         with in_words("The wish to stop could not be written"):
-            job_files.ask_to_stop(folder, view.run, self._share)
+            is_new = job_files.ask_to_stop(folder, view.run, self._share)
+        if is_new:
+            job_acts.add(folder, "Stopped", self._share)
         return self.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -153,6 +161,7 @@ class JobRuns(JobLooks):
             )
         with in_words("The wish to end the run could not be written"):
             job_files.ask_to_end(folder, view.run, self._share)
+        job_acts.add(folder, "Killed", self._share)
         return self.show(job_id)
 
     def _look_and_run(
@@ -160,7 +169,7 @@ class JobRuns(JobLooks):
         folder: JobFolder,
         file: JobFile,
         run: int,
-        is_moved: bool,
+        is_changed: bool,
         progress: Progress | None,
         *,
         resume_from: str = "",
@@ -168,7 +177,7 @@ class JobRuns(JobLooks):
     ) -> JobView:
         self._preflight.insist(file.config, file.id, progress)
         return self._run(
-            folder, file, run, is_moved, progress, resume_from=resume_from, start_from=start_from
+            folder, file, run, is_changed, progress, resume_from=resume_from, start_from=start_from
         )
 
     def _run(
@@ -176,13 +185,13 @@ class JobRuns(JobLooks):
         folder: JobFolder,
         file: JobFile,
         run: int,
-        is_moved: bool,
+        is_changed: bool,
         progress: Progress | None = None,
         *,
         resume_from: str = "",
         start_from: str = "",
     ) -> JobView:
-        """After a look: the job as it is in ``file``, from now on there if it ``is_moved``."""
+        """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
         self._checker.placement(file.config)
         with in_words(f"The job {file.id} could not be started"):
             # Where somebody else was first there is one run, and it is theirs.
@@ -194,8 +203,13 @@ class JobRuns(JobLooks):
                 start_from=start_from,
                 progress=progress,
             )
-            if began and is_moved:
+            if began and is_changed:
                 job_files.write_placement(folder, file.config, self._share)
+        if began:
+            how = "Started over" if run > 1 else "Started"
+            if resume_from:
+                how = f"Resumed from {Path(resume_from).stem}"
+            job_acts.add(folder, f"{how} on {_places(file)}" if is_changed else how, self._share)
         return self.show(file.id)
 
     def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
@@ -269,6 +283,12 @@ class JobRuns(JobLooks):
                 "Clone it with more epochs and start_from, or start it over.",
             )
         return self._sound_checkpoint(folder, file, name)
+
+
+def _places(file: JobFile) -> str:
+    return ", ".join(
+        "this computer" if one.node == THIS_COMPUTER else one.node for one in file.config.placement
+    )
 
 
 def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:

@@ -7,7 +7,7 @@ copied, named, exported and removed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,14 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.datastore import job_files, queue_files
+from backend.datastore import job_acts, job_files, queue_files
 from backend.datastore.bundled_job import mark_replay
-from backend.datastore.checkpoint_files import list_checkpoints
+from backend.datastore.checkpoint_files import (
+    Damaged,
+    checkpoint_named,
+    keep,
+    list_checkpoints,
+    verify,
+)
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError, in_words
 from backend.launch import mpirun
 from backend.progress import Progress
+from backend.records.act import Act
+from backend.records.checkpoint import Checkpoint
 from backend.records.files import read_json, replace_bytes
 from backend.records.job import NOTHING, JobConfig, without_neighbours
 from backend.records.job_view import JobCheck, JobCommand, JobView
@@ -291,7 +299,57 @@ class JobService(JobRuns):
                 file.tags if tags is None else tuple(tags),
                 self._share,
             )
+        for what in _changed(file, name, notes, tags):
+            job_acts.add_once(folder, file, what, self._share)
         return self.show(job_id)
+
+    def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
+        """Keep a checkpoint for ever, or leave it to the job's policy again.
+
+        Raises:
+            BackendError: It is gone.
+        """
+        folder = self._fresh_folder(job_id)
+        policy = read_job(folder).config.checkpoint
+        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        if record.is_kept == is_kept:
+            return record
+        with in_words(f"The checkpoint {record.name} could not be marked"):
+            keep(record, is_kept, self._share)
+            # Only now it is certain that rank 0 saw the mark before it removed anything.
+            found = list_checkpoints(self._fresh_folder(job_id), policy, self._share)
+        kept = checkpoint_named(found, record.name)
+        if kept is None:
+            with in_words(f"The mark of {record.name} could not be removed"):
+                keep(record, False, self._share)
+            raise BackendError(
+                f"The run has just removed the checkpoint {record.name} to make room.",
+                "Keep a newer one.",
+            )
+        verb = "Kept for ever" if is_kept else "Not kept for ever any more"
+        job_acts.add(folder, f"{verb}: {record.name}", self._share)
+        return replace(kept, path=self._share.shown(Path(kept.path)))
+
+    def damage(self, job_id: str, checkpoint: str) -> str:
+        """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
+
+        Raises:
+            BackendError: It cannot be read.
+        """
+        folder = self._fresh_folder(job_id)
+        policy = read_job(folder).config.checkpoint
+        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        try:
+            verify(record, share=self._share)
+        except Damaged as error:
+            return error.sentence
+        return ""
+
+    def acts(self, job_id: str) -> tuple[Act, ...]:
+        """Who did what to the job, the newest first."""
+        folder = self._fresh_folder(job_id)
+        with in_words(f"What was done to the job {job_id} could not be read"):
+            return job_acts.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
         """Change the "name", the "notes" or the "tags" of a job, if they are what a person saw.
@@ -399,6 +457,17 @@ class JobService(JobRuns):
         if not there:
             raise _not_in_trash(job_id)
         return self.show(job_id)
+
+
+def _changed(
+    file: JobFile, name: str | None, notes: str | None, tags: Sequence[str] | None
+) -> Iterator[str]:
+    if name is not None and name != file.name:
+        yield f"Name changed from “{file.name}” to “{name}”"
+    if notes is not None and notes != file.notes:
+        yield "Notes changed"
+    if tags is not None and tuple(tags) != file.tags:
+        yield f"Tags changed to {', '.join(tags)}" if tags else "Tags removed"
 
 
 def _not_in_trash(job_id: str) -> BackendError:

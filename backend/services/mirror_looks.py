@@ -26,6 +26,7 @@ from backend.records.far_root import FarRoot
 from backend.records.files import replace_bytes
 from backend.records.layout import (
     CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     AttemptFolder,
     DataRoot,
@@ -88,7 +89,7 @@ class MirrorLooks:
         self._look_appended(folder.history, history.LIMIT_BYTES)
 
     def look_at_past(self, folder: NodeFolder) -> None:
-        for path in (folder.past, folder.earlier):
+        for path in (folder.past, folder.earlier, folder.week, folder.earlier_week):
             self._look_appended(path, node_past.LIMIT_BYTES)
 
     def _look_appended(self, path: Path, limit_bytes: int) -> None:
@@ -149,6 +150,7 @@ class MirrorLooks:
                 shutil.rmtree(part, ignore_errors=True)
         self._pull_names(files, folder.attempts, found.get("attempts"))
         self._pull_checkpoints(files, folder, found.get("checkpoints"))
+        self._pull_acts(files, folder.acts, found.get("acts"))
         if newest := folder.newest_run():
             self._pull_attempt(files, folder.attempt(newest))
 
@@ -182,6 +184,9 @@ class MirrorLooks:
         for name, one in found.items():
             stem, suffix = os.path.splitext(name)
             there = found.get(stem + CHECKPOINT_SUFFIX)
+            if suffix == KEEP_SUFFIX:
+                kept.add(name)
+                self._pull_known(files, here / name, one)
             if suffix != SIDECAR_SUFFIX or name.startswith("."):
                 continue
             if there is not None or name == folder.latest.name:
@@ -191,6 +196,17 @@ class MirrorLooks:
                 kept.add(there.name)
         for name in _names(here) - kept:
             (here / name).unlink(missing_ok=True)
+        self._mark(here, far)
+
+    def _pull_acts(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:
+        if far is None or is_same(here, far):
+            return
+        make_here(here)
+        known = _names(here)
+        for one in files.entries(far.path):
+            # What is written there never changes.
+            if one.name not in known and not one.name.startswith("."):
+                self._pull_known(files, here / one.name, one)
         self._mark(here, far)
 
     def _pull_names(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:

@@ -43,7 +43,7 @@ from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
 from backend.services.training_python import lack_here
 
-PAST_S = 86_400.0
+PAST_S = 7 * 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
 
@@ -107,7 +107,7 @@ class NodeService:
                 time.sleep(_SETTLE_S)
 
     def past(self, name: str) -> tuple[PastReading, ...]:
-        """What the node's agent kept of the last day, oldest first, by this computer's clock.
+        """What the node's agent kept of the last week, oldest first, by this computer's clock.
 
         Nothing of this computer: it has no agent.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from backend.datastore import job_files, queue_files
+from backend.datastore import job_acts, job_files, queue_files
 from backend.datastore.share import MOUNTED, Share
 from backend.errors import BackendError
 from backend.node.live_runs import LiveRuns, Look
@@ -154,13 +154,18 @@ class QueueService:
             if placement:
                 job_files.write_placement(folder, config, self._share)
             queue_files.put(self._root, entry, self._share, prepared.launch)
+        job_acts.add(folder, "Queued", self._share)
         self.keep()
         return self._place(entry)
 
     def dequeue(self, job_id: str) -> JobView:
         """Take a job out; one that does not wait stays as it is."""
         with _world(f"The job {job_id} could not be taken out of the queue"):
-            queue_files.leave(self._root, self._fresh(job_id), self._share)
+            folder = self._fresh(job_id)
+            waited = entry_of(folder) is not None
+            queue_files.leave(self._root, folder, self._share)
+        if waited:
+            job_acts.add(folder, "Taken out of the queue", self._share)
         return self._jobs.show(job_id)
 
     def change(

@@ -31,6 +31,7 @@ from backend.records.files import FILE_MODE, read_json, replace_json
 from backend.records.job import CheckpointPolicy
 from backend.records.layout import (
     CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     JobFolder,
     checkpoint_name,
@@ -152,6 +153,9 @@ class Checkpointer:
 
     def _write(self, state: Any, record: Checkpoint) -> None:
         try:
+            if record.name in kept_names(self._folder.checkpoints):
+                # A run that went on from an older one comes by here again.
+                record = replace(record, name=f"{record.name}-run{self._run}")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
             replace_json(self._folder.latest, self._saved.to_sidecar())
             self.trouble = ""
@@ -168,9 +172,14 @@ class Checkpointer:
         """Remove what the policy does not keep; two proved checkpoints always stay."""
         known = list_checkpoints(self._folder.checkpoints)
         for old in retired(known, self._policy, self.sound_step):
+            path = Path(old.path)
             # The record first: what has no record is no checkpoint to anybody.
-            sidecar_of(Path(old.path)).unlink(missing_ok=True)
-            Path(old.path).unlink(missing_ok=True)
+            sidecar_of(path).unlink(missing_ok=True)
+            if old.name in kept_names(path.parent):
+                # Since it was listed; who marked it finds it again.
+                replace_json(sidecar_of(path), old.to_sidecar())
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
@@ -203,20 +212,27 @@ def retired(
         if len(keep) >= _KEPT_AT_LEAST:
             break
         keep.add(checkpoint.name)
-    return [c for c in known if c.name not in keep]
+    return [c for c in known if c.name not in keep and not c.is_kept]
 
 
 def sidecar_of(path: Path) -> Path:
     return path.with_suffix(SIDECAR_SUFFIX)
 
 
+def kept_names(folder: Path) -> set[str]:
+    """The checkpoints that are kept for ever."""
+    # NFS remembers for a while that a file is not there, but not what a folder holds.
+    return {path.stem for path in folder.glob(f"*{KEEP_SUFFIX}")}
+
+
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """What the records in ``folder`` say, oldest first. Nothing is verified."""
     found = []
+    kept = kept_names(folder)
     for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError):
             record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
-            found.append(replace(record, path=str(path)))
+            found.append(replace(record, path=str(path), is_kept=path.stem in kept))
     return sorted(found, key=lambda c: (c.step, c.created))
 
 

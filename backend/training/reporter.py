@@ -90,7 +90,7 @@ class Reporter:
         self._total_steps = begun.total_steps
         self._steps_per_epoch = begun.steps_per_epoch
         self._epoch, self._step = begun.epoch, begun.step
-        self._earlier_s, self._is_planned = begun.earlier_s, False
+        self._begun, self._is_planned = begun, False
         self._evaluations_left = 0
         self._has_evaluations = False
         self._metrics: dict[str, float | None] = dict(begun.metrics)
@@ -290,7 +290,10 @@ class Reporter:
             slow_ranks=self._ranks.slow(),
             alarms=alarms,
             started=self._started,
-            earlier_s=self._earlier_s,
+            earlier_s=self._begun.earlier_s,
+            earlier_gpu_s=self._begun.earlier_gpu_s,
+            earlier_energy_j=self._begun.earlier_energy_j,
+            gpus=self._begun.gpus,
             is_planned=self._is_planned,
             updated=stamps.now("microseconds"),
         )

@@ -157,7 +157,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     whole = plot.x_range()
     hands.press("Home")
     assert plot.accessibleDescription().startswith("step 1 ")
-    assert "train 2.00" in plot.accessibleDescription().replace("\u2009", "")
+    assert "train, smoothed 2.00" in plot.accessibleDescription().replace("\u2009", "")
     hands.press("End")
     assert plot.accessibleDescription().startswith("step 30 ")
     hands.press("Left", times=3)

@@ -14,6 +14,7 @@ from PySide6.QtCore import Qt
 from app.bootstrap import Program
 from backend.node import sweep
 from backend.records.layout import run_tag
+from backend.records.library import Kind
 from backend.records.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
@@ -84,6 +85,13 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     qtbot.waitUntil(
         lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints or ())
     )
+
+    assert {page.shown_name for page in program.library.values()} == {"digits"}, "without F5"
+    assert program.jobs.own_strip.isVisible()
+    program.window.go("datasets")
+    box = program.library[Kind.DATASET].detail._loader_box
+    qtbot.waitUntil(lambda: box.key() == "digits")
+    program.window.go("jobs")
 
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)

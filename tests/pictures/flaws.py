@@ -74,9 +74,16 @@ def _can_be_taken(plot: QWidget, top: QWidget) -> bool:
             if one.isVisibleTo(top) and one.menu() is not None and _takes(one.menu())
         ]
         if buttons or room is top:
-            return len(buttons) == sum(one.isVisibleTo(top) for one in plots) == 1
+            taken = {_taken_with(one) for one in plots if one.isVisibleTo(top)}
+            return len(buttons) == len(taken) == 1
         room = room.parentWidget()
     return False
+
+
+def _taken_with(plot: QWidget) -> QWidget:
+    """What is on the picture: the plot, or the plots that stand one above the other."""
+    room = plot.parentWidget()
+    return room if room is not None and hasattr(room, "as_picture") else plot
 
 
 def _takes(menu: QMenu) -> bool:

@@ -92,6 +92,8 @@ def job(
         ended=ago(ended),
         user=user,
     )
+    if ended >= 0 and where.uses_gpus:
+        view = replace(view, energy_j=330.0 * where.world_size * (began - ended))
     return replace(view, **more)  # type: ignore[arg-type]
 
 
@@ -233,7 +235,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
             one * PER_EPOCH,
             0,
             306_000_000,
-            "ab" * 32,
+            f"{one:02d}" * 32,
             "cd" * 32,
             ago(NOW - _end_s(view) + 4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
             {"validation/loss": (0.402, 0.361, 0.368)[n]},
@@ -311,11 +313,14 @@ def nodes() -> tuple[NodeState, ...]:
     return tuple(states)
 
 
-def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Past:
-    """What a node's agent kept of the last hours; on gpu07 one GPU gets hot."""
+def past(name: str, *, over_s: float = 90 * MINUTE) -> Past:
+    """What a node's agent kept of the last hours, or days; on gpu07 one GPU gets hot."""
     lines = []
     chance = np.random.default_rng(3)
-    for second in np.arange(-over_s, 0, every_s).tolist():
+    hours = 90 * MINUTE
+    steps = [(s, 300.0) for s in np.arange(-over_s, -hours, 300.0).tolist()]
+    steps += [(s, 20.0) for s in np.arange(-hours, 0, 20.0).tolist()]
+    for second, every_s in steps:
         heat = 25 * min(1.0, max(0.0, (second + 40 * MINUTE) / 600)) if name == "gpu07" else 0.0
         gpus = []
         for n in range(8):
@@ -325,8 +330,8 @@ def past(name: str, *, every_s: float = 20.0, over_s: float = 90 * MINUTE) -> Pa
             words = "slowed by heat" if bad else ""
             clock = 1060.0 if bad else 1410.0
             gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
-                                words, bad))  # fmt: skip
-        lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus)))
+                                words, bad, 2.0 * n * (second > -HOUR), 0.0))  # fmt: skip
+        lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus), every_s))
     return past_of(lines)
 
 

@@ -433,7 +433,7 @@ def test_the_read_out_tells_every_curve_at_the_pointer(panel: CurvePanel, link: 
     panel.set_smoothing(0.5)
     rows, place = panel.read(1.2)
     assert [row[:2] for row in rows] == [
-        ("train", "2.33"),
+        ("train, smoothed", "2.33"),
         ("train, raw", "2.00"),
     ]
     rows, place = panel.read(1.0)

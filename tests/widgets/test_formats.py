@@ -222,6 +222,10 @@ def test_units_stand_behind_their_figures() -> None:
     assert plain(f.per_second(551.3, "img")) == "551 img/s"
     assert plain(f.with_unit(372.4, "W")) == "372 W"
     assert plain(f.with_unit(6.13, "kWh")) == "6.1 kWh"
+    assert [plain(f.energy(j)) for j in (None, 1e3, 7.2e5, 4.5e8)] == [
+        *("–", "< 0.01 kWh", "0.200 kWh", "125 kWh"),
+    ]
+    assert [plain(f.gpu_hours(s)) for s in (None, 8.0, 140_000.0)] == ["–", "< 0.01", "38.9"]
     assert plain(f.temperature(90.6)) == "91 °C"
     assert plain(f.milliseconds(351.7)) == "352 ms"
     assert plain(f.milliseconds(1804)) == "1_804 ms"

@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
+    QLabel,
     QLineEdit,
     QPushButton,
     QVBoxLayout,
@@ -278,6 +279,37 @@ def test_a_choice_survives_new_options_that_still_have_it() -> None:
     assert choice.key() == "c"
     choice.set_options([])
     assert choice.key() == ""
+
+
+@pytest.mark.parametrize(
+    ("room", "seen"),
+    [
+        ("no news since 03:12, no route to host", "no news since 03:12, no route to host"),
+        ("no news since 03:12, no route…", "no news since 03:12"),
+        ("no news since…", "no news…"),
+    ],
+)
+def test_a_sentence_without_room_ends_at_a_comma_where_it_can(
+    show: Show, room: str, seen: str
+) -> None:
+    label = Label("no news since 03:12, no route to host", elide="clause")
+    label.setFixedWidth(Label(room).sizeHint().width())
+    show(label)
+    drawn = QLabel.text(label)
+    assert drawn == seen or (seen.endswith("…") and drawn.startswith(seen[:-1]))
+    assert label.text() == "no news since 03:12, no route to host"
+    assert seen == label.text() or "route to host" in label.toolTip()
+
+
+def test_a_choice_is_as_wide_as_what_is_chosen(show: Show) -> None:
+    choice = ComboBox([("a", "A"), ("p", "plankton-2026-autumn")], "a", name="Loader")
+    holder = QWidget()
+    holder.setLayout(row(choice, STRETCH))
+    holder.setFixedWidth(600)
+    show(holder)
+    choice.choose("p")
+    QApplication.processEvents()
+    assert choice.width() == choice.sizeHint().width()
 
 
 def test_a_search_is_told_when_typing_pauses_and_cleared_at_once(qtbot: QtBot, show: Show) -> None:

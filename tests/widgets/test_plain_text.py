@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QTextEdit, QWidget
 
 from backend.records.checkpoint import Checkpoint
-from backend.records.library import Kind
+from backend.records.library import Kind, Together
 from backend.records.node import Finding
 from backend.records.preview import ClassCount
 from tests.pictures import lab
@@ -121,7 +121,7 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
     def draw(stage: Stage) -> None:
         page = stage.library(kind)
         page.show_items((item(kind, EVIL), item(kind, "other")))
-        page.detail.show_companions((EVIL,), (EVIL,), EVIL)
+        page.detail.show_companions((EVIL,), (EVIL,), (Together("other", EVIL),))
         page.show_item(EVIL)
         page.detail.show_files(f"{EVIL}@1", (EVIL, f"{EVIL}/{EVIL}.py"))
         page.detail.show_text(f"{EVIL}@1", EVIL, EVIL)

@@ -65,20 +65,44 @@ def attentions(
         moment = since.get(state.name)
         when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
         rank = list(Condition).index(condition) - (10 if costs else 0)
-        found.append((rank, _card(row, names[row.name], condition, reason, when, costs)))
+        slows = _slowed(live, state.name)
+        found.append((rank, _card(row, names[row.name], condition, reason, when, costs, slows)))
     found.sort(key=lambda pair: pair[0])
     return tuple(card for _, card in found[:MOST_CARDS])
 
 
+def _slowed(live: Iterable[JobView], node: str) -> str:
+    """What a node costs the job that it slows most: "takes 25 % longer for it"."""
+    shares = {}
+    for view in live:
+        slowest = view.slowest()
+        if slowest is not None:
+            rank, share = slowest
+            place = next(placement.node for number, placement, _ in view.ranks() if number == rank)
+            if place == node:
+                shares[view.name] = share
+    if not shares:
+        return ""
+    name = max(shares, key=lambda name: shares[name])
+    return f"{name} takes {formats.percent(shares[name])} longer for it."
+
+
 def _card(
-    row: NodeRow, name: str, condition: Condition, reason: str, when: str, costs: list[str]
+    row: NodeRow,
+    name: str,
+    condition: Condition,
+    reason: str,
+    when: str,
+    costs: list[str],
+    slows: str,
 ) -> Attention:
     family, icon = condition.family, condition.icon
     if condition is Condition.UNWELL:
         heat = next((c.temperature_c for c in row.gpus if c.unwell), None)
         now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
         facts = upper_first(", ".join(part for part in (when, now) if part))
-        effect = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
+        runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
+        effect = slows or runs
         text = _sentences(facts, effect) or "No job is on it."
         return Attention(row.name, family, icon, f"{name}: {reason}", text, "Show node", "show")
     if condition is Condition.OFFLINE:

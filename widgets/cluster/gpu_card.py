@@ -114,19 +114,30 @@ class GpuCard(Card):
         # As high with a large figure as without: all cards of a page are alike.
         self._heat.setMinimumHeight(QFontMetrics(theme.font("heading")).height())
         self._who.setMinimumHeight(self._mark.height())
+        self._owner = Label("", "small", "text2")
         super().__init__(
             row((self._name, 1), self._heat),
             row(self._use, (self._words, 1), self._power, gap=S1),
             self._spark,
-            row(self._mark, (self._who, 1), gap=5),
+            row(self._mark, (self._who, 1), self._owner, gap=5),
             gap=5,
             margins=_MARGINS,
         )
 
     def show_gpu(
-        self, gpu: Gpu, use: Floats, jobs: Mapping[str, str], finding: HealthFinding | None = None
+        self,
+        gpu: Gpu,
+        use: Floats,
+        jobs: Mapping[str, str],
+        finding: HealthFinding | None = None,
+        ranks: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
-        """A new reading, the use in percent lately, newest last, and what is not well."""
+        """A new reading, the use in percent lately, newest last, and what is not well.
+
+        Args:
+            jobs: Names of jobs by their id.
+            ranks: By the id of a job and the UUID of a GPU.
+        """
         reason = finding.words if finding is not None else ""
         cell = gpu_cell(gpu, jobs, reason)
         self.set_edge("warn" if reason else "")
@@ -147,9 +158,17 @@ class GpuCard(Card):
         self._power.setText("" if gpu.power_w is None else f"{gpu.power_w:.0f}{formats.GAP}W")
         self._spark.set_values(use, "warn" if reason else "live")
         self._mark.setVisible(bool(reason))
-        who = {"free": "free", "ours": cell.owner}.get(cell.use, f"in use by {cell.owner}")
+        run = next((one for one in gpu.holders if one.run_tag), None)
+        job, user = (run.run_tag.partition("/")[0], run.user) if run is not None else ("", "")
+        number = (ranks or {}).get((job, gpu.uuid))
+        rank = f"rank {number}" if number is not None else ""
+        ours = " · ".join(part for part in (rank, cell.owner) if part)
+        who = {"free": "free", "ours": ours}.get(cell.use, f"in use by {cell.owner}")
         who = ", ".join(part for part in (who, cell.display) if part)
         self._who.setText(upper_first(reason) if reason else who)
+        # A reason takes the place of who it is.
+        held_by = user or (cell.owner if reason and cell.use == "other" else "")
+        self._owner.setText(" · ".join(p for p in (rank if reason else "", held_by) if p))
         self._who.set_role("small_strong" if reason else "small")
         self._who.set_tone("warn" if reason else "text3" if cell.use == "free" else "text2")
-        self.setAccessibleName(cell.sentence)
+        self.setAccessibleName(", ".join(part for part in (cell.sentence, rank, user) if part))

@@ -1,4 +1,4 @@
-"""What happened to a node: one quantity of all its GPUs, the unwell ones lifted out of their peers.
+"""What happened to a node: quantities of all its GPUs, the unwell ones lifted out of their peers.
 
 A fault is what differs from its peers, so the well GPUs are thin grey lines and only one that is
 or was unwell has a colour and its name. Above lies which job ran when.
@@ -7,42 +7,100 @@ or was unwell has a colour and its name. Above lies which job ran when.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QSize, Signal, Slot
-from PySide6.QtWidgets import QLayout
+from PySide6.QtWidgets import QWidget
 
 from backend.records.job_view import JobView
-from backend.records.node import NodeState
+from backend.records.node import Gpu, NodeState
 from widgets.cluster.job_lane import JobLane, bars_of
-from widgets.cluster.node_history import BY_KEY, HOT_C, NODE, QUANTITIES, NodeHistory, Quantity
-from widgets.cluster.node_row import node_title
+from widgets.cluster.node_history import (
+    BY_KEY,
+    HOT_C,
+    NODE,
+    VIEWS,
+    HistoryView,
+    NodeHistory,
+    Quantity,
+)
+from widgets.cluster.node_row import node_title, upper_first
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.text import Label
-from widgets.common.theme import S2, SEGMENTED_SMALL_H
+from widgets.common.theme import S1, S2, SEGMENTED_SMALL_H
 from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.curve_panel import CurvePanel
+from widgets.curves.hover_link import HoverLink
 from widgets.curves.marks import Span, Threshold
+from widgets.curves.picture import Picture, stacked
 from widgets.curves.picture_menu import PictureButton
 
 _HOUR_S = 3600.0
-_STRETCHES = {"1": ("1 h", "Last hour"), "3": ("3 h", "Last 3 hours"), "24": ("24 h", "Last day")}
+_STRETCHES = {
+    "1": ("1 h", "Last hour"),
+    "3": ("3 h", "Last 3 hours"),
+    "24": ("24 h", "Last day"),
+    "168": ("7 d", "Last 7 days"),
+}
 _LEAST_STRETCH_S = 120.0
-_PLOT_MIN_H = 190
+_PLOT_MIN_H, _OF_PAIR_MIN_H = 190, (130, 90)
+_OF_PAIR_SHARES = (3, 2)
 _NAME_SHARE = 0.14
 """Of the plot's width, for the name and the value at the end of a curve."""
 _LEAST_SPAN_SHARE = 0.004
 
 
 class _Plot(CurvePanel):
-    """A plot that asks for no more room than it needs; it takes what the page has left."""
+    """A plot that asks for no more room than it needs; it takes what the page has left.
+
+    Of two plots, one above the other, each moment stands at one place.
+    """
+
+    other: _Plot | None = None
 
     def sizeHint(self) -> QSize:
-        return QSize(400, _PLOT_MIN_H)
+        return QSize(400, self.minimumHeight())
+
+    def join(self, other: _Plot) -> None:
+        """Have one time axis with another plot from now on."""
+        for one, two in ((self, other), (other, self)):
+            one.other = two
+            one.x_range_changed.connect(two._follow)
+            one.fitted.connect(two.fit)
+
+    @Slot(float, float)
+    def _follow(self, x0: float, x1: float) -> None:
+        if self.other is not None and self.other.is_fitted():
+            self.fit()
+        else:
+            self.set_x_range(x0, x1)
+
+    @Slot()
+    def refresh(self) -> None:
+        super().refresh()
+        # The names of both, at the width that the plots have now, say where the axis ends.
+        other = self.other
+        if other is not None and other.is_fitted() and other.x_range() != self.x_range():
+            CurvePanel.refresh(other)
+
+    def _name_rooms(self) -> list[tuple[float, float]]:
+        rooms = super()._name_rooms()
+        return rooms if self.other is None else [*rooms, *CurvePanel._name_rooms(self.other)]
+
+    def _put_ticks(self) -> None:
+        super()._put_ticks()
+        if self.other is not None:
+            # What was told to them; how wide they are becomes known later.
+            both = (self._left, self.other._left)
+            widest = max(axis.maximumWidth() for axis in both)
+            for axis in both:
+                if axis.maximumWidth() != widest:
+                    axis.setWidth(widest)
 
 
 @dataclass(frozen=True)
@@ -68,15 +126,57 @@ def unwell_spans(
         Span(
             one.from_s,
             max(one.to_s, one.from_s + least),
-            "bad" if one.is_bad else "warn",
+            "warn",
             one.words[:1].upper() + one.words[1:],
         )
         for one in history.spans(tuple(uuids), first, last)
     ]
 
 
+class _Plots(QWidget):
+    """The plots of one view, one above the other, each of two below what it shows.
+
+    They are kept: to make a plot takes longer than to fill it.
+    """
+
+    def __init__(self, view: HistoryView, link: HoverLink) -> None:
+        super().__init__()
+        self.quantities = tuple(BY_KEY[key] for key in view.quantities)
+        last = self.quantities[-1]
+        self.plots = tuple(_new_plot(each, link, each is last) for each in self.quantities)
+        layout = col(gap=0)
+        for plot, quantity, height, share in zip(
+            self.plots, self.quantities, _OF_PAIR_MIN_H, _OF_PAIR_SHARES, strict=False
+        ):
+            if len(self.plots) > 1:
+                plot.setMinimumHeight(height)
+                layout.addWidget(Label(quantity.caption, "tiny", "text3"))
+            layout.addWidget(plot, share)
+        if len(self.plots) > 1:
+            self.plots[0].join(self.plots[1])
+        self.setLayout(layout)
+
+    def as_picture(self) -> Picture:
+        """All of them on one picture."""
+        return stacked([plot.as_picture() for plot in self.plots])
+
+
+def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
+    plot = _Plot(
+        quantity.title,
+        link=link,
+        axis=XAxis.CLOCK,
+        value_text=quantity.text,
+        scale=quantity.scale,
+        show_x=show_x,
+    )
+    plot.set_empty_text("No reading yet")
+    plot.setMinimumHeight(_PLOT_MIN_H)
+    return plot
+
+
 class HistoryCard(Card):
-    """The plot, which quantity it shows, and of how many hours.
+    """The plots, which quantities they show, and of how many hours.
 
     Signals:
         saved: A file name, and the bytes to put there.
@@ -92,10 +192,11 @@ class HistoryCard(Card):
         self._jobs: tuple[JobView, ...] = ()
         self._shown: tuple[object, ...] = ()
         self._count = 0
-        self._data: dict[str, CurveData] = {}
+        self._data: dict[tuple[str, str], CurveData] = {}
+        """By GPU and quantity, as the history has them."""
         self._title = Label("", "strong", elide="middle")
         self._picker = SegmentedControl(
-            [(quantity.key, quantity.title) for quantity in QUANTITIES],
+            [(view.key, view.title) for view in VIEWS],
             name="What is plotted",
             height=SEGMENTED_SMALL_H,
         )
@@ -108,22 +209,26 @@ class HistoryCard(Card):
         self._stretch.choose("3")
         self._stretch.chosen.connect(self._build)
         self._lane = JobLane()
-        self._plot = self._new_plot(QUANTITIES[0])
-        self._plots = {QUANTITIES[0].key: self._plot}
-        self._lane.follow(self._plot)
+        self._link = HoverLink()
+        self._plots = _Plots(VIEWS[0], self._link)
+        self._known = {VIEWS[0].key: self._plots}
+        self._lane.follow(self.plot)
         self._words = Label("", "small", "text2", elide="right")
-        pictures = PictureButton("of the history", lambda: self._plot)
-        if before:
-            title = row((self._title, 1), *before, pictures, gap=S2)
-            head: QLayout = col(title, row(self._picker, STRETCH, self._stretch), gap=S2)
-        else:
-            head = row(self._title, STRETCH, self._picker, self._stretch, pictures, gap=S2)
-        super().__init__(head, self._words, self._lane, (self._plot, 1), gap=S2)
+        pictures = PictureButton("of the history", lambda: self._plots)
+        title = row(self._title, (self._words, 1), *before, pictures, gap=S2)
+        head = col(title, row(self._picker, STRETCH, self._stretch), gap=S1)
+        super().__init__(head, self._lane, (self._plots, 1), gap=S2)
         pictures.saved.connect(self.saved)
 
     @property
     def plot(self) -> CurvePanel:
-        return self._plot
+        """The upper one."""
+        return self._plots.plots[0]
+
+    @property
+    def lower_plot(self) -> CurvePanel:
+        """The plot with the figures of the time axis, which may be the upper one too."""
+        return self._plots.plots[-1]
 
     @property
     def lane(self) -> JobLane:
@@ -141,31 +246,33 @@ class HistoryCard(Card):
         other = history is not self._history
         self._history, self._state, self._jobs = history, state, tuple(jobs)
         has_gpus = bool(self._gpus())
-        for quantity in QUANTITIES:
-            able = quantity.of_node is not None or has_gpus
-            self._picker.set_enabled(quantity.key, able)
+        able = {view.key: self._is_able(view) for view in VIEWS}
+        for view in VIEWS:
+            self._picker.set_enabled(view.key, able[view.key])
             # Of a job what its GPUs did, or its node where it uses none.
-            fits = self._job is None or has_gpus == (quantity.of_node is None)
-            self._picker.set_shown(quantity.key, fits)
-        if not has_gpus and BY_KEY[self._picker.key()].of_node is None:
-            self._picker.choose("processor")
+            of_node = BY_KEY[view.quantities[0]].of_node is not None
+            self._picker.set_shown(view.key, self._job is None or has_gpus != of_node)
+        tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
+        self._picker.set_tip("ecc", tip)
+        if not able[self._picker.key()]:
+            self._picker.choose(next(key for key, is_able in able.items() if is_able))
         news = history.count - self._count
         if other or news > 1 or self._wanted() != self._shown:
             self._build()
             return
         times = history.times()
-        for uuid, data in self._data.items() if news else ():
-            value = history.series(uuid, self._picker.key())[-1]
-            data.append(times[-1], value, time_s=times[-1])
+        for key, data in self._data.items() if news else ():
+            data.append(times[-1], history.series(*key)[-1], time_s=times[-1])
         self._count = history.count
         self._settle()
 
     def forget(self) -> None:
         """Another node: nothing of the one before is seen until its own history comes."""
         self._history = NodeHistory()
-        with self._plot.drawn_once():
-            self._plot.clear()
-            self._plot.set_marks(thresholds=(), spans=())
+        for plot in self._plots.plots:
+            with plot.drawn_once():
+                plot.clear()
+                plot.set_marks(thresholds=(), spans=())
         self._lane.show_bars((), 0.0, 1.0)
         self._title.setText("")
         self._words.setText("")
@@ -179,6 +286,14 @@ class HistoryCard(Card):
         reading = self._state.reading if self._state is not None else None
         gpus = reading.gpus if reading is not None else ()
         return tuple((gpu.uuid, gpu.index) for gpu in gpus if self._is_shown(gpu.uuid))
+
+    def _is_able(self, view: HistoryView) -> bool:
+        """Whether the node has what a view shows: not all GPUs count memory errors."""
+        if view.key != "ecc":
+            return BY_KEY[view.quantities[0]].of_node is not None or bool(self._gpus())
+        reading = self._state.reading if self._state is not None else None
+        shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
+        return any(gpu.ecc_corrected is not None for gpu in shown)
 
     def _is_shown(self, uuid: str) -> bool:
         return self._job is None or uuid in self._job.names
@@ -219,39 +334,33 @@ class HistoryCard(Card):
         choice = self._picker.key(), self._stretch.key(), self._job
         return *choice, self._gpus(), self._unwell(), self._history.reach
 
-    def _new_plot(self, quantity: Quantity) -> CurvePanel:
-        plot = _Plot(
-            quantity.title,
-            axis=XAxis.CLOCK,
-            value_text=quantity.text,
-            scale=quantity.scale,
-        )
-        plot.set_empty_text("No reading yet")
-        plot.setMinimumHeight(_PLOT_MIN_H)
-        return plot
-
-    def _take_plot(self, quantity: Quantity) -> None:
-        """Each quantity has a plot of its own; to make one takes longer than to fill it."""
-        if quantity.key not in self._plots:
-            self._plots[quantity.key] = self._new_plot(quantity)
-        old, self._plot = self._plot, self._plots[quantity.key]
-        if self._plot is old:
+    def _take_plots(self, view: HistoryView) -> None:
+        if view.key not in self._known:
+            self._known[view.key] = _Plots(view, self._link)
+        old, self._plots = self._plots, self._known[view.key]
+        if self._plots is old:
             return
         layout = self.layout()
         if layout is not None:
-            layout.replaceWidget(old, self._plot)
+            layout.replaceWidget(old, self._plots)
         old.hide()
-        self._plot.show()
-        self._lane.follow(self._plot)
+        self._plots.show()
+        self._lane.follow(self.plot)
 
     @Slot()
     def _build(self) -> None:
         """All curves anew: another node, another quantity, or a GPU became unwell."""
-        quantity = BY_KEY[self._picker.key()]
-        self._take_plot(quantity)
+        self._take_plots(next(view for view in VIEWS if view.key == self._picker.key()))
         self._shown = self._wanted()
         self._count = self._history.count
         self._data = {}
+        with ExitStack() as drawn:
+            for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
+                drawn.enter_context(plot.drawn_once())
+                self._fill(plot, quantity)
+            self._settle()
+
+    def _fill(self, plot: CurvePanel, quantity: Quantity) -> None:
         times = self._history.times()
         unwell = self._unwell()
         curves = [(NODE, quantity.title, True)]
@@ -259,26 +368,24 @@ class HistoryCard(Card):
             gpus = self._gpus()
             curves = [(uuid, self._name(uuid, index), uuid in unwell) for uuid, index in gpus]
         lone = len(curves) == 1
-        with self._plot.drawn_once():
-            self._plot.clear()
-            self._plot.fit()
-            # The unwell last, so that no peer covers them.
-            for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
-                data = CurveData()
-                data.extend(times, self._history.series(uuid, quantity.key), None, times)
-                self._data[uuid] = data
-                lifted = lone or is_unwell
-                colour: int | str = "warn_fill" if is_unwell and uuid != NODE else 0
-                self._plot.set_curve(
-                    uuid or "node",
-                    name,
-                    data,
-                    colour if lifted else "line_strong",
-                    with_raw=False,
-                    named=lifted,
-                    width=2.2 if lifted else 1.2,
-                )
-            self._settle()
+        plot.clear()
+        plot.fit()
+        # The unwell last, so that no peer covers them.
+        for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
+            data = CurveData()
+            data.extend(times, self._history.series(uuid, quantity.key), None, times)
+            self._data[uuid, quantity.key] = data
+            lifted = lone or is_unwell
+            colour: int | str = "warn_fill" if is_unwell and uuid != NODE else 0
+            plot.set_curve(
+                uuid or "node",
+                name,
+                data,
+                colour if lifted else "line_strong",
+                with_raw=False,
+                named=lifted,
+                width=2.2 if lifted else 1.2,
+            )
 
     def _settle(self) -> None:
         times = self._history.times()
@@ -287,40 +394,52 @@ class HistoryCard(Card):
         first, last = max(float(times[0]), self._from_s(times)), self._to_s(times)
         # A first line of the hour may be some seconds late.
         is_whole = first - self._from_s(times) < 60.0
-        since = f"since {formats.clock(first)}"
+        since = f"since {formats.moment_long(first, last)}"
         if self._job is not None:
             # The axis is the job's, whatever of it the node still knows.
             first = self._job.from_s
             self._title.setText(self._job.title if is_whole else f"{self._job.title}, {since}")
         else:
             whole = _STRETCHES[self._stretch.key()][1]
-            self._title.setText(whole if is_whole else since.capitalize())
+            self._title.setText(whole if is_whole else upper_first(since))
         title, name = self._title.text(), node_title(self._state.name)
         where = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
-        self._plot.title = f"{BY_KEY[self._picker.key()].title}, {where}"
         first = min(first, last - _LEAST_STRETCH_S)
-        self._plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
-        key = self._picker.key()
-        self._words.setText(self._peers(BY_KEY[key]))
-        self._words.setVisible(bool(self._words.text()))
-        thresholds = [Threshold(HOT_C, f"hot from {formats.temperature(HOT_C)}")]
-        is_heat = key == "temperature"
+        self._words.setText(self._peers())
+        hot = Threshold(HOT_C, f"hot from {formats.temperature(HOT_C)}")
         spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
-        self._plot.set_marks(thresholds=thresholds if is_heat else [], spans=spans)
+        for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
+            plot.title = f"{quantity.title}, {where}"
+            plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
+            is_heat = quantity.key == "temperature"
+            plot.set_marks(thresholds=[hot] if is_heat else [], spans=spans)
+            # Said once, in the upper plot.
+            spans = [replace(span, text="") for span in spans]
 
-    def _peers(self, quantity: Quantity) -> str:
-        """What the grey lines are, and where they end: "7 other GPUs, 63 °C to 69 °C"."""
+    def _peers(self) -> str:
+        """What the grey lines are, and where they end: "7 other GPUs, 63 °C to 69 °C, 1.41 GHz"."""
         reading = self._state.reading if self._state is not None else None
         shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
-        if not self._goes_on or quantity.of_gpu is None or len(shown) < 2:
+        quantities = [one for one in self._plots.quantities if one.of_gpu is not None]
+        if not self._goes_on or not quantities or len(shown) < 2:
             return ""
         unwell = self._unwell()
         well = [gpu for gpu in shown if gpu.uuid not in unwell]
-        told = [value for gpu in well if (value := quantity.of_gpu(gpu)) is not None]
-        if not told:
+        ranges = [text for one in quantities if (text := _range(one, well))]
+        if not ranges:
             return ""
-        low, high = quantity.text(min(told)), quantity.text(max(told))
         others = "other " if len(well) < len(shown) else ""
         gpus = f"{len(well)} {others}GPU{'s' if len(well) > 1 else ''}"
-        return f"{gpus}, {low}" if low == high else f"{gpus}, {low} to {high}"
+        return ", ".join([gpus, *ranges])
+
+
+def _range(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
+    """ "63 °C to 69 °C", "" where no GPU tells it."""
+    if quantity.of_gpu is None:
+        return ""
+    told = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]
+    if not told:
+        return ""
+    low, high = quantity.text(min(told)), quantity.text(max(told))
+    return low if low == high else f"{low} to {high}"

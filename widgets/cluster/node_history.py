@@ -9,29 +9,29 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.records.health import Limits
 from backend.records.node import Gpu, NodeReading
-from backend.records.node_past import PastGpu, PastReading
+from backend.records.node_past import EVERY_S, PastGpu, PastReading
 from widgets.common import formats
 from widgets.curves.column import Floats
 from widgets.curves.plot_range import Scale
 
 CAPACITY = 600
 """Twenty minutes of readings at one each two seconds."""
-PAST_EVERY_S = 20.0
-"""From one line of an agent's past to the next."""
 _LATELY_S, _LATELY_POINTS = 1200.0, 120
-_GAP_S = 90.0
-"""Without news for so long, a curve has a gap."""
+_GAP_S, _GAP_LINES = 90.0, 2.5
+"""Without news for so long, or for so many lines of an agent's past, a curve has a gap."""
 NODE = ""
 """Stands for a GPU's UUID where a value is the node's own."""
 
 
 HOT_C = Limits().hot_c.enter
 _FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
+_FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
 _UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
 """What wavers by two degrees is calm, and looks so only beside what can be: the heat of work, and
 whatever is cooler than that."""
@@ -49,6 +49,12 @@ class Quantity:
     of_past_gpu: Callable[[PastGpu], float | None] | None = None
     of_past_node: Callable[[PastReading], float | None] | None = None
     scale: Scale = _FROM_ZERO
+    unit: str = ""
+
+    @property
+    def caption(self) -> str:
+        """What stands above its plot."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
 def _share(used: int | None, total: int | None) -> float | None:
@@ -63,8 +69,16 @@ def _percent(value: float) -> str:
     return f"{value:.0f}{formats.GAP}%"
 
 
-def _mhz(value: float) -> str:
-    return formats.with_unit(value, "MHz")
+def _ghz(value: float) -> str:
+    return f"{formats.metric(value)}{formats.GAP}GHz"
+
+
+def _in_ghz(mhz: float | None) -> float | None:
+    return None if mhz is None else mhz / 1000
+
+
+def _errors(value: float) -> str:
+    return formats.plural(round(value), "error")
 
 
 def _watt(value: float) -> str:
@@ -83,13 +97,15 @@ QUANTITIES = (
         lambda gpu: gpu.temperature_c,
         of_past_gpu=lambda gpu: gpu.temperature_c,
         scale=_UP_TO_HOT,
+        unit="°C",
     ),
     Quantity(
         "clock",
         "Clock",
-        _mhz,
-        lambda gpu: gpu.sm_clock_mhz,
-        of_past_gpu=lambda gpu: gpu.sm_clock_mhz,
+        _ghz,
+        lambda gpu: _in_ghz(gpu.sm_clock_mhz),
+        of_past_gpu=lambda gpu: _in_ghz(gpu.sm_clock_mhz),
+        unit="GHz",
     ),
     Quantity(
         "use",
@@ -120,9 +136,42 @@ QUANTITIES = (
         of_node=lambda reading: _bits(reading.network_bytes_per_s),
         of_past_node=lambda past: _bits(past.network_bytes_per_s),
     ),
+    Quantity(
+        "ecc_uncorrected",
+        "Memory errors that spoil results",
+        _errors,
+        lambda gpu: gpu.ecc_uncorrected,
+        of_past_gpu=lambda gpu: gpu.ecc_uncorrected,
+        scale=_FEW,
+    ),
+    Quantity(
+        "ecc_corrected",
+        "Memory errors that were corrected",
+        _errors,
+        lambda gpu: gpu.ecc_corrected,
+        of_past_gpu=lambda gpu: gpu.ecc_corrected,
+        scale=_FEW,
+    ),
 )
 BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
 
+
+class HistoryView(NamedTuple):
+    """Quantities that are plotted one above the other, by key: the upper one shows the cause."""
+
+    key: str
+    title: str
+    quantities: tuple[str, ...]
+
+
+VIEWS = (
+    HistoryView("temperature", "Temperature, clock", ("temperature", "clock")),
+    *(
+        HistoryView(key, BY_KEY[key].title, (key,))
+        for key in ("use", "memory", "power", "processor", "network")
+    ),
+    HistoryView("ecc", "ECC", ("ecc_corrected", "ecc_uncorrected")),
+)
 
 Values = Mapping[tuple[str, str], float | None]
 
@@ -143,9 +192,11 @@ def past_of(readings: Sequence[PastReading]) -> Past:
     """The readings as arrays; where one is missing, a row without values makes a gap."""
     rows: list[tuple[float, Values]] = []
     words: dict[str, float] = {}
+    gap_s = _GAP_S
     for reading in readings:
-        if rows and reading.at_s - rows[-1][0] > _GAP_S:
+        if rows and reading.at_s - rows[-1][0] > gap_s:
             rows.append((rows[-1][0] + 1.0, {}))
+        gap_s = max(_GAP_S, _GAP_LINES * reading.every_s)
         rows.append((reading.at_s, _past_values(reading, words)))
     keys = dict.fromkeys(key for _, values in rows for key in values)
     return Past(
@@ -185,7 +236,6 @@ class Unwell:
     from_s: float
     to_s: float
     words: str
-    is_bad: bool = False
 
 
 class NodeHistory:
@@ -244,7 +294,7 @@ class NodeHistory:
         known = self.times()
         self._past = past
         now = self.times()
-        farther = bool(len(now)) and (not len(known) or now[0] < known[0] - PAST_EVERY_S)
+        farther = bool(len(now)) and (not len(known) or now[0] < known[0] - EVERY_S)
         self.reach += farther
         return farther
 
@@ -301,12 +351,7 @@ class NodeHistory:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
         last = len(times) - 1
         return [
-            Unwell(
-                float(times[first]),
-                float(times[min(after, last)]),
-                words[first],
-                bool(levels[first] > 1),
-            )
+            Unwell(float(times[first]), float(times[min(after, last)]), words[first])
             for first, after in pairwise(edges.tolist())
             if levels[first]
         ]

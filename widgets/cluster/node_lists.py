@@ -32,6 +32,7 @@ class _Line(NamedTuple):
     role: Role
     orphan: Orphan | None = None
     is_ending: bool = False
+    tip: str = ""
 
 
 class _FindingRow(QWidget):
@@ -59,6 +60,8 @@ class _FindingRow(QWidget):
     def show_line(self, line: _Line) -> None:
         self._icon.set_icon(line.icon, line.tone)
         self._sentence.setText(line.sentence)
+        self._sentence.set_tip(line.tip)
+        self._sentence.setAccessibleDescription(line.tip)
         self._sentence.set_tone("text2" if line.tone == "good" else "text")
         self._remedy.setText(line.remedy)
         self._remedy.set_role(line.role)
@@ -162,10 +165,14 @@ class FindingsCard(Card):
             yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
             told = one.remedy
         yield from self._orphans
-        for finding in sorted(self._found, key=lambda f: f.ok):
-            icon = "check-circle-fill" if finding.ok else "x-circle-fill"
-            tone: Tone = "good" if finding.ok else "bad"
-            yield _Line(icon, tone, finding.sentence, finding.remedy, "mono")
+        for finding in self._found:
+            if not finding.ok:
+                yield _Line("x-circle-fill", "bad", finding.sentence, finding.remedy, "mono")
+        passed = [finding.sentence for finding in self._found if finding.ok]
+        if passed:
+            words = passed[0] if len(passed) == 1 else f"{len(passed)} checks passed"
+            tip = "\n".join(passed[1:] and passed)
+            yield _Line("check-circle-fill", "good", words, "", "mono", tip=tip)
 
 
 def _orphan_line(

@@ -80,6 +80,7 @@ class NodePage(QWidget):
         self._state: NodeState | None = None
         self._history = NodeHistory()
         self._jobs: Mapping[str, str] = {}
+        self._ranks: Mapping[tuple[str, str], int] = {}
         self._placed: tuple[int, bool] | None = None
         # A node of eight GPUs that is opened is 70 ms in one turn.
         self.turns = Turns(self)
@@ -164,6 +165,13 @@ class NodePage(QWidget):
             self._begin(state)
         self._state, self._history = state, history
         self._jobs = {view.id: view.name for view in jobs}
+        self._ranks = {
+            (view.id, uuid): rank
+            for view in jobs
+            if view.state.is_live and state.name in view.nodes
+            for rank, placement, uuid in view.ranks()
+            if uuid and placement.node == state.name
+        }
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
@@ -379,7 +387,7 @@ class NodePage(QWidget):
         for gpu in gpus:
             use = self._history.lately(gpu.uuid, "use")
             finding = self._state.of_gpu(gpu) if self._state is not None else None
-            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding)
+            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding, self._ranks)
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
         self._no_gpu.setVisible(bool(message))

@@ -9,8 +9,10 @@ from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
+    QCompleter,
     QDoubleSpinBox,
     QLineEdit,
+    QListView,
     QPlainTextEdit,
     QSizePolicy,
     QSlider,
@@ -54,6 +56,19 @@ class LineEdit(QLineEdit):
         self._unit = Label("", "small", "text3", parent=self)
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
+
+    def suggest(self, words: Iterable[str]) -> None:
+        """Offer those of ``words`` that hold what is typed."""
+        completer = QCompleter(list(words), self)
+        completer.setFilterMode(Qt.MatchFlag.MatchContains)
+        completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        rows = QListView()
+        rows.setObjectName("popover")
+        completer.setPopup(rows)
+        # The sheet reaches the rows of the list only through this delegate.
+        rows.setItemDelegate(QStyledItemDelegate(completer))
+        completer.activated.connect(self.textEdited)
+        self.setCompleter(completer)
 
     def set_unit(self, unit: str) -> None:
         self._unit.setText(unit)
@@ -128,6 +143,8 @@ class ComboBox(QComboBox):
         # The sheet reaches the rows of the list only through this delegate.
         self.setItemDelegate(QStyledItemDelegate(self))
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        # Qt does not know that the width hangs on what is chosen.
+        self.currentIndexChanged.connect(self.updateGeometry)
         self.set_options(options, chosen)
 
     def key(self) -> str:
@@ -160,7 +177,6 @@ class ComboBox(QComboBox):
         index = self.findData(wanted)
         self.setCurrentIndex(max(index, 0))
         self.blockSignals(blocked)
-        # Qt does not know that the width hangs on what is chosen.
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:

@@ -315,6 +315,21 @@ def with_unit(value: float | None, unit: str) -> str:
     return f"{figure}{GAP}{unit}"
 
 
+def gpu_hours(gpu_s: float | None) -> str:
+    """``38.9``, ``< 0.01``: seconds times GPUs, as hours."""
+    return _at_least(None if gpu_s is None else gpu_s / 3600)
+
+
+def energy(joules: float | None) -> str:
+    """``6.10 kWh``."""
+    text = _at_least(None if joules is None else joules / 3.6e6)
+    return text if joules is None else f"{text}{GAP}kWh"
+
+
+def _at_least(value: float | None) -> str:
+    return metric(value) if value is None or value >= 0.01 else f"<{GAP}0.01"
+
+
 def temperature(celsius: float | None) -> str:
     """``91 °C``, or ``196 °F``."""
     letter = "F" if _units.temperature == FAHRENHEIT else "C"

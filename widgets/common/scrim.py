@@ -16,6 +16,7 @@ class Scrim(QWidget):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
+        self._window = window
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         window.installEventFilter(self)
         self.hide()
@@ -28,7 +29,7 @@ class Scrim(QWidget):
         elif kind == QEvent.Type.WindowUnblocked:
             self.hide()
         if kind in (QEvent.Type.WindowBlocked, QEvent.Type.Resize):
-            self.setGeometry(self.parentWidget().rect())
+            self.setGeometry(self._window.rect())
         return super().eventFilter(watched, event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:

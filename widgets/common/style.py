@@ -252,8 +252,8 @@ QMenu::icon {{ padding-left: 8px; }}
 QMenu::item:selected {{ background: {t.selected}; }}
 QMenu::item:disabled {{ color: {t.text3}; }}
 QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
-QComboBox QAbstractItemView {{ background: {t.raised}; border: 1px solid {t.line_strong};
-  padding: 4px; }}
-QComboBox QAbstractItemView::item {{ min-height: {TARGET_MIN}px; padding: 0 8px;
-  border-radius: {R_CELL}px; }}
+QComboBox QAbstractItemView, QListView#popover {{ background: {t.raised};
+  border: 1px solid {t.line_strong}; padding: 4px; }}
+QComboBox QAbstractItemView::item, QListView#popover::item {{ min-height: {TARGET_MIN}px;
+  padding: 0 8px; border-radius: {R_CELL}px; }}
 """

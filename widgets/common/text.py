@@ -48,7 +48,8 @@ class Label(QLabel):
     """Plain text in a role and a tone.
 
     With `elide` it gives way when room is short, ends in "…" and has its whole in the tool tip;
-    ``"middle"`` is for paths, and for names that differ at their ends. `text()` gives the whole.
+    ``"middle"`` is for paths, and for names that differ at their ends. ``"clause"`` is for
+    sentences: it ends at a comma, where the words before one fit. `text()` gives the whole.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Label(QLabel):
         tone: Tone = "text",
         *,
         wrap: bool = False,
-        elide: Literal["", "right", "middle"] = "",
+        elide: Literal["", "right", "middle", "clause"] = "",
         align: Literal["left", "right", "center"] = "left",
         selectable: bool = False,
         parent: QWidget | None = None,
@@ -128,13 +129,13 @@ class Label(QLabel):
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()
         if self._elide:
-            hint.setWidth(self._metrics().horizontalAdvance(self._whole) + 2)
+            hint.setWidth(self._advance(self._whole) + 2)
         return hint
 
     def minimumSizeHint(self) -> QSize:
         hint = super().minimumSizeHint()
         if self._elide:
-            few = self._metrics().horizontalAdvance(self._whole[:3] + "…")
+            few = self._advance(self._whole[:3] + "…")
             hint.setWidth(min(few, self.sizeHint().width()))
         return hint
 
@@ -167,11 +168,23 @@ class Label(QLabel):
                 else Qt.TextElideMode.ElideRight
             )
             shown = self._metrics().elidedText(self._whole, mode, self.width())
+            if shown != self._whole and self._elide == "clause":
+                shown = self._clause() or shown
         if shown != super().text():
             super().setText(shown)
         self.setAccessibleName(self._whole)
         whole = plain_tip(self._whole) if shown != self._whole else ""
         self.setToolTip(self._tip or whole)
+
+    def _clause(self) -> str:
+        """As many words as fit and end at a comma, "" where none do."""
+        head = self._whole
+        while (head := head.rpartition(", ")[0]) and self._advance(head) > self.width():
+            pass
+        return head
+
+    def _advance(self, text: str) -> int:
+        return self._metrics().horizontalAdvance(text)
 
 
 class IconLabel(QLabel):
@@ -224,7 +237,7 @@ class Note(QWidget):
     ) -> None:
         super().__init__(parent)
         self._strong = Label(strong, "strong", tone)
-        self._rest = Label(rest, role, "text2", elide="right")
+        self._rest = Label(rest, role, "text2", elide="clause")
         self.setLayout(
             row(IconLabel(icon, tone, theme.ICON_NAV), self._strong, (self._rest, 1), gap=6)
         )

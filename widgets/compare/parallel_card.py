@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidge
 
 from backend.records.comparison import FEWEST_JOBS
 from backend.records.job_view import JobView
+from backend.records.metric_words import metric_words
 from backend.records.parallel import METRIC, MOST_LINES, Parallel, ParallelLine, parallel
 from backend.records.sweep import sweep_name, sweep_of
 from widgets.common import formats, theme
@@ -145,7 +146,7 @@ class ParallelCard(Card):
         best = [line for line in shown.best if line.job_id in self.plot.through]
         if best and shown.metric:
             also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
-            metric = shown.metric.replace("/", " ")
+            metric = metric_words(shown.metric)
             told.append(f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}.")
         elif not shown.metric:
             told.append("These jobs are not judged by one metric.")

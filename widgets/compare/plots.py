@@ -9,6 +9,7 @@ from functools import partial
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
+from backend.records.metric_words import metric_words
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
@@ -19,7 +20,7 @@ from widgets.curves.curve_data import XAxis
 from widgets.curves.curve_panel import CurvePanel
 from widgets.curves.hover_link import HoverLink
 from widgets.curves.picture_menu import PictureButton
-from widgets.curves.run_curves import RunCurves, is_measured_now_and_then, metric_title
+from widgets.curves.run_curves import RunCurves, is_measured_now_and_then
 
 _PLOT_H, _PLOT_LEAST_H = 300, 200
 _LOSS = "loss"
@@ -85,14 +86,14 @@ class _Plot(Card):
         self._offered = known
         self._menu.clear()
         for name in known:
-            self._menu.addAction(literal(metric_title(name)), partial(self._choose, name))
+            self._menu.addAction(literal(_title(name)), partial(self._choose, name))
 
     def show_metric(self, metric: str) -> None:
         if metric != self.shows:
             self.shows = metric
             self.panel.clear()
             self.drawn.clear()
-            self.panel.title = metric_title(metric)
+            self.panel.title = _title(metric)
             self.panel.setAccessibleName(self.panel.title)
             self.pictures.set_tip(f"Save the plot {self.panel.title}")
             title = self.panel.title
@@ -105,6 +106,12 @@ class _Plot(Card):
         self.is_chosen = True
         self.show_metric(metric)
         self.changed.emit()
+
+
+def _title(metric: str) -> str:
+    """Whether it was measured in training or in the validation stands before its name."""
+    words = metric_words(metric)
+    return words[:1].upper() + words[1:]
 
 
 class ComparePlots(QWidget):

@@ -13,10 +13,11 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QApplication, QGridLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from backend.records.comparison import ComparedRow, Comparison, RowKind
 from backend.records.job_view import JobView
+from backend.records.setting_words import value_words
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
 from widgets.common.layout import STRETCH, col, row
@@ -48,7 +49,7 @@ def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
     if value is None:
         return formats.NONE
     if isinstance(value, str):
-        return value
+        return value_words(row.key, value)
     return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value, digits)
 
 
@@ -291,7 +292,8 @@ class CompareTable(QWidget):
 
     def _focused_head(self) -> tuple[int, str]:
         """The column and the job of the head that has the focus; "" for none."""
-        focus = QApplication.focusWidget()
+        # Not the application's: it has none while another program's window is in front.
+        focus = self.window().focusWidget()
         for column, head in enumerate(self._heads):
             if focus is not None and (focus is head or head.isAncestorOf(focus)):
                 return column, head.job_id
@@ -302,7 +304,7 @@ class CompareTable(QWidget):
         self.show_comparison(self._comparison, self._colours, self._gone, self._names)
 
     def _lay_out(self) -> None:
-        keeps_focus = self._all.hasFocus()
+        keeps_focus = self.window().focusWidget() is self._all
         # Made while it is hidden: the page would be laid out anew for each row that comes.
         body = _Body(self)
         body.hide()

@@ -320,7 +320,8 @@ class CurvePanel(RangedPlot):
     def _end_text(self, curve: DrawnCurve) -> str:
         if curve.last is None or self._legend.isVisibleTo(self):
             return curve.name
-        return f"{curve.name} {self._value_text(curve.last.smoothed)}"
+        name = curve.name if self._several_runs else curve.name_of_line
+        return f"{name} {self._value_text(curve.last.smoothed)}"
 
     @Slot(QPointF)
     def _point(self, position: QPointF) -> None:

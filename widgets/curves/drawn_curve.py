@@ -80,6 +80,11 @@ class DrawnCurve:
     def has_raw(self) -> bool:
         return self.smooth and self.with_raw and self.data.smoothing > 0
 
+    @property
+    def name_of_line(self) -> str:
+        """Its name, and whether the line is smoothed; what is behind that is raw."""
+        return f"{self.name}, smoothed" if self.has_raw else self.name
+
     def end(self, axis: XAxis) -> float:
         """Where the last point is, in the unit of the x axis; NaN without one."""
         return math.nan if self.last is None else self.x_of(self.last, axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,6 +100,22 @@ class Picture:
         painter.translate(0, TITLE_H)
         self.paint(painter)
         return painter.end()
+
+
+def stacked(pictures: Sequence[Picture]) -> Picture:
+    """Several plots one below the other, under the title of the first."""
+    size = QSize(
+        max(one.size.width() for one in pictures), sum(one.size.height() for one in pictures)
+    )
+
+    def paint(painter: QPainter) -> None:
+        for one in pictures:
+            painter.save()
+            one.paint(painter)
+            painter.restore()
+            painter.translate(0, one.size.height())
+
+    return Picture(pictures[0].title, size, paint)
 
 
 def _dpi() -> int:

@@ -47,7 +47,8 @@ def read_rows(
         in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
         at = places.x(curve.x_of(sample, places.axis))
         point = frame.at(at, y) if in_picture and math.isfinite(at) else None
-        rows.append(ReadOutRow(colour, curve.name, value_text(sample.smoothed), point))
+        name = curve.name_of_line if alone else curve.name
+        rows.append(ReadOutRow(colour, name, value_text(sample.smoothed), point))
         if alone and curve.has_raw and len(known) <= _RAW_ROWS_UP_TO:
             rows.append(ReadOutRow(colour, f"{curve.name}, raw", value_text(sample.raw)))
         for beyond in _out_of_view(curve, places.x(x), frame, places):

@@ -23,7 +23,7 @@ _TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
     "gradient_norm": "Gradient norm",
-    "samples_per_second": "Samples per second",
+    "samples_per_second": "Samples/s",
 }
 _LOWERED = 0.85
 """A step of the schedule takes a tenth and more; a cosine takes less than a hundredth a step."""

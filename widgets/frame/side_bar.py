@@ -152,7 +152,7 @@ class SideBar(QWidget):
         theme_toggled: Light or dark, the other one.
         notices_wished: The bell.
         folder_wished: The data root in the file manager.
-        settings_wished: The gear.
+        settings_wished, help_wished, keys_wished: The gear, the question mark, the keyboard.
     """
 
     place_chosen = Signal(str)
@@ -163,6 +163,8 @@ class SideBar(QWidget):
     notices_wished = Signal()
     folder_wished = Signal()
     settings_wished = Signal()
+    help_wished = Signal()
+    keys_wished = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -218,8 +220,15 @@ class SideBar(QWidget):
         self._gear = IconButton("gear", "Settings")
         self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
-        self._foot = row(self._folder, (self._root, 1), self.bell, self._theme, self._gear, gap=2)
-        for act in (self.bell, self._theme, self._gear):
+        keys = IconButton("keyboard", "All keys")
+        keys.setToolTip(plain_tip("All keys", "?"))
+        keys.clicked.connect(self.keys_wished)
+        manual = IconButton("question", "Help")
+        manual.setToolTip(plain_tip("Help", "F1"))
+        manual.clicked.connect(self.help_wished)
+        acts = (self.bell, self._theme, keys, manual, self._gear)
+        self._foot = row(*acts, STRETCH, gap=2)
+        for act in acts:
             self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
         places = col(*self._buttons.values(), gap=2)
         self._rules = (Rule(), Rule())
@@ -238,6 +247,7 @@ class SideBar(QWidget):
                 S1,
                 self._cluster,
                 STRETCH,
+                row(self._folder, (self._root, 1), gap=2),
                 self._foot,
                 gap=S2,
                 margins=(S3, S4, S3, S3),
@@ -247,8 +257,11 @@ class SideBar(QWidget):
         self.show_live(())
 
     def choose(self, key: str) -> None:
-        if key in self._buttons:
-            self._buttons[key].setChecked(True)
+        """Light a place, or none where the page that is shown is none."""
+        for place, button in self._buttons.items():
+            # One that is exclusive cannot be switched off.
+            button.setAutoExclusive(key in self._buttons)
+            button.setChecked(place == key)
 
     def set_count(self, key: str, count: int) -> None:
         self._buttons[key].set_count(count)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job import CheckpointPolicy
+from backend.records.metric_words import metric_words
 from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -22,6 +23,8 @@ from widgets.common.views import AsHighAsRows, SharedWidth, dress
 from widgets.jobs.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.export_dialog import USUAL_FORMAT, format_title
 
+_KEEP, _KEEP_NO_MORE = "Keep for ever", "Keep no more"
+_PROVED = "read back and found right when it was written"
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
 _EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
 _LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
@@ -30,8 +33,9 @@ the hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
-    """``latest, best, last epoch``."""
+    """``latest, best, kept, last epoch``."""
     words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
+    words += ["kept"] * checkpoint.is_kept
     if checkpoint.reason in _REASONS:
         words.append(_REASONS[checkpoint.reason])
     return ", ".join(words)
@@ -44,17 +48,22 @@ class CheckpointsTab(QWidget):
         resume_requested: Name of the checkpoint to go on from.
         new_from_requested: Name of the checkpoint a new job should start from.
         export_requested: Name of the checkpoint to export.
+        keep_requested: Name of a checkpoint, and whether it is kept for ever.
+        verify_requested: Name of the checkpoint whose file is to be read and hashed.
         drag_began: As that of `CheckpointTable`.
     """
 
     resume_requested = Signal(str)
     new_from_requested = Signal(str)
     export_requested = Signal(str)
+    keep_requested = Signal(str, bool)
+    verify_requested = Signal(str)
     drag_began = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._metric = ""
+        self._verified: dict[str, tuple[str, str]] = {}
         self._export_kind = USUAL_FORMAT
         self.model = CheckpointModel(
             (
@@ -68,7 +77,7 @@ class CheckpointsTab(QWidget):
                 ),
                 Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes), is_figure=True),
                 Column[Checkpoint]("Made", _made),
-                Column[Checkpoint]("", marks, marks),
+                Column[Checkpoint]("", self._marks, self._marks_tip),
                 Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
             )
         )
@@ -84,6 +93,11 @@ class CheckpointsTab(QWidget):
         self._new.clicked.connect(lambda: self.new_from_requested.emit(self._chosen()))
         self._export = Button("Export…", icon="upload-simple")
         self._export.clicked.connect(lambda: self.export_requested.emit(self._chosen()))
+        self._keep = Button(_KEEP, icon="push-pin")
+        self._keep.clicked.connect(self._wish_keep)
+        self._verify = Button("Check file", icon="shield-check")
+        self._verify.set_tip("Read the file, and compare it with the hash that it was saved with")
+        self._verify.clicked.connect(self._wish_verified)
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
@@ -93,7 +107,7 @@ class CheckpointsTab(QWidget):
             col(
                 (card, 1),
                 row(self._resume, self._new, self._export, STRETCH, gap=S2),
-                self._policy,
+                row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
                 REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
@@ -108,6 +122,7 @@ class CheckpointsTab(QWidget):
 
     def begin_reading(self) -> None:
         """Of another job nobody knows yet which there are."""
+        self._verified.clear()
         self.model.put(())
         self._nothing.say("floppy-disk", "Reading the checkpoints…")
         self._pages.setCurrentIndex(0)
@@ -122,17 +137,22 @@ class CheckpointsTab(QWidget):
     ) -> None:
         kept = self._chosen()
         self._metric = policy.best_metric
-        metric = self._metric.removeprefix("validation/")
+        metric = metric_words(self._metric)
         self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         self.model.put(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
         self._nothing.say("floppy-disk", "No checkpoint yet", "One is made after the first epoch.")
         each = max((c.bytes for c in checkpoints), default=0)
-        most = policy.keep_latest + policy.keep_best + 1
+        for_ever = sum(one.is_kept for one in checkpoints)
+        most = policy.keep_latest + policy.keep_best + 1 + for_ever
+        kept_too = f", the last epoch always, and {for_ever} for ever" if for_ever else ""
+        best = f"the best {policy.keep_best} by {metric}"
+        if checkpoints and not any(one.is_best for one in checkpoints):
+            best += ", which this job has not measured yet"
         self._policy.setText(
-            f"Kept: the newest {policy.keep_latest}, the best {policy.keep_best} by "
-            f"{policy.best_metric}, and the last epoch always. "
+            f"Kept: the newest {policy.keep_latest}, {best}"
+            f"{kept_too or ', and the last epoch always'}. "
             f"That needs {formats.disk(most * each)} at most."
         )
         row_number = next(
@@ -146,6 +166,14 @@ class CheckpointsTab(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._widths.hide({column: self.width() < least for column, least in _LEAST_W.items()})
+
+    def show_verified(self, name: str, words: str, tip: str) -> None:
+        """How the check of a file went: "checked", "damaged" or that it is under way."""
+        for number, one in enumerate(self.model.rows):
+            if one.name == name:
+                self._verified[one.sha256] = words, tip
+                cell = self.model.index(number, _MARKS_COLUMN)
+                self.model.dataChanged.emit(cell, cell)
 
     def set_export_kind(self, kind: str) -> None:
         """As what a checkpoint is exported that is dragged out."""
@@ -167,9 +195,34 @@ class CheckpointsTab(QWidget):
         rows = self._table.selectionModel().selectedRows()
         return self._name(rows[0].row()) if rows else ""
 
+    def _chosen_one(self) -> Checkpoint | None:
+        return next((one for one in self.model.rows if one.name == self._chosen()), None)
+
+    @Slot()
+    def _wish_keep(self) -> None:
+        chosen = self._chosen_one()
+        if chosen is not None:
+            self.keep_requested.emit(chosen.name, not chosen.is_kept)
+
+    @Slot()
+    def _wish_verified(self) -> None:
+        self.verify_requested.emit(self._chosen())
+
+    def _marks(self, checkpoint: Checkpoint) -> str:
+        words, _ = self._verified.get(checkpoint.sha256, ("", ""))
+        return ", ".join(filter(None, (marks(checkpoint), words)))
+
+    def _marks_tip(self, checkpoint: Checkpoint) -> str:
+        _, tip = self._verified.get(checkpoint.sha256, ("", _PROVED))
+        return f"{self._marks(checkpoint)}\nFile: {tip}" if tip else self._marks(checkpoint)
+
     @Slot()
     def _fit_buttons(self) -> None:
         chosen = bool(self._chosen())
+        one = self._chosen_one()
+        self._keep.setEnabled(chosen)
+        self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
+        self._verify.setEnabled(chosen)
         self._resume.setEnabled(chosen and not self._live)
         self._resume.set_tip("The job runs" if self._live else "")
         self._new.setEnabled(chosen)

@@ -41,11 +41,13 @@ class SmallPlot(Card):
 
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "heading")
+        self._kind = Label("", "small", "text3")
         self._spans: tuple[Span, ...] = ()
         self.panel = _SmallPanel(title, link=link, end_names=False)
         self.panel.setFixedHeight(SMALL_H)
         self.pictures = PictureButton(title, lambda: self.panel)
-        head = row((Label(title, "strong", elide="right"), 1), self._value, self.pictures)
+        heading = Label(title, "strong", elide="right")
+        head = row((heading, 1), self._kind, self._value, self.pictures)
         super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 
     def set_grows(self, grows: bool) -> None:
@@ -65,5 +67,8 @@ class SmallPlot(Card):
             self._spans = spans
             self.panel.set_marks(spans=spans)
 
-    def show_value(self, value: float | None) -> None:
+    def show_value(self, value: float | None, kind: str = "") -> None:
+        """The newest value; ``kind``: "validation", or "raw" where the line is smoothed."""
         self._value.setText(formats.metric(value))
+        self._kind.setText(kind)
+        self._kind.setVisible(bool(kind))

@@ -325,9 +325,13 @@ class CurvesTab(QWidget):
 
     def _show_values(self) -> None:
         for base, plot in self._small.items():
-            both = (self._curves.get(name) for name in (f"{VALIDATION}{base}", base))
-            last = next((last for data in both if data and (last := data.last())), None)
-            plot.show_value(last.raw if last is not None else None)
+            both = (f"{VALIDATION}{base}", base)
+            lasts = [
+                (last.raw, _kind(name))
+                for name in both
+                if (data := self._curves.get(name)) is not None and (last := data.last())
+            ]
+            plot.show_value(*(lasts[0] if lasts else (None, "")))
 
     def _mark(self) -> None:
         spans = self._marks.spans(self._axis)
@@ -386,3 +390,10 @@ class CurvesTab(QWidget):
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:
         self.save_requested.emit(f"{self._name} {plot}", content)
+
+
+def _kind(name: str) -> str:
+    """What a value beside a plot is, where the plot shows others, too."""
+    if name.startswith(VALIDATION):
+        return "validation"
+    return "" if name in OWN_METRICS else "raw"

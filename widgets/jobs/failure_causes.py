@@ -19,7 +19,6 @@ from widgets.curves.curve_data import CurveData, XAxis
 from widgets.curves.marks import Post, Threshold
 from widgets.curves.plot_range import FROM_ZERO, Scale
 from widgets.curves.run_curves import RunCurves, metric_title
-from widgets.jobs.rank_rows import ranks_of
 
 _OF_CAUSE = {
     "gpu_memory": "memory",
@@ -116,7 +115,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
         return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
-    mine = [(rank, uuid) for rank, place, uuid in ranks_of(view) if place.node == state.name]
+    mine = [(rank, uuid) for rank, place, uuid in view.ranks() if place.node == state.name]
     failed = view.error.rank if view.error is not None else None
     chosen = next((uuid for rank, uuid in mine if rank == failed and uuid in gpus), "")
     if not chosen:

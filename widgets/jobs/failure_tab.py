@@ -11,10 +11,10 @@ from datetime import datetime
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.checkpoint import Checkpoint
-from backend.records.explanation import UNKNOWN, USER_CODE, Evidence
+from backend.records.explanation import UNKNOWN, Evidence
 from backend.records.job_view import MPIRUN_LOG, JobView
 from backend.records.node import NodeState
 from backend.records.stamps import instant
@@ -34,33 +34,8 @@ from widgets.jobs.failure_events import EventList, events
 from widgets.jobs.failure_plots import FailurePlots
 from widgets.jobs.job_facts import step_words
 from widgets.jobs.log_ansi import plain
+from widgets.jobs.remedies import Remedies, lost, remedies
 
-_CHANGE_FIRST = frozenset(
-    {
-        USER_CODE,
-        "call_mismatch",
-        "gpu_memory",
-        "gpu_fork",
-        "gpu_number",
-        "gpu_shared",
-        "gpu_unsupported",
-        "horovod_duplicate",
-        "horovod_mismatch",
-        "horovod_not_started",
-        "horovod_setup",
-        "index_range",
-        "label_range",
-        "module_missing",
-        "mpi_slots",
-        "mpi_use",
-        "node_memory",
-        "options",
-        "pickle",
-        "ranks_differ",
-        "weights_mismatch",
-    }
-)
-"""Causes that the same settings would meet again, however often the job is resumed."""
 _LINES_SHOWN = 20
 _PROOF_LINES = 6
 _TRACE_LEAST, _TRACE_MOST = 6, 24
@@ -72,6 +47,9 @@ class FailureTab(QWidget):
 
     Signals:
         resume_requested: Name of the checkpoint to go on from, "" for the newest.
+        smaller_requested: It is to go on from its newest checkpoint with this batch size.
+        moved_requested: It is to go on there: ``placement`` as a job file has it.
+        choice_requested: It is asked where to go on, without this node ("" for none).
         start_over_requested: It is to run again from its first step.
         clone_requested: The settings in the form, to change one.
         save_requested: A file name, and the bytes to put there.
@@ -79,6 +57,9 @@ class FailureTab(QWidget):
     """
 
     resume_requested = Signal(str)
+    smaller_requested = Signal(int)
+    moved_requested = Signal(object)
+    choice_requested = Signal(str)
     start_over_requested = Signal()
     clone_requested = Signal()
     save_requested = Signal(str, object)
@@ -94,6 +75,7 @@ class FailureTab(QWidget):
         self._histories: Mapping[str, NodeHistory] = {}
         self._unwell: tuple[Span, ...] = ()
         self._drawn: tuple[object, ...] = ()
+        self._remedies = Remedies()
         self.plots = FailurePlots()
         self.plots.saved.connect(self.save_requested)
         self.events = EventList()
@@ -105,16 +87,27 @@ class FailureTab(QWidget):
         self._facts = Facts()
         self._again = Button("Resume", kind="primary", icon="play")
         self._again.clicked.connect(self._wish_again)
+        self._smaller = Button("", icon="play")
+        self._smaller.clicked.connect(self._wish_smaller)
+        self._without = Button("", icon="play")
+        self._without.clicked.connect(self._wish_without)
+        self._choose = Button("")
+        self._choose.clicked.connect(self._wish_choice)
         self._from = Label("", "small", "text2", wrap=True)
         self._clone = Button("Clone with a change", icon="copy")
         self._clone.clicked.connect(self.clone_requested)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(self._wish_log)
-        self._acts = row(self._again, self._clone, self._log, STRETCH, gap=S2)
+        self._special = row(self._smaller, self._without, self._choose, STRETCH, gap=S2)
+        self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
+        self._acts = row(self._special, (self._usual, 1), gap=S2)
+        self._first = self._again
         self._proof_title = Label("", "strong")
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
+        # A line that is cut looks whole: the bar that would move it lies below what is seen.
+        self._trace.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
         # At least its lines, and what the cards beside it leave; its own wish is for any text.
         self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
@@ -164,21 +157,13 @@ class FailureTab(QWidget):
         remedy = error.remedy if error is not None else ""
         self._remedy.setText(remedy)
         self._remedy.setVisible(bool(remedy))
-        now = datetime.now().astimezone()
-        facts = [Fact("Run", str(view.run))]
-        if error is not None and error.rank is not None:
-            facts.append(Fact("Rank", str(error.rank)))
-        if error is not None and error.node:
-            there = "this computer" if error.node == "this-computer" else error.node
-            facts.append(Fact("Where", there))
-        facts.append(Fact("At step", step_words(view)))
-        facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
-        self._facts.set_facts(facts)
+        self._view = view
+        self._show_facts()
         rank = error.rank if error is not None else None
         evidence = error.evidence if error is not None else ()
         named = error.cause if error is not None else ""
         self._show_proof(evidence, named == UNKNOWN, rank)
-        self._show_acts(named in _CHANGE_FIRST)
+        self._show_acts()
         trace = error.traceback if error is not None else ""
         if trace != self._trace.toPlainText():
             self._trace.setPlainText(trace)
@@ -188,8 +173,25 @@ class FailureTab(QWidget):
         has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
         self._trace_card.setVisible(has_trace)
         self._put_proof(beside=has_trace)
-        self._view = view
         self._settle()
+
+    def _show_facts(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        error = view.error
+        now = datetime.now().astimezone()
+        facts = [Fact("Run", str(view.run))]
+        if error is not None and error.rank is not None:
+            facts.append(Fact("Rank", str(error.rank)))
+        if error is not None and error.node:
+            there = "this computer" if error.node == "this-computer" else error.node
+            facts.append(Fact("Where", there))
+        facts.append(Fact("At step", step_words(view)))
+        if words := lost(view, self._checkpoints):
+            facts.append(Fact("Lost", words))
+        facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
+        self._facts.set_facts(facts)
 
     def clear(self) -> None:
         """Another job is open now."""
@@ -209,6 +211,7 @@ class FailureTab(QWidget):
     ) -> None:
         """What is known of the last hours of the nodes, and when GPUs of the job were unwell."""
         self._states, self._histories, self._unwell = states, histories, tuple(unwell)
+        self._show_acts()
         self._settle()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -221,6 +224,7 @@ class FailureTab(QWidget):
         self.plots.set_narrow(narrow)
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._below.setDirection(way)
+        self._acts.setDirection(way)
 
     def _settle(self) -> None:
         """Draw what is known now, once somebody looks: most of it stays as it is."""
@@ -248,6 +252,8 @@ class FailureTab(QWidget):
         self._again.setText("Start over" if checkpoints == () else "Resume")
         self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
         self._from.setText(_where_it_goes_on(newest, is_known=checkpoints is not None))
+        self._show_facts()
+        self._show_acts()
         self._settle()
 
     def _show_proof(
@@ -286,15 +292,33 @@ class FailureTab(QWidget):
             other.removeWidget(self._proof_card)
             wanted.insertWidget(1 if beside else 0, self._proof_card)
 
-    def _show_acts(self, change_first: bool) -> None:
+    def _show_acts(self) -> None:
         """The likeliest act stands first, and is the one that stands out."""
-        first, second = (self._clone, self._again) if change_first else (self._again, self._clone)
-        first.set_kind("primary")
-        second.set_kind("plain")
-        if self._acts.indexOf(first) != 0:
-            self._acts.removeWidget(first)
-            self._acts.insertWidget(0, first)
-            QWidget.setTabOrder(first, second)
+        if self._view is None:
+            return
+        found = self._remedies = remedies(self._view, self._checkpoints, self._states)
+        self._smaller.setText(f"Resume with batch size {formats.count(found.batch_size)}")
+        self._smaller.setVisible(bool(found.batch_size))
+        self._without.setText(f"Resume without {found.without}")
+        self._without.setVisible(bool(found.without))
+        self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
+        self._choose.setVisible(found.chooses)
+        # The menu of the job keeps it; here it would be one more way to fail.
+        self._again.setVisible(not (found.batch_size or found.without))
+        usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
+        if self._usual.indexOf(usual[0]) != 0:
+            self._usual.removeWidget(usual[0])
+            self._usual.insertWidget(0, usual[0])
+            QWidget.setTabOrder(*usual)
+        acts = (self._smaller, self._without, self._choose, *usual)
+        self._first = next(act for act in acts if not act.isHidden())
+        for act in acts:
+            act.set_kind("primary" if act is self._first else "plain")
+
+    @property
+    def first_act(self) -> Button:
+        """The act that stands out."""
+        return self._first
 
     @Slot()
     def _wish_again(self) -> None:
@@ -302,6 +326,18 @@ class FailureTab(QWidget):
             self.start_over_requested.emit()
         else:
             self.resume_requested.emit(self._newest)
+
+    @Slot()
+    def _wish_smaller(self) -> None:
+        self.smaller_requested.emit(self._remedies.batch_size)
+
+    @Slot()
+    def _wish_without(self) -> None:
+        self.moved_requested.emit(list(self._remedies.placement))
+
+    @Slot()
+    def _wish_choice(self) -> None:
+        self.choice_requested.emit(self._remedies.away)
 
     @Slot()
     def _wish_log(self) -> None:

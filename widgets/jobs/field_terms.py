@@ -37,6 +37,8 @@ TERMS = {
     "checkpoint.every_epochs": "checkpoint",
     "checkpoint.keep_latest": "retention",
     "checkpoint.keep_best": "retention",
+    "checkpoint.best_metric": "best checkpoint",
+    "checkpoint.best_mode": "best checkpoint",
     "early_stop.patience_epochs": "early stop",
     "seed": "seed",
     "loader_workers": "loader worker",
@@ -48,7 +50,7 @@ TERMS = {
 
 FIGURES = {
     "Global batch": "global batch",
-    "Learning rate": "learning rate",
+    "Effective rate": "rate scaling",
     "Steps an epoch": "step",
     "Checkpoints": "retention",
 }

@@ -7,11 +7,13 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
-from backend.records.job import LR_SCALINGS, STRATEGIES
+from backend.records.job import MODES, CheckpointPolicy
+from backend.records.metric_words import usual_mode
+from backend.records.setting_words import LABELS, value_words
 from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, FaultLine, Field, beside_field
+from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.text import Label
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
@@ -23,19 +25,9 @@ from widgets.jobs.template_strip import TemplateStrip
 from widgets.jobs.trial_line import TrialLine
 
 SECTION_W = 64
-_SETTINGS_A_ROW = 4
+_A_ROW = 4
 _NORM = "gradient_norm"
-_TOP = Qt.AlignmentFlag.AlignTop
-_OPTIMIZER_TITLES = {
-    "sgd": "SGD",
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "adagrad": "Adagrad",
-    "adadelta": "Adadelta",
-    "rmsprop": "RMSprop",
-}
-_STRATEGY_TITLES = {"allreduce": "Allreduce", "alone": "One process, no Horovod"}
-_SCALING_TITLES = {"linear": "times processes", "sqrt": "times their root", "none": "as given"}
+_BEST_BY = CheckpointPolicy.best_metric
 
 
 class FormSections(QWidget):
@@ -62,10 +54,7 @@ class FormSections(QWidget):
         self._keep_more = Details("Seed, loader and when to stop")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
-        self._settings = QGridLayout()
-        self._settings.setHorizontalSpacing(S2)
-        for column in range(_SETTINGS_A_ROW):
-            self._settings.setColumnStretch(column, 1)
+        self._settings = _grid()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -89,6 +78,7 @@ class FormSections(QWidget):
                 control.currentIndexChanged.connect(self.fit_settings)
         fields.show({"stop_on_nan": True})
         self.fit_settings()
+        self._say_usual_mode()
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
 
@@ -125,7 +115,7 @@ class FormSections(QWidget):
         """Show the settings of the chosen optimizer and schedule, and no others."""
         for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
             name = self._fields.key(f"{table}.name")
-            settings = {k: s for k, s in known.get(name, {}).items() if s.label}
+            settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
             wanted = tuple(f"{table}.{key}" for key in settings)
             if wanted == self._settings_of[table] and wanted:
                 continue
@@ -149,73 +139,87 @@ class FormSections(QWidget):
     def _lay_settings(self) -> None:
         """In rows: of the optimizer, then of the schedule."""
         paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
-        for number, path in enumerate(paths):
-            field = self._fields.field(path)
-            self._settings.addWidget(field, *divmod(number, _SETTINGS_A_ROW), _TOP)
+        _lay(self._settings, *(self._fields.field(path) for path in paths))
 
     def _what(self) -> Card:
         f = self._fields
         return section(
             "What",
+            _line((f.text("name"), 8), (f.choice("model"), 5), (f.start_from("start_from"), 5)),
             _line(
-                (f.text("name", "Name"), 8),
-                (f.choice("model", "Model"), 5),
-                (f.start_from("start_from", "Start from"), 5),
-            ),
-            _line(
-                (f.choice("dataset", "Dataset"), 1),
-                (f.choice("loader", "Loader"), 1),
-                (f.choice("validation_dataset", "Validation dataset"), 1),
-                (f.choice("validation_loader", "Validation loader"), 1),
+                (f.choice("dataset"), 1),
+                (f.choice("loader"), 1),
+                (f.choice("validation_dataset"), 1),
+                (f.choice("validation_loader"), 1),
             ),
             self.trial,
         )
 
     def _how(self) -> Card:
         f = self._fields
-        choices = tuple((name, _OPTIMIZER_TITLES[name]) for name in OPTIMIZERS)
-        schedules = tuple((name, name.capitalize()) for name in SCHEDULES)
-        strategies = tuple((name, _STRATEGY_TITLES[name]) for name in STRATEGIES)
-        scalings = tuple((name, _SCALING_TITLES[name]) for name in LR_SCALINGS)
         first = _line(
-            (f.whole("epochs", "Epochs"), 6),
-            (f.whole("batch_size", "Batch size", "per process"), 12),
-            (f.choice("optimizer.name", "Optimizer", choices), 18),
-            (f.number("optimizer.lr", "Learning rate"), 8),
-            (f.choice("strategy.lr_scaling", "With more processes", scalings), 15),
+            (f.whole("epochs"), 6),
+            (f.whole("batch_size"), 12),
+            (f.choice("optimizer.name"), 18),
+            (f.number("optimizer.lr"), 8),
+            (f.choice("strategy.lr_scaling"), 15),
         )
         second = _line(
-            (f.choice("schedule.name", "Schedule", schedules), 5),
-            (f.number("schedule.warmup_epochs", "Warm-up", "epochs", "0"), 5),
-            (f.choice("strategy.name", "Strategy", strategies), 6),
-            (f.switch("mixed_precision", "Half precision, on GPUs"), 7),
+            (f.choice("schedule.name"), 5),
+            (f.number("schedule.warmup_epochs", "0"), 5),
+            (f.choice("strategy.name"), 6),
+            (f.switch("mixed_precision"), 7),
             more=self._how_more,
             faults=self._how_faults,
         )
-        self._how_faults.stand_below(f.number(_NORM, "Gradient norm", placeholder="off"))
+        self._how_faults.stand_below(f.number(_NORM, "off"))
         self._how_more.fill(self._settings)
         return section("How", first, second, self._how_more)
 
     def _keep(self) -> Card:
         f = self._fields
         usual = _line(
-            (f.whole("checkpoint.every_epochs", "Checkpoint every", "epochs", "1"), 1),
-            (f.whole("checkpoint.keep_latest", "Keep latest", placeholder="2"), 1),
-            (f.whole("checkpoint.keep_best", "Keep best", placeholder="1"), 1),
-            (f.whole("early_stop.patience_epochs", "Stop early after", "epochs", "off"), 1),
+            (f.whole("checkpoint.every_epochs", "1"), 5),
+            (f.whole("checkpoint.keep_latest", "2"), 4),
+            (f.whole("checkpoint.keep_best", "1"), 4),
+            (self._best_by(), 7),
+            (f.whole("early_stop.patience_epochs", "off"), 5),
             more=self._keep_more,
             faults=self._keep_faults,
         )
         rare = (
-            (f.whole("seed", "Seed", placeholder="1"), 7),
-            (f.whole("loader_workers", "Loader workers", placeholder="0"), 12),
-            (f.number("stall_limit_s", "Silent at most", "s", "600"), 12),
-            (f.switch("stop_on_nan", "Stop on NaN"), 12),
-            (f.switch("stop_on_divergence", "Stop when it diverges"), 17),
+            f.choice("checkpoint.best_mode", ("", "")),
+            f.whole("seed", "1"),
+            f.whole("loader_workers", "0"),
+            f.number("stall_limit_s", "600"),
+            f.switch("stop_on_nan"),
+            f.switch("stop_on_divergence"),
         )
-        self._keep_faults.stand_below(*(field for field, _ in rare))
-        self._keep_more.fill(row(*rare, gap=S2, top=True))
+        self._keep_faults.stand_below(*rare)
+        self._keep_more.fill(_grid(*rare))
         return section("Keep", usual, self._keep_more)
+
+    def _best_by(self) -> Field:
+        """The field for what tells the best checkpoint; what is best of it follows."""
+        field = self._fields.text("checkpoint.best_metric", _BEST_BY)
+        if isinstance(field.control, LineEdit):
+            field.control.textEdited.connect(self._follow_metric)
+            field.control.textChanged.connect(self._say_usual_mode)
+        return field
+
+    @Slot()
+    def _follow_metric(self) -> None:
+        """Another metric was typed: what was chosen for the one before does not count for it."""
+        self._fields.show_one("checkpoint.best_mode", None)
+
+    @Slot()
+    def _say_usual_mode(self) -> None:
+        """What stands for no choice is what the name of the metric suggests."""
+        control = self._fields.field("checkpoint.best_mode").control
+        if isinstance(control, ComboBox):
+            policy = self._fields.draft().get("checkpoint", {})
+            usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
+            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)}, as usual")
 
 
 def section(name: str, *items: Any) -> Card:
@@ -234,3 +238,18 @@ def _line(
     below.stand_below(*(field for field, _ in fields))
     button = beside_field(more.button) if more is not None else None
     return col(row(*fields, button, gap=S2, top=True), below, gap=0)
+
+
+def _grid(*fields: Field) -> QGridLayout:
+    """Rows of fields below each other."""
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(S2)
+    for column in range(_A_ROW):
+        grid.setColumnStretch(column, 1)
+    _lay(grid, *fields)
+    return grid
+
+
+def _lay(grid: QGridLayout, *fields: Field) -> None:
+    for number, field in enumerate(fields):
+        grid.addWidget(field, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)

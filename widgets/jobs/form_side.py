@@ -171,7 +171,7 @@ class FormSide(Frame):
         self._figures.set_facts(
             (
                 self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
-                self._fact("Learning rate", formats.setting(check.learning_rate)),
+                self._fact("Effective rate", formats.setting(check.learning_rate)),
                 self._fact(
                     "Steps an epoch",
                     formats.NONE if steps is None else formats.count(steps),
@@ -273,6 +273,8 @@ class FormFoot(Frame):
         found, now = check.forecast, time.time()
         if found.lasts_s is not None:
             told.append(f"ready {formats.about(now + found.lasts_s, now)}")
+        if found.gpu_s is not None:
+            told.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
         if found.disk_bytes is not None:
             told.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
         self.figures.setText(reason or ", ".join(told))
@@ -295,6 +297,10 @@ def _basis(check: JobCheck) -> str:
         told.append(f"As “{found.like}” went, {formats.duration(found.pace_s)} a step.")
     elif check.global_batch is not None:
         told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
+    if found.gpu_s is not None:
+        used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
+        whose = " each" if check.jobs > 1 else ""
+        told.append(f"It will need about {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
     if found.disk_bytes is not None and found.free_bytes is not None:
         need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
         whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""

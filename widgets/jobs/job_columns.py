@@ -12,7 +12,9 @@ from PySide6.QtCore import Qt
 from backend.records import line_settings
 from backend.records.job_line import JobLine
 from backend.records.job_view import JobView
+from backend.records.metric_words import short_metric
 from backend.records.queue import QueuePlace
+from backend.records.setting_words import name_and_unit, value_words
 from backend.records.stamps import instant
 from widgets.common import formats
 from widgets.common.text import plain_tip
@@ -31,17 +33,19 @@ class JobColumn(IntEnum):
     GPUS = 6
     STARTED = 7
     TOOK = 8
-    USER = 9
-    NOTES = 10
-    CREATED = 11
-    LR = 12
-    BATCH_SIZE = 13
-    OPTIMIZER = 14
-    EPOCHS = 15
-    MODEL = 16
-    DATASET = 17
-    STRATEGY = 18
-    SEED = 19
+    GPU_HOURS = 9
+    ENERGY = 10
+    USER = 11
+    NOTES = 12
+    CREATED = 13
+    LR = 14
+    BATCH_SIZE = 15
+    OPTIMIZER = 16
+    EPOCHS = 17
+    MODEL = 18
+    DATASET = 19
+    STRATEGY = 20
+    SEED = 21
 
     @property
     def key(self) -> str:
@@ -50,6 +54,8 @@ class JobColumn(IntEnum):
 
     @property
     def title(self) -> str:
+        if self in SETTINGS:
+            return name_and_unit(_path(self.key))[0]
         return _TITLES.get(self, self.name.capitalize())
 
     @property
@@ -69,8 +75,7 @@ class JobColumn(IntEnum):
 _TITLES = {
     JobColumn.BEST: "Best metric",
     JobColumn.GPUS: "GPUs",
-    JobColumn.LR: "Learning rate",
-    JobColumn.BATCH_SIZE: "Batch",
+    JobColumn.GPU_HOURS: "GPU hours",
 }
 SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
 """Of the job file."""
@@ -80,6 +85,8 @@ _FIGURES = frozenset(
         JobColumn.GPUS,
         JobColumn.STARTED,
         JobColumn.TOOK,
+        JobColumn.GPU_HOURS,
+        JobColumn.ENERGY,
         JobColumn.CREATED,
         *(column for column in SETTINGS if column.key in line_settings.NUMBERS),
     }
@@ -108,11 +115,11 @@ def took_s(view: JobView, now: datetime) -> float | None:
 
 
 def best_words(view: JobView | JobLine) -> tuple[str, str]:
-    """Name and value of the best metric, ("", "–") when there is none."""
+    """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
-    return name.removeprefix("validation/"), formats.metric(value)
+    return short_metric(name), formats.metric(value)
 
 
 def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:
@@ -144,6 +151,10 @@ def shown(line: JobLine, column: JobColumn) -> str:
         # The seconds of a run of minutes are of no use, and have no room.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
         return formats.rough(took) if is_long else formats.duration(took)
+    if column is JobColumn.GPU_HOURS:
+        return formats.gpu_hours(line.gpu_s(now))
+    if column is JobColumn.ENERGY:
+        return formats.energy(line.energy_j)
     if column is JobColumn.NODES:
         return _few_nodes(line)
     if column in SETTINGS:
@@ -162,8 +173,16 @@ def _setting(line: JobLine, key: str) -> str:
     if key in line_settings.NUMBERS:
         value = line_settings.number(line, key)
         return formats.NONE if value != value else formats.setting(value)
-    name, _, version = line_settings.setting(line, key).partition("@")
+    words = value_words(_path(key), line_settings.setting(line, key))
+    name, _, version = words.partition("@")
     return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
+
+
+def _path(key: str) -> str:
+    """Where a setting stands in the job file."""
+    if key == "lr":
+        return "optimizer.lr"
+    return f"{key}.name" if key in line_settings.TEXTS else key
 
 
 def _few_nodes(line: JobLine) -> str:
@@ -189,14 +208,25 @@ def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> s
         said = place.sentence if place is not None else line.reason or line.state.explanation
         return plain_tip(said)
     if column is JobColumn.STARTED:
-        return plain_tip(formats.exact(line.started or None))
+        run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
+        return plain_tip(run + formats.exact(line.started or None))
     if column is JobColumn.CREATED:
         return plain_tip(formats.exact(line.created or None))
     if column is JobColumn.NOTES:
         return plain_tip(line.notes) if line.notes else None
     if column is JobColumn.NODES:
         return plain_tip(nodes_of(line))
+    if column is JobColumn.TOOK:
+        return plain_tip(_used(line))
     return plain_tip(shown(line, column))
+
+
+def _used(line: JobLine) -> str:
+    """How long it took, and of how many GPUs, and what those used."""
+    gpu_s = line.gpu_s(time.time())
+    hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
+    energy = formats.energy(line.energy_j) if line.energy_j is not None else ""
+    return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
 
 
 def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:

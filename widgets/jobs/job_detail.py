@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
+from backend.records.act import Act
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.node import NodeState
@@ -51,8 +52,12 @@ class JobDetail(JobWishes):
         csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
             Job id.
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
+        smaller_requested: Job id, and the batch size to go on with.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
+        keep_requested: Job id, checkpoint, whether it is kept for ever.
+        verify_requested: Job id, checkpoint whose file is to be checked.
+        acts_requested: Job id; answer with `show_acts`.
         export_kind_chosen: The format of an export, to be remembered for the next.
         take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file name,
             and the `Promise` to keep.
@@ -62,10 +67,14 @@ class JobDetail(JobWishes):
     """
 
     resume_elsewhere_requested = Signal(str, object)
+    smaller_requested = Signal(str, int)
     csv_requested = Signal(str)
     new_from_requested = Signal(str, str)
     export_requested = Signal(str, str, str, str)
     export_cancelled = Signal()
+    keep_requested = Signal(str, str, bool)
+    verify_requested = Signal(str, str)
+    acts_requested = Signal(str)
     export_kind_chosen = Signal(str)
     take_out_requested = Signal(str, object, str, str, object)
     notes_requested = Signal(str, str)
@@ -98,7 +107,7 @@ class JobDetail(JobWishes):
         self._banner = JobBanner()
         self._make_tabs()
         self._wire()
-        FocusLead(self, self.header.act)
+        self._focus = FocusLead(self, self.header.act)
         self.setLayout(
             col(
                 col(
@@ -134,7 +143,7 @@ class JobDetail(JobWishes):
         self.curves.clear(view.name)
         self.log.open_job(view)
         self.notes.open_job(view)
-        self.settings.show_config(view.config)
+        self.settings.show_job(view)
         if view.run:
             self.checkpoints.begin_reading()
         else:
@@ -143,6 +152,7 @@ class JobDetail(JobWishes):
         self._show()
         self._choose_tab("failure" if view.state.has_failed else "curves")
         self.settings_requested.emit(view.id)
+        self.acts_requested.emit(view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """News: the view, and points to append."""
@@ -177,6 +187,9 @@ class JobDetail(JobWishes):
             self._choose_tab("failure")
         if turned or view.epoch != before.epoch:
             self.checkpoints_requested.emit(view.id)
+        said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
+        if turned or said:
+            self.acts_requested.emit(view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
         """Where the open job stands in the queue."""
@@ -196,6 +209,16 @@ class JobDetail(JobWishes):
         self._show()
         if self._export_waits:
             self.export()
+
+    def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
+        """How the check of a checkpoint's file went."""
+        if self._is_open(job_id):
+            self.checkpoints.show_verified(name, words, tip)
+
+    def show_acts(self, job_id: str, acts: tuple[Act, ...]) -> None:
+        """Who did what to the job, the newest first."""
+        if self._is_open(job_id):
+            self.notes.show_acts(acts)
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
         """All runs of the job, to choose one from."""
@@ -364,10 +387,23 @@ class JobDetail(JobWishes):
             lambda name: self.new_from_requested.emit(self._id(), name)
         )
         self.checkpoints.export_requested.connect(self._open_export)
+        self.checkpoints.keep_requested.connect(
+            lambda name, is_kept: self.keep_requested.emit(self._id(), name, is_kept)
+        )
+        self.checkpoints.verify_requested.connect(
+            lambda name: self.verify_requested.emit(self._id(), name)
+        )
         self.checkpoints.drag_began.connect(self._take_out)
         self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
         self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
         self.failure.resume_requested.connect(self._resume_from)
+        self.failure.smaller_requested.connect(
+            lambda batch_size: self.smaller_requested.emit(self._id(), batch_size)
+        )
+        self.failure.moved_requested.connect(
+            lambda placement: self.resume_elsewhere_requested.emit(self._id(), placement)
+        )
+        self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.start_over_requested.connect(
             lambda: self.start_over_requested.emit(self._id())
         )
@@ -405,7 +441,15 @@ class JobDetail(JobWishes):
         self.checkpoints.set_live(view.state.is_live)
         if tells_failure:
             self.failure.show_view(view)
+        self._fit_header_act()
         self.log.show_view(view)
+
+    def _fit_header_act(self) -> None:
+        """What can be done about a failure stands on its page, once."""
+        is_told = self._view is not None and self._view.state.has_failed and not self._busy
+        is_below = is_told and self._tabs.key() == "failure"
+        self.header.act.setVisible(not is_below)
+        self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
@@ -436,6 +480,7 @@ class JobDetail(JobWishes):
 
     @Slot(str)
     def _tab_turned(self, key: str) -> None:
+        self._fit_header_act()
         if key == "checkpoints" and self._view is not None:
             self.checkpoints_requested.emit(self._id())
 

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 
 from backend.records.checkpoint import Checkpoint
 from backend.records.job_view import JobView
+from backend.records.metric_words import metric_words, short_metric
 from backend.records.queue import QueuePlace
 from backend.records.stamps import instant
 from backend.records.state import JobState
 from widgets.common import formats
 from widgets.common.facts import Fact
-from widgets.jobs.job_columns import best_words, took_s, where
+from widgets.jobs.job_columns import took_s, where
 from widgets.jobs.job_delegate import forecast
 
 
@@ -41,12 +42,15 @@ def facts(view: JobView) -> list[Fact]:
     if view.run:
         facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
         facts.append(Fact("Step", step_words(view)))
-    name, value = best_words(view)
-    if name:
-        facts.append(Fact(f"Best {name}", value))
+    if view.best_metric is not None:
+        name, best = view.best_metric
+        facts.append(
+            Fact(f"Best {short_metric(name)}", formats.metric(best), tip=metric_words(name))
+        )
     loss = view.metrics.get("loss")
     if loss is not None:
-        facts.append(Fact("Loss", formats.metric(loss)))
+        tip = "Training loss of the newest step alone; the curve is smoothed"
+        facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
     if view.samples_per_second is not None and view.state.is_live:
         facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
     if not view.run:
@@ -71,15 +75,15 @@ def what_stop_costs(
 ) -> str:
     """What it costs to press the button; ``is_overdue``: it should have stopped by now."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
-    there = ""
+    there = when = ""
     if newest is not None:
         # The time itself: how long ago it was would stand still where no news comes.
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
-        rest = "its newest checkpoint" if newest is not None else "its beginning"
-        return f"It should have stopped by now. Kill now loses all since {rest}. {there}".strip()
+        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its beginning"
+        return f"It should have stopped by now. Kill now loses all since {rest}."
     if view.state is JobState.STOPPING:
         return "It finishes the step, saves, then leaves."
     if view.state.is_live:

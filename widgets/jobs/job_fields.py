@@ -7,13 +7,14 @@ whatever a person typed that is no number goes into it as typed, because the one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from backend.records.setting_words import CHOICES, name_and_unit
 from backend.records.sweep import Sweep
 from backend.records.sweep_values import Axis
 from backend.records.torch_settings import Setting
@@ -113,40 +114,44 @@ class JobFields(QObject):
         self.swept = SweptFields(self)
         self.swept.changed.connect(self._changed)
 
-    def text(self, path: str, label: str, placeholder: str = "") -> Field:
-        return self._line(path, label, "text", "", placeholder)
+    def text(self, path: str, placeholder: str = "") -> Field:
+        return self._line(path, "text", placeholder)
 
-    def whole(self, path: str, label: str, unit: str = "", placeholder: str = "") -> Field:
-        return self._line(path, label, "whole", unit, placeholder)
+    def whole(self, path: str, placeholder: str = "") -> Field:
+        return self._line(path, "whole", placeholder)
 
-    def number(self, path: str, label: str, unit: str = "", placeholder: str = "") -> Field:
-        return self._line(path, label, "number", unit, placeholder)
+    def number(self, path: str, placeholder: str = "") -> Field:
+        return self._line(path, "number", placeholder)
 
-    def start_from(self, path: str, label: str) -> Field:
-        self.weights = StartFrom(label)
+    def start_from(self, path: str) -> Field:
+        name, _ = name_and_unit(path)
+        self.weights = StartFrom(name)
         self.weights.changed.connect(self._changed)
-        return self._add(path, "text", label, self.weights)
+        return self._add(path, "text", name, self.weights)
 
-    def choice(self, path: str, label: str, options: tuple[tuple[str, str], ...] = ()) -> Field:
-        combo = ComboBox(options, name=label)
+    def choice(self, path: str, *more: tuple[str, str]) -> Field:
+        """What can be chosen for this setting, behind ``more``."""
+        name, _ = name_and_unit(path)
+        combo = ComboBox((*more, *CHOICES.get(path, {}).items()), name=name)
         combo.currentIndexChanged.connect(self._changed)
-        return self._add(path, "choice", label, combo)
+        return self._add(path, "choice", name, combo)
 
-    def switch(self, path: str, label: str) -> Field:
-        switch = Switch(name=label)
+    def switch(self, path: str) -> Field:
+        name, _ = name_and_unit(path)
+        switch = Switch(name=name)
         switch.setMinimumHeight(CONTROL_H)
         switch.toggled.connect(self._changed)
-        return self._add(path, "flag", label, switch)
+        return self._add(path, "flag", name, switch)
 
     def setting(self, path: str, setting: Setting) -> Field:
         """The field for one of PyTorch's settings; empty stands for PyTorch's default."""
         if setting.kind == "flag":
-            made = self.switch(path, setting.label)
+            made = self.switch(path)
             self._kinds[path] = _OPTIONAL_FLAG
             return made
         default = setting.default
         shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
-        return self._line(path, setting.label, setting.kind, "", shown)
+        return self._line(path, setting.kind, shown)
 
     def explain(self, path: str, term: str, sentence: str) -> None:
         """What a word in the label of a field means; the field may come later."""
@@ -187,6 +192,12 @@ class JobFields(QObject):
             control.set_options(options)
             if chosen:
                 _choose(control, chosen)
+
+    def suggest(self, path: str, words: Iterable[str]) -> None:
+        """Offer these while the field at ``path`` is typed into."""
+        control = self._fields[path].control
+        if isinstance(control, LineEdit):
+            control.suggest(words)
 
     def draft(self) -> dict[str, Any]:
         """The job file; fields left empty are left out."""
@@ -249,10 +260,11 @@ class JobFields(QObject):
         """The control to jump to."""
         return next((f.shown for f in self._fields.values() if f.error()), None)
 
-    def _line(self, path: str, label: str, kind: str, unit: str, placeholder: str) -> Field:
-        line = LineEdit(placeholder=placeholder, unit=unit, name=label)
+    def _line(self, path: str, kind: str, placeholder: str) -> Field:
+        name, unit = name_and_unit(path)
+        line = LineEdit(placeholder=placeholder, unit=unit, name=name)
         line.textEdited.connect(self._changed)
-        return self._add(path, kind, label, line)
+        return self._add(path, kind, name, line)
 
     def _add(self, path: str, kind: str, label: str, control: QWidget) -> Field:
         made = Field(label, control)

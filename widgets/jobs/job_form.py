@@ -7,7 +7,7 @@ the command that would run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
+from backend.records.job import without_usual_stop
 from backend.records.job_view import JobCheck, JobView
 from backend.records.library import Kind, LibraryItem
 from backend.records.node import Finding, NodeState
@@ -167,6 +168,10 @@ class JobForm(QWidget):
         """All jobs there are; their names stand at the GPUs they hold."""
         self._picker.show_jobs({view.id: view.name for view in views})
 
+    def show_metrics(self, names: Iterable[str]) -> None:
+        """Offer what jobs have measured so far."""
+        self._fields.suggest("checkpoint.best_metric", names)
+
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
 
@@ -182,7 +187,7 @@ class JobForm(QWidget):
 
     def show_draft(self, draft: JobDraft) -> None:
         """Fill the form from a job file. What it has no field for is kept and handed back."""
-        raw = {"stop_on_nan": True, **draft.raw}
+        raw = without_usual_stop({"stop_on_nan": True, **draft.raw})
         self._fields.show(raw)
         placements = raw.pop("placement", [])
         self._picker.put(placements if isinstance(placements, list) else [])
@@ -268,7 +273,12 @@ class JobForm(QWidget):
 
     def draft(self) -> JobDraft:
         """The job file in the form."""
-        raw = merged(self._rest, self._fields.draft())
+        fields = self._fields.draft()
+        rest = self._rest
+        if "early_stop" not in fields:
+            # How to judge is of no use without after how many epochs.
+            rest = {key: value for key, value in rest.items() if key != "early_stop"}
+        raw = merged(rest, fields)
         placement = self._picker.value()
         if placement:
             raw[_WHERE] = placement

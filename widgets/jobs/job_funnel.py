@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.job_line import JobChoices, JobQuery
+from backend.records.metric_words import metric_words
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame
 from widgets.common.fields import ComboBox, Field, LineEdit
@@ -69,10 +70,11 @@ class JobFunnel(Frame):
             (choices.tags, choices.users, choices.nodes, choices.metrics),
             strict=True,
         ):
+            title = metric_words if box is self._metric else _title
             kept = box.key()
-            shown = [("", any_of), *((one, _title(one)) for one in known)]
+            shown = [("", any_of), *((one, title(one)) for one in known)]
             if kept and kept not in known:
-                shown.append((kept, _title(kept)))
+                shown.append((kept, title(kept)))
             box.set_options(shown, kept)
 
     def narrowed(self, query: JobQuery) -> JobQuery:
@@ -106,7 +108,7 @@ class JobFunnel(Frame):
 
 
 def _title(key: str) -> str:
-    return "This computer" if key == "this-computer" else key.removeprefix("validation/")
+    return "This computer" if key == "this-computer" else key
 
 
 def _number(text: str) -> tuple[float | None, bool]:

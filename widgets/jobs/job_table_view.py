@@ -33,16 +33,18 @@ _WIDTHS = {
     JobColumn.STATE: 108,
     JobColumn.TAGS: 112,
     JobColumn.PROGRESS: 112,
-    JobColumn.BEST: 128,
+    JobColumn.BEST: 148,
     JobColumn.NODES: 108,
     JobColumn.GPUS: 56,
     JobColumn.STARTED: 122,
     JobColumn.TOOK: 76,
+    JobColumn.GPU_HOURS: 84,
+    JobColumn.ENERGY: 84,
     JobColumn.USER: 64,
     JobColumn.NOTES: 200,
     JobColumn.CREATED: 132,
     JobColumn.LR: 124,
-    JobColumn.BATCH_SIZE: 64,
+    JobColumn.BATCH_SIZE: 88,
     JobColumn.OPTIMIZER: 88,
     JobColumn.EPOCHS: 68,
     JobColumn.MODEL: 132,
@@ -58,6 +60,8 @@ _AT_FIRST: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
 )
 _FIRST_TO_GO = (
+    JobColumn.ENERGY,
+    JobColumn.GPU_HOURS,
     JobColumn.CREATED,
     JobColumn.USER,
     JobColumn.NOTES,
@@ -283,6 +287,8 @@ class JobTableView(QTableView):
 
     def _toggle(self, column: JobColumn, on: bool) -> None:
         kept = {*self._chosen, column} if on else set(self._chosen) - {column}
+        # What was just chosen is seen, whatever else has to go for it.
+        self._edited = column if on else None
         self._chosen = tuple(c for c in JobColumn if c in kept)
         self._fit()
         self.layout_changed.emit(self.layout_now())

@@ -1,16 +1,22 @@
-"""Notes and tags of a job: what a person wants to remember of it."""
+"""Notes and tags of a job, and who started, stopped and changed it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
 
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from backend.records.act import Act
 from backend.records.job_view import JobView
+from backend.records.stamps import instant
+from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.layout import col
 from widgets.common.text import Label
-from widgets.common.theme import PAGE_MARGIN, S3, S4
+from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
 
 _SAVE_AFTER_MS = 800
 
@@ -39,15 +45,26 @@ class NotesTab(QWidget):
         self._pause.timeout.connect(self._tell_notes)
         self._shown_tags: tuple[str, ...] = ()
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
-        self.setLayout(col((card, 1), margins=(0, 0, PAGE_MARGIN, S4), gap=S3))
+        self._acts = TextBox(read_only=True, name="What was done")
+        acts = Card(Label("What was done", "heading"), (self._acts, 1), gap=S2)
+        self.setLayout(col((card, 3), (acts, 2), margins=(0, 0, PAGE_MARGIN, S4), gap=S3))
 
     def open_job(self, view: JobView) -> None:
         self.flush()
+        self._acts.clear()
         self._showing = True
         self._text.setPlainText(view.notes)
         self._shown_tags = view.tags
         self._tags.setText(", ".join(view.tags))
         self._showing = False
+
+    def show_acts(self, acts: Sequence[Act]) -> None:
+        """Who did what, the newest first."""
+        now = datetime.now().astimezone()
+        lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)
+        text = "\n".join(lines)
+        if text != self._acts.toPlainText():
+            self._acts.setPlainText(text)
 
     def flush(self) -> None:
         """What was typed last is saved before another job is opened."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backend.records.job import Placement
 from backend.records.job_view import JobView
 from backend.records.layout import run_tag
 from backend.records.node import Gpu, NodeState
@@ -35,22 +34,13 @@ class RankRow:
     has_failed: bool = False
 
 
-def ranks_of(view: JobView) -> Iterator[tuple[int, Placement, str]]:
-    """Rank, its node, and the UUID of its GPU or "": one after the other along the placement."""
-    rank = 0
-    for placement in view.config.placement:
-        for slot in range(placement.slots):
-            yield rank, placement, placement.gpus[slot] if placement.gpus else ""
-            rank += 1
-
-
 def gpu_names(view: JobView, state: NodeState) -> dict[str, str]:
     """The job's GPUs on a node by UUID: "GPU 3, rank 11"."""
     reading = state.reading
     index = {gpu.uuid: gpu.index for gpu in reading.gpus} if reading is not None else {}
     return {
         uuid: f"GPU {index.get(uuid, formats.NONE)}, rank {rank}"
-        for rank, placement, uuid in ranks_of(view)
+        for rank, placement, uuid in view.ranks()
         if uuid and placement.node == state.name
     }
 
@@ -75,7 +65,7 @@ def rank_rows(
     }
     marks = rank_marks(view)
     rows = []
-    for rank, placement, uuid in ranks_of(view):
+    for rank, placement, uuid in view.ranks():
         known = rank < len(view.rank_step_ms)
         gpu = gpus.get((placement.node, uuid))
         live = view.state.is_live

@@ -1,23 +1,20 @@
-"""The job file of a job as it is, what differs from the defaults in bold, and the command."""
+"""The settings of a job in the words of the form, what differs from the defaults in bold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.job import (
-    THIS_COMPUTER,
-    CheckpointPolicy,
-    JobConfig,
-    Optimizer,
-    Placement,
-)
-from backend.records.job_view import JobCommand
-from backend.records.settings import flat
+from backend.records.job import THIS_COMPUTER
+from backend.records.job_view import JobCommand, JobView
+from backend.records.setting_words import LABELS, label, place, section, value_words
+from backend.records.settings import PINNED, effective, usual_settings
+from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Frame, Scroll
 from widgets.common.fields import TextBox
@@ -26,9 +23,17 @@ from widgets.common.text import Label
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 from widgets.common.throttle import is_unseen
 from widgets.common.turns import Turns, lots
+from widgets.jobs.form_sections import SECTION_W
 
 _ROWS_A_TURN = 12
 _AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
+
+
+class _Row(NamedTuple):
+    section: str
+    label: str
+    value: str
+    is_unusual: bool
 
 
 class SettingsTab(QWidget):
@@ -36,14 +41,15 @@ class SettingsTab(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._config: JobConfig | None = None
-        self._shown: JobConfig | None = None
-        self._pairs: list[tuple[Label, Label]] = []
+        self._view: JobView | None = None
+        self._shown: dict[str, str] = {}
+        self._lines: list[tuple[Label, Label, Label]] = []
         self._turns = Turns(self)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
-        self._grid.setColumnStretch(1, 1)
+        self._grid.setColumnMinimumWidth(0, SECTION_W)
+        self._grid.setColumnStretch(2, 1)
         self._rows = QWidget()
         self._rows.setLayout(col(self._grid, STRETCH, margins=(0, 0, 0, S4)))
         self._toml = TextBox(mono=True, read_only=True, name="Job file")
@@ -76,9 +82,9 @@ class SettingsTab(QWidget):
             )
         )
 
-    def show_config(self, config: JobConfig) -> None:
+    def show_job(self, view: JobView) -> None:
         """The settings as rows, when somebody sees them: for a long job file they are 0.1 s."""
-        self._config = config
+        self._view = view
         if not is_unseen(self):
             self._show_rows()
 
@@ -87,43 +93,49 @@ class SettingsTab(QWidget):
         self._show_rows()
 
     def _show_rows(self) -> None:
-        config = self._config
-        if config is None or config == self._shown:
+        if self._view is None:
             return
-        self._shown = config
-        usual = flat(_plain_job(config).to_dict())
-        settings = flat(config.to_dict())
-        self._turns.put(self._pieces(list(settings.items()), usual))
+        shown = effective(self._view)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        usual = usual_settings(self._view.config)
+        rows = [
+            _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
+            for key in sorted(shown, key=place)
+            # What the form has no field for is shown where somebody asked for it.
+            if key in LABELS or shown[key] != usual.get(key)
+        ]
+        self._turns.put(self._pieces(rows))
 
-    def _pieces(
-        self, settings: Sequence[tuple[str, str]], usual: Mapping[str, str]
-    ) -> Iterator[Callable[[], object]]:
-        for number, some in enumerate(lots(settings, _ROWS_A_TURN)):
-            yield partial(self._fill, number * _ROWS_A_TURN, some, usual)
-        yield partial(self._end_rows, len(settings))
+    def _pieces(self, rows: Sequence[_Row]) -> Iterator[Callable[[], object]]:
+        for number, some in enumerate(lots(rows, _ROWS_A_TURN)):
+            begin = number * _ROWS_A_TURN
+            yield partial(self._fill, begin, some, rows[begin - 1].section if begin else "")
+        yield partial(self._end_rows, len(rows))
 
-    def _fill(
-        self, begin: int, settings: Sequence[tuple[str, str]], usual: Mapping[str, str]
-    ) -> None:
-        while len(self._pairs) < begin + len(settings):
-            self._add_pair()
-        for (caption, shown), (name, value) in zip(self._pairs[begin:], settings, strict=False):
-            caption.setText(name.replace("_", " "))
-            shown.setText(value)
-            shown.set_role("strong" if usual.get(name) != value else "body")
+    def _fill(self, begin: int, rows: Sequence[_Row], before: str) -> None:
+        while len(self._lines) < begin + len(rows):
+            self._add_line()
+        for (head, caption, value), one in zip(self._lines[begin:], rows, strict=False):
+            head.setText(one.section if one.section != before else "")
+            before = one.section
+            caption.setText(one.label)
+            value.setText(one.value)
+            value.set_role("strong" if one.is_unusual else "body")
 
     def _end_rows(self, count: int) -> None:
-        for number, pair in enumerate(self._pairs):
-            for label in pair:
-                label.setVisible(number < count)
+        for number, line in enumerate(self._lines):
+            for part in line:
+                part.setVisible(number < count)
         self._fit()
 
-    def _add_pair(self) -> None:
-        """A name and its value. They stay for the next job: most have the same settings."""
-        pair = Label("", "body", "text2"), Label("", elide="right")
-        for column, label in enumerate(pair):
-            self._grid.addWidget(label, len(self._pairs), column)
-        self._pairs.append(pair)
+    def _add_line(self) -> None:
+        """A line stays for the next job: most have the same settings."""
+        line = Label("", "heading"), Label("", "body", "text2"), Label("", elide="right")
+        for column, part in enumerate(line):
+            self._grid.addWidget(part, len(self._lines), column)
+        self._lines.append(line)
 
     def show_file(self, toml: str, command: JobCommand) -> None:
         self._toml.setPlainText(toml)
@@ -167,16 +179,11 @@ def _by_hand(command: JobCommand) -> str:
     )
 
 
-def _plain_job(config: JobConfig) -> JobConfig:
-    """The same job with nothing but defaults, to compare with."""
-    return JobConfig(
-        name="",
-        model="",
-        dataset="",
-        loader="",
-        epochs=0,
-        batch_size=0,
-        optimizer=Optimizer(config.optimizer.name, 0.0),
-        placement=(Placement(config.placement[0].node if config.placement else ""),),
-        checkpoint=CheckpointPolicy(),
-    )
+def _words(key: str, value: str) -> str:
+    """A value as the form has it; a version apart from the name."""
+    name, _, version = value.partition("@")
+    if key in PINNED and version.isdecimal():
+        return formats.version(name, int(version))
+    # As the form writes it: 600 for 600.0.
+    whole = value.removesuffix(".0")
+    return whole if whole.isdecimal() else value_words(key, value)

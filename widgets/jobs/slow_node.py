@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ from backend.records.job_view import JobView
 from backend.records.node import HealthFinding, NodeState, worst
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
-from widgets.jobs.rank_rows import ranks_of
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,12 @@ class SlowNode:
 
 def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None:
     """The node with the slowest of the slow ranks; None where no rank is slow, or all are."""
-    times = view.rank_step_ms
-    slow = [rank for rank in view.slow_ranks if rank < len(times)]
-    rest = [ms for rank, ms in enumerate(times) if rank not in slow]
-    if not view.state.is_live or not slow or not rest:
+    slowest = view.slowest()
+    if slowest is None:
         return None
-    places = {rank: (placement.node, uuid) for rank, placement, uuid in ranks_of(view)}
-    worst_rank = max(slow, key=lambda rank: times[rank])
+    slow = [rank for rank in view.slow_ranks if rank < len(view.rank_step_ms)]
+    places = {rank: (placement.node, uuid) for rank, placement, uuid in view.ranks()}
+    worst_rank, cost = slowest
     name = places[worst_rank][0]
     reasons = {}
     cause = ""
@@ -56,7 +53,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
                 cause = finding.headline + more
     return SlowNode(
         name,
-        times[worst_rank] / statistics.median(rest) - 1,
+        cost,
         tuple(rank for rank in slow if places[rank][0] == name),
         reasons,
         cause,

@@ -10,6 +10,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.job_line import JobLine
+from backend.records.metric_words import metric_words
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
@@ -19,7 +20,7 @@ from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.text import Label, plain_tip
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.views import AsHighAsRows
-from widgets.jobs.job_columns import JobColumn, best_words
+from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JobListModel
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.job_table_view import JobTableView
@@ -138,10 +139,12 @@ class SweepPane(QWidget):
 
 
 def _best_first(jobs: Sequence[JobLine]) -> list[JobLine]:
-    def worth(line: JobLine) -> tuple[bool, float]:
-        value = line.best_metric[1] if line.best_metric is not None else float("nan")
-        # What has no value, or none that is a number, comes last.
-        return (value != value, 0.0 if value != value else -value if line.most_is_best else value)
+    def worth(line: JobLine) -> tuple[bool, str, float]:
+        metric, value = line.best_metric or ("", float("nan"))
+        # What has no value, or none that is a number, comes last; of two metrics none is better.
+        if value != value:
+            return True, "", 0.0
+        return False, metric, -value if line.most_is_best else value
 
     return sorted(jobs, key=worth)
 
@@ -156,9 +159,10 @@ def _marks(jobs: Sequence[JobLine]) -> list[Mark]:
 
 def _facts(line: JobLine) -> list[Fact]:
     facts = []
-    name, value = best_words(line)
-    if name and line.sweep is not None:
-        facts += [Fact(f"Best {name}", value), Fact("Best job", line.sweep.best_job)]
+    if line.best_metric is not None and line.sweep is not None:
+        name, value = line.best_metric
+        facts.append(Fact(f"Best {metric_words(name)}", formats.metric(value)))
+        facts.append(Fact("Best job", line.sweep.best_job))
     if line.eta_s is not None:
         facts.append(Fact("Left", formats.duration(line.eta_s)))
     if line.started and line.ended:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 
 from backend.records.job_line import JobLine, SweepCount
+from backend.records.metric_words import metric_words
 from widgets.common import formats
 from widgets.common.text import plain_tip
 from widgets.common.theme import Tone
-from widgets.jobs.job_columns import JobColumn, best_words, shown
+from widgets.jobs.job_columns import JobColumn, shown
 
 
 def counts(count: SweepCount) -> list[tuple[str, Tone]]:
@@ -51,11 +52,11 @@ def counted(count: SweepCount) -> str:
 
 
 def best_of(line: JobLine) -> str:
-    """``loss 0.0412 of lr=0.1``, "" when no job has a metric yet."""
-    name, value = best_words(line)
-    if not name or line.sweep is None:
+    """``validation loss 0.0412 of lr=0.1``, "" when no job has a metric yet."""
+    if line.best_metric is None or line.sweep is None:
         return ""
-    return f"{name} {value} of {line.sweep.best_job}"
+    name, value = line.best_metric
+    return f"{metric_words(name)} {formats.metric(value)} of {line.sweep.best_job}"
 
 
 def said(line: JobLine, column: JobColumn | None, role: int, is_open: bool) -> str | None:

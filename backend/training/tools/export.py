@@ -312,8 +312,8 @@ def _save_zip(
         if history and Path(history).is_file():
             report("The history is packed")
             blocks = list(history_table.blocks(Path(history)))
-            whole = b"".join(filter(history_table.is_whole, blocks))
-            _add(archive, sums, "history.toml", whole)
+            kept = b"".join(block for block in blocks if history_table.is_whole(block))
+            _add(archive, sums, "history.toml", kept)
             table = io.StringIO()
             rows, damaged = history_table.rows(blocks)
             history_table.write_csv(rows, table)

@@ -24,7 +24,7 @@ def load_model() -> torch.nn.Module:
     os.environ.setdefault("KERAS_BACKEND", "torch")
     if str(HERE) not in sys.path:
         sys.path.append(str(HERE))
-    from model_import import PREFIX, register
+    from model_import import PREFIX, register  # type: ignore[import-not-found]  # beside it
 
     # Not on sys.path: a tokenize.py of the model is not the standard library's.
     source = register(HERE / "model_source", PREFIX + hashlib.sha256(bytes(HERE)).hexdigest())

@@ -16,6 +16,7 @@ from sqlalchemy import text as sql
 
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.errors import BackendError
+from backend.records.job import Placement
 from backend.records.job_line import line_of
 from backend.records.library import Kind
 from backend.records.state import JobState
@@ -43,6 +44,23 @@ def test_a_job_and_its_line_know_how_long_all_runs_took(catalogue: Catalogue) ->
     (line,) = catalogue.job_lines()
     assert line == line_of(resumed)
     assert line.took_s(0.0) == 150.5
+
+
+def test_a_job_and_its_line_know_what_their_gpus_worked_and_used(catalogue: Catalogue) -> None:
+    config = replace(CONFIG, placement=(Placement("gpu1", gpus=("GPU-a", "GPU-b")),))
+    for number, (earlier, energy) in enumerate(((7200.0, 3.6e6), (None, None)), 1):
+        catalogue.put_job(job(number, config=config, earlier_gpu_s=earlier, energy_j=energy))
+    lines = {line.id: line for line in catalogue.job_lines()}
+    for view in catalogue.jobs():
+        assert lines[view.id] == line_of(view)
+        assert lines[view.id].gpu_s(0.0) == view.gpu_s(0.0)
+    newest, oldest = catalogue.jobs()
+    # Two GPUs, a minute.
+    assert (oldest.gpu_s(0.0), oldest.energy_j) == (7200.0 + 120.0, 3.6e6)
+    assert (newest.gpu_s(0.0), newest.energy_j) == (None, None)
+    assert oldest.to_json()["gpu_hours"] == pytest.approx(7320 / 3600, abs=1e-6)
+    assert (oldest.to_json()["energy_kwh"], newest.to_json()["energy_kwh"]) == (1.0, None)
+    assert job().gpu_s(0.0) is None, "on processors"
 
 
 def test_a_job_that_was_put_again_is_the_newer_one(catalogue: Catalogue) -> None:
@@ -127,6 +145,11 @@ def test_jobs_are_sorted_filtered_and_paged(catalogue: Catalogue) -> None:
     )
     best = catalogue.jobs(order="best", descending=False, limit=8)
     assert [view.best_metric for view in best] == [("loss", 0.0)] * 8
+    for number, one in ((60, ("accuracy", 0.9)), (61, None)):
+        catalogue.put_job(job(number, state=JobState.FINISHED, best_metric=one))
+    best = [view.best_metric for view in catalogue.jobs(order="best", descending=False)]
+    assert best[:2] == [("accuracy", 0.9), ("loss", 0.0)], "jobs of one metric stand together"
+    assert best[-1] is None
     failed = catalogue.jobs(states=[JobState.ERROR])
     assert {view.id for view in failed} == {view.id for view in views[::3]}
     assert catalogue.count_jobs(states=[JobState.ERROR]) == 17

@@ -48,9 +48,10 @@ WORDS = {
         for action in (
             *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
-            *("bundle", "unbundle", "replay", "replayed", "runs", "restore"),
+            *("bundle", "unbundle", "replay", "replayed", "runs", "restore", "acts"),
         )
     },
+    ("job", "keep"): ["ID", "--checkpoint", "C"],
     ("job", "compare"): ["ID", "ID"],
     ("job", "sweep"): ["ID", "--set", "lr=0.1,0.2"],
     ("job", "reorder"): ["ID", "--first"],

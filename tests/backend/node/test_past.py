@@ -9,14 +9,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backend.datastore.node_past import PastReader
 from backend.node.agent_lock import AgentLock
-from backend.node.past import Past
+from backend.node.past import LIMIT_BYTES, Lines, Past
 from backend.records.layout import DataRoot, NodeFolder
 from backend.records.node import Cpu, Gpu, NodeReading
-from backend.records.node_past import PastLines, PastReading, names_line, past_line
+from backend.records.node_past import (
+    WEEK_EVERY_S,
+    PastLines,
+    PastReading,
+    names_line,
+    past_line,
+)
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import wait_for
 from widgets.cluster.node_history import past_of
@@ -72,9 +79,7 @@ def clock() -> Clock:
 
 def keep(past: Past, *readings: NodeReading) -> None:
     for reading in readings:
-        line = past.line(reading)
-        if line is not None:
-            past.append(line, reading)
+        past.append(past.lines(reading), reading)
 
 
 def beats(count: int, first: int = 1) -> list[NodeReading]:
@@ -103,7 +108,7 @@ def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
     past = Past(folder, every_s=3600, clock=clock)
     keep(past, READING)
     keep(past, replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])), *beats(9, 3))
-    past._next_s = 0.0
+    past._hours._next_s = 0.0
     keep(past, *beats(1, 20))
     before, after = read(root, clock)
     assert [gpu.unwell for gpu in before.gpus] == ["", ""]
@@ -157,9 +162,66 @@ def test_who_goes_through_all_nodes_holds_the_last_ones_and_reads_each_right(
 
 
 def test_a_day_of_eight_gpus_is_a_megabyte() -> None:
-    eight = replace(READING, gpus=tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(8)))
-    line = past_line(eight, 1_700_000_000.0, {})
-    assert len(line) * DAY_S / 20 < 1_500_000
+    counts = replace(GPU, ecc_corrected=12, ecc_uncorrected=0)
+    eight = tuple(replace(counts, index=n, uuid=f"GPU-{n}") for n in range(8))
+    line = past_line(replace(READING, gpus=eight), 1_700_000_000.0, {})
+    assert len(line) * DAY_S / 20 < LIMIT_BYTES
+    assert len(line) * 7 * DAY_S / WEEK_EVERY_S < LIMIT_BYTES
+
+
+def test_memory_errors_are_kept_where_a_gpu_counts_them(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    counts = replace(GPU, ecc_corrected=12, ecc_uncorrected=1)
+    reading = replace(READING, gpus=(counts, READING.gpus[1]))
+    keep(Past(folder, every_s=0, clock=clock), reading)
+    (line,) = read(root, clock)
+    assert [(one.ecc_corrected, one.ecc_uncorrected) for one in line.gpus] == [
+        (12, 1),
+        (None, None),
+    ]
+
+
+def write_days(folder: NodeFolder, clock: Clock, fine_days: float, wide_days: float) -> None:
+    """Lines as an agent wrote them so many days long, the newest now."""
+    for path, days, every_s in (
+        (folder.past, fine_days, 20.0),
+        (folder.week, wide_days, WEEK_EVERY_S),
+    ):
+        times = [clock.now - every_s * n for n in range(round(days * DAY_S / every_s))]
+        alone = replace(READING, gpus=(GPU,))
+        lines = [past_line(alone, at_s, {}) for at_s in reversed(times)]
+        path.write_bytes(names_line(("GPU-a",)) + b"".join(lines))
+
+
+def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    write_days(folder, clock, fine_days=1.2, wide_days=8)
+    found = PastReader(root).look("gpu1", clock.now, 0.0, 7 * DAY_S)
+    ages = [clock.now - one.at_s for one in found]
+    assert ages == sorted(set(ages), reverse=True)
+    assert (ages[0], ages[-1]) == (7 * DAY_S, 0.0)
+    assert {one.every_s for one in found if clock.now - one.at_s > DAY_S} == {WEEK_EVERY_S}
+    assert {one.every_s for one in found if clock.now - one.at_s < DAY_S} == {20.0}
+    # And the curve of it has no gap.
+    assert not np.isnan(past_of(found).values["GPU-a", "temperature"]).any()
+
+
+def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
+    folder: NodeFolder, clock: Clock
+) -> None:
+    past = Past(folder, every_s=0, clock=clock)
+    past.lines(READING)
+    past.lines(replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])))
+    assert past.lines(replace(READING, heartbeat=3)).week is None
+    past._week._next_s = 0.0
+    due = past.lines(replace(READING, heartbeat=4))
+    assert due.week is not None
+    assert b"slowed by heat" in due.week
+    past.append(Lines(week=due.week), READING)
+    assert not folder.past.exists()
+    assert folder.week.read_bytes().endswith(due.week)
 
 
 def test_a_second_look_reads_only_what_is_new(
@@ -270,7 +332,7 @@ def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
     assert [gpu.uuid for one in found for gpu in one.gpus] == [
         str(n) for n in range(lines - 64, lines)
     ]
-    assert len(past_of(found).values) < 500
+    assert len(past_of(found).values) < 700
 
 
 def test_a_pipe_in_its_place_is_waited_for_by_nobody(

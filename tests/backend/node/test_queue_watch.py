@@ -356,15 +356,25 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
         started="2026-11-21T08:01:00Z",
         updated="2026-11-21T08:03:30Z",
         earlier_s=60.0,
+        earlier_gpu_s=480.0,
+        gpus=4,
+        earlier_energy_j=1_000.0,
+        energy_j=500.0,
     )
     replace_json(folder.status, before.to_dict())
     launch = folder.queued_launch.read_bytes()
     assert queue_start.start(root, folder, 3)
-    assert RunStatus.from_dict(read_json(folder.status)).earlier_s == 210.0
+    goes_on = RunStatus.from_dict(read_json(folder.status))
+    assert goes_on.earlier_s == 210.0
+    assert (goes_on.earlier_gpu_s, goes_on.earlier_energy_j) == (480.0 + 4 * 150.0, 1_500.0)
+    assert (goes_on.gpus, goes_on.energy_j) == (0, None), "it goes on without GPUs"
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
     queue_start.go_on(root, folder, 3)
-    assert RunStatus.from_dict(read_json(folder.status)).earlier_s == 210.0
+    again = RunStatus.from_dict(read_json(folder.status))
+    assert replace(again, **dict.fromkeys(("started", "updated"), ""), heartbeat=0) == replace(
+        goes_on, **dict.fromkeys(("started", "updated"), ""), heartbeat=0
+    )
 
 
 def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from backend.node import identity, sweep
 from backend.node.guard import Guard
 from backend.node.start import CODE_ROOT
 from backend.records.beat import Phase
-from backend.records.files import read_json
+from backend.records.files import read_json, replace_json
 from backend.records.state import JobState
 from backend.records.status import ProcessIdentity
 from tests.backend.node import hurried
 from tests.backend.node.hurried import hurry_guard
+from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import LOADER, Run
 from tests.waiting import wait_for
 
 MakeRun = Callable[..., Run]
+H100 = "GPU-00000001-aaaa-bbbb-cccc-dddddddddddd"
+"""One of the fake driver's."""
 
 LOOPING = """
 import time
@@ -80,6 +84,21 @@ def test_one_process_alone_runs_without_mpirun(make_run: MakeRun) -> None:
     run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun").start()
     assert run.end().state is JobState.FINISHED
     assert run.exit_of(0).outcome == "finished"
+
+
+def test_what_the_gpus_of_a_run_used_is_on_record(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = FakeDriver(build(tmp_path / "library"), tmp_path / "state")
+    for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE"):
+        monkeypatch.setenv(name, driver.environment[name])
+    run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun")
+    (plan,) = run.launch.ranks
+    replace_json(run.folder.launch, replace(run.launch, ranks=(replace(plan, gpu=H100),)).to_dict())
+    record = run.start().end()
+    # Its counter stands still; nothing at all would be known without one.
+    assert (record.state, record.energy_j) == (JobState.FINISHED, 0.0)
+    assert run.status.energy_j == 0.0
 
 
 def test_a_folder_with_blanks_quotes_and_shell_text_is_only_a_folder(tmp_path: Path) -> None:

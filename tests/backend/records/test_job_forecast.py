@@ -44,6 +44,17 @@ def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
     assert found.disk_bytes == 3_000_000
 
 
+def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
+    gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
+    known = replace(job("a", placement=gpus), energy_j=9_000.0)
+    found = forecast(config(epochs=10, placement=gpus), 64, twin_of(known, 0.2), None)
+    assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
+    unknown = forecast(config(epochs=10, placement=gpus), 64, twin_of(job("a"), 0.2), None)
+    assert (unknown.gpu_s, unknown.energy_j) == (256.0, None)
+    on_processors = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), None)
+    assert (on_processors.gpu_s, on_processors.energy_j) == (None, None)
+
+
 def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
     times = {"started": "2026-11-22T07:00:00Z", "ended": "2026-11-22T07:00:20Z"}
     whole = replace(job("a"), run=1, step=40, **times)

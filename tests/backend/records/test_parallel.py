@@ -15,7 +15,7 @@ from tests.widgets.compare.sweep_samples import ACCURACY, sweep
 def test_there_is_an_axis_for_what_differs_and_one_for_the_best_metric() -> None:
     found = parallel(sweep())
     assert [axis.label for axis in found.axes] == [
-        "Batch per process",
+        "Batch size, per process",
         "Learning rate",
         "Best validation accuracy",
     ]

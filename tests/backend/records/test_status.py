@@ -55,11 +55,25 @@ def through_json(raw: dict[str, Any]) -> dict[str, Any]:
         slow_ranks=st.lists(st.integers(0, 99)).map(tuple),
         started=TEXT,
         updated=TEXT,
+        earlier_gpu_s=st.none() | st.floats(0, 1e9),
+        earlier_energy_j=st.none() | st.floats(0, 1e12),
+        gpus=COUNT,
+        energy_j=st.none() | st.floats(0, 1e12),
     )
 )
 def test_a_status_comes_back_from_json_as_it_was(status: RunStatus) -> None:
     assert RunStatus.from_dict(through_json(status.to_dict())) == status
     assert 0 <= status.progress <= 1
+
+
+def test_energy_is_that_of_all_runs_or_not_known() -> None:
+    status = RunStatus(JobState.TRAINING, run=2, earlier_energy_j=1000.0)
+    ended = RunExit(2, JobState.FINISHED, "", energy_j=500.0)
+    assert status.total_energy_j is None, "of a run that goes on nobody knows it"
+    assert status.ended_as(ended).total_energy_j == 1500.0
+    assert RunExit.from_dict(through_json(ended.to_dict())) == ended
+    older = RunStatus(JobState.TRAINING, run=2)
+    assert older.ended_as(ended).total_energy_j is None
 
 
 def test_a_metric_that_is_no_number_is_written_as_null() -> None:

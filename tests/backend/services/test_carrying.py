@@ -406,3 +406,19 @@ def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPla
     with pytest.raises(BackendError, match=f"The job {view.id} is on gpu1"):
         services.set_up.un_provision(NODE)
     assert blind.far.job(view.id).path.exists()
+
+
+def test_what_is_kept_for_ever_is_so_where_it_is_pruned(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    name = add_checkpoint(run, 4)
+    services.jobs.keep(view.id, name)
+    assert (run.folder.checkpoints / f"{name}.keep").exists()
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    comes_home(blind.data.job(view.id))
+    CarriedRun(blind, services.jobs.resume(view.id))
+    assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
+    services.jobs.keep(view.id, name, is_kept=False)
+    assert not (run.folder.checkpoints / f"{name}.keep").exists()
+    assert not any(one.is_kept for one in services.jobs.checkpoints(view.id))

@@ -17,10 +17,10 @@ import pytest
 
 from backend.cli.run import run
 from backend.errors import BackendError
-from backend.records.comparison import ComparedRow, RowKind
+from backend.records.comparison import ComparedRow, RowKind, RunFigures, compare
 from backend.records.history import Block, encode
 from backend.records.job import CheckpointPolicy, Optimizer, Placement
-from backend.records.job_view import RunUpdate
+from backend.records.job_view import JobView, RunUpdate
 from backend.records.layout import DataRoot
 from backend.records.series import HistoryUpdate
 from backend.records.state import JobState
@@ -68,6 +68,24 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
     assert row(found.results, "epochs_done").values == ("3", "2 of 3")
 
 
+def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
+    gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
+    times = {"started": "2026-11-21T08:00:00Z", "ended": "2026-11-21T09:00:00Z", "run": 1}
+    on_gpus = replace(trained_view(placement=gpus), energy_j=1.8e6, **times)
+    unknown = replace(trained_view(placement=gpus), earlier_gpu_s=None, **times)
+    on_processors = replace(trained_view(), **times)
+    figures = RunFigures()
+    found = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
+    assert row(found.results, "gpu_hours").values == (2.0, None, None)
+    assert row(found.results, "energy_kwh").values == (0.5, None, None)
+    without = compare([(on_processors, figures), (on_processors, figures)])
+    assert not {"gpu_hours", "energy_kwh"} & {each.key for each in without.results}
+
+
+def trained_view(**settings: object) -> JobView:
+    return JobView("a", "a", JobState.FINISHED, replace(trained.CONFIG, **settings), "")  # type: ignore[arg-type]
+
+
 def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best_is_marked(
     services: Services, root: Path
 ) -> None:
@@ -81,7 +99,7 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     best = labels.index("Best validation accuracy")
     assert labels[best + 1] == "Last validation accuracy"
     assert [words for words in labels if words.startswith("Last")] == [
-        *("Last validation accuracy", "Last loss")
+        *("Last validation accuracy", "Last training loss")
     ]
     assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
 
@@ -337,9 +355,9 @@ def test_job_compare_says_it_to_people_and_to_scripts(
     assert lines[0] == ["slow", "fast"]
     assert ["Learning", "rate", "0.01", "0.02"] in lines
     assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
-    assert not any(line[:2] == ["Batch", "per"] for line in lines)
+    assert not any(line[:2] == ["Batch", "size,"] for line in lines)
     assert "settings are the same" in err
-    assert "Batch per process" in said("slow", "fast", "--all")[1]
+    assert "Batch size, per process" in said("slow", "fast", "--all")[1]
     document = json.loads(said("slow", "fast", "--json")[1])
     assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]
     assert document["results"][0]["best"] == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,8 @@ def lines(draw):
         progress=draw(st.sampled_from([0.0, 0.5, 1.0])),
         world_size=draw(st.integers(1, 4)),
         uses_gpus=draw(st.booleans()),
+        earlier_gpu_s=draw(st.sampled_from([None, 0.0, 64.0])),
+        energy_j=draw(st.none() | st.sampled_from([0.5, 64.0])),
     )
 
 
@@ -102,6 +105,7 @@ def fits(line: JobLine, query: JobQuery) -> bool:
     )
 
 
+NOW = time.time()
 VALUES = {
     "name": lambda line: line.name.casefold() or None,
     "tags": lambda line: ", ".join(line.tags) or None,
@@ -109,11 +113,12 @@ VALUES = {
     "user": lambda line: line.user or None,
     "state": lambda line: list(JobState).index(line.state),
     "progress": lambda line: line.progress,
-    "best": lambda line: line.best_metric[1] if line.best_metric else None,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
     "started": lambda line: line.started or None,
     "created": lambda line: line.created,
     "ended": lambda line: line.ended,
+    "gpu_hours": lambda line: line.gpu_s(NOW),
+    "energy": lambda line: line.energy_j,
     "lr": lambda line: setting(line, "lr"),
     "epochs": lambda line: setting(line, "epochs"),
     "seed": lambda line: setting(line, "seed"),
@@ -143,6 +148,11 @@ def test_it_finds_what_a_walk_over_all_jobs_finds(told, gone, query):
     assert {line.id for line in shown} == {line.id for line in there.values() if fits(line, query)}
     assert found.total == len(there)
     assert found.live == sum(line.state.is_live for line in there.values())
+    if query.order == "best":
+        judged = [line.best_metric for line in shown if line.best_metric]
+        assert shown[len(judged) :] == [line for line in shown if not line.best_metric]
+        sign = -1 if query.descending else 1
+        assert judged == sorted(judged, key=lambda one: (one[0], sign * one[1]))
     if query.order in VALUES:
         values = [VALUES[query.order](line) for line in shown]
         known = [value for value in values if value is not None]

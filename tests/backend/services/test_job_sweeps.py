@@ -196,3 +196,22 @@ def test_a_sweep_is_found_by_its_name():
     name = index.lines[index.slot("sweep:lr")].name
     assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
     assert index.sweeps_named("zeppelin", 50) == ()
+
+
+def test_a_sweep_used_what_all_its_jobs_used_at_any_moment():
+    gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
+    ended = line(1, state=S.FINISHED, started=1e9, ended=1e9 + 100, energy_j=50.0, **gpus)
+    resumed = line(2, state=S.TRAINING, started=1e9 + 70, earlier_gpu_s=40.0, **gpus)
+    begun = line(3, state=S.SETUP, started=1e9 + 90, **{**gpus, "world_size": 2})
+    draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
+    for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
+        whole = line_of_sweep("sweep:lr", jobs)
+        for now in (1e9 + 100, 1e9 + 500):
+            assert whole.gpu_s(now) == sum(one.gpu_s(now) for one in jobs if one.run)
+    assert line_of_sweep("sweep:lr", (ended, ended)).energy_j == 100.0
+    assert line_of_sweep("sweep:lr", (ended, resumed)).energy_j is None
+    unknown = ended._replace(earlier_gpu_s=None)
+    assert line_of_sweep("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
+    on_processors = line(5, started=1e9, run=1, world_size=4)
+    assert line_of_sweep("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
+    assert line_of_sweep("sweep:lr", (on_processors,)).gpu_s(2e9) is None

@@ -173,8 +173,12 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     with pytest.raises(BackendError, match="is not what was saved") as told:
         services.jobs.resume(view.id)
     assert name in told.value.remedy
-    assert services.jobs.resume(view.id, name).run == 2
+    smaller = view.config.batch_size // 2
+    changed = services.jobs.resume(view.id, name, batch_size=smaller)
+    assert (changed.run, changed.config.batch_size) == (2, smaller)
+    assert other.jobs.show(view.id).config.batch_size == smaller, "from now on"
     launch = read_json(run.folder.launch)
+    assert launch["config"]["batch_size"] == smaller
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
     resumed = FarRun(place, services.jobs.show(view.id))
@@ -294,3 +298,68 @@ def test_a_job_trains_on_a_node_is_stopped_and_goes_on(place: Place, beat: Beat)
     view = other.jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     assert list(other.jobs.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, beat: Beat) -> None:
+    one, other = place.desktop(), place.desktop()
+    place.stock(one)
+    beat(place)
+    view, run = started(place, one)
+    first, second = add_checkpoint(run, 4), add_checkpoint(run, 8)
+    kept = one.jobs.keep(view.id, first)
+    assert kept.is_kept
+    assert place.data.job(view.id).checkpoints.joinpath(f"{first}.keep").exists(), (
+        "where rank 0 sees it"
+    )
+    assert {c.name: c.is_kept for c in other.jobs.checkpoints(view.id)} == {
+        first: True,
+        second: False,
+    }
+    assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
+    assert not any(c.is_kept for c in one.jobs.checkpoints(view.id))
+    whats = [act.what for act in other.jobs.acts(view.id)]
+    assert whats == [
+        f"Not kept for ever any more: {first}",
+        f"Kept for ever: {first}",
+        "Started",
+        "Created",
+    ]
+
+
+def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = place.desktop()
+    place.stock(one)
+    beat(place)
+    view, run = started(place, one)
+    first = add_checkpoint(run, 4)
+    add_checkpoint(run, 8)
+    mark = one.share.replace_json
+
+    def too_late(path: Path, value: object) -> None:
+        for suffix in (".json", ".pt"):
+            (run.folder.checkpoints / first).with_suffix(suffix).unlink()
+        mark(path, value)
+
+    monkeypatch.setattr(one.share, "replace_json", too_late)
+    with pytest.raises(BackendError, match="has just removed the checkpoint"):
+        one.jobs.keep(view.id, first)
+    assert list(run.folder.checkpoints.glob("*.keep")) == []
+
+
+def test_who_did_what_is_told_on_every_desktop(place: Place, beat: Beat) -> None:
+    one, other = place.desktop(), place.desktop()
+    place.stock(one)
+    beat(place)
+    view, _ = started(place, one)
+    one.jobs.annotate(view.id, name="renamed", tags=("a", "b"))
+    for notes in ("w", "wo", "word"):
+        one.jobs.annotate(view.id, notes=notes)
+    other.jobs.stop(view.id)
+    other.jobs.stop(view.id)
+    acts = other.jobs.acts(view.id)
+    assert [act.what for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
+    assert acts[3].what.startswith("Name changed from “")
+    assert [act.what for act in acts[4:]] == ["Started", "Created"]
+    assert acts[0].sentence == f"Stopped by {acts[0].user} on {acts[0].host}"

@@ -278,3 +278,63 @@ def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
         load_weights(tmp_path / "whole.pt")
     with pytest.raises(BackendError, match="not there"):
         load_weights(tmp_path / "none.pt")
+
+
+def keep_for_ever(folder: JobFolder, step: int) -> None:
+    path_of(folder, step).with_suffix(".keep").write_text("{}\n")
+
+
+def test_what_is_kept_for_ever_is_never_pruned(folder: JobFolder) -> None:
+    writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
+    keep_for_ever(folder, 1)
+    more(writer, 3, 4, 5)
+    assert there(folder) == [1, 4, 5]
+    assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
+    path_of(folder, 1).with_suffix(".keep").unlink()
+    more(writer, 6)
+    assert there(folder) == [5, 6]
+
+
+def test_what_is_marked_while_it_is_pruned_stays(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
+
+    def marked_late(known: list[Checkpoint], *_: Any) -> list[Checkpoint]:
+        keep_for_ever(folder, 1)
+        return [one for one in known if one.step == 1]
+
+    monkeypatch.setattr(checkpoint, "retired", marked_late)
+    more(writer, 3)
+    assert there(folder) == [1, 2, 3]
+    assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
+
+
+def test_a_run_that_comes_by_again_replaces_nothing_that_is_kept(folder: JobFolder) -> None:
+    save(folder, 1, 2, 3)
+    keep_for_ever(folder, 2)
+    again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
+    more(again, 2, weight=20.0)
+    assert load_checkpoint(path_of(folder, 2))["model"]["w"][0, 0] == 2
+    assert again.saved is not None
+    assert again.saved.name == "epoch-0002-step-000002-run2"
+    assert load_checkpoint(Path(again.saved.path))["model"]["w"][0, 0] == 20
+
+
+def more(writer: Checkpointer, *steps: int, weight: float | None = None) -> None:
+    for step in steps:
+        value = float(step) if weight is None else weight
+        writer.save(
+            {"format": FORMAT, "model": {"w": torch.full((50, 50), value)}},
+            epoch=step,
+            step=step,
+            epoch_step=0,
+            metrics={"validation/loss": 1 / step},
+            reason="policy",
+        )
+    writer.wait()
+
+
+def there(folder: JobFolder) -> list[int]:
+    """The steps of the checkpoints that have both file and record."""
+    return [one.step for one in checkpoint.list_checkpoints(folder.checkpoints)]

@@ -101,13 +101,15 @@ def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_pat
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
     figures = {"run": 1, "step": 60, "total_steps": 100, "epoch": 2, "metrics": {"loss": 0.5}}
-    before = RunStatus(JobState.STARTING, **figures, earlier_s=30.0, heartbeat=9)
+    earlier = {"earlier_s": 30.0, "earlier_gpu_s": 60.0, "earlier_energy_j": 900.0, "gpus": 2}
+    before = RunStatus(JobState.STARTING, **figures, **earlier, heartbeat=9)
     reporter = Watched(folder, before)
     reporter.stopping()
     reporter.wait_for(folder.status.exists)
     status = RunStatus.from_dict(read_json(folder.status))
     assert {name: getattr(status, name) for name in figures} == figures
-    assert (status.earlier_s, status.heartbeat > 9) == (30.0, True)
+    assert {name: getattr(status, name) for name in earlier} == earlier
+    assert status.heartbeat > 9
     assert not run_signs.has_begun(status), "it heeds no wish to stop yet"
     reporter.plan(step=50, epoch=2, total_steps=100, steps_per_epoch=50)
     reporter.close()

@@ -96,7 +96,9 @@ def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path:
     assert_bit_equal(straight, halves)
 
 
-def test_on_other_ranks_the_epoch_goes_on_at_the_same_sample(tmp_path: Path) -> None:
+def test_on_other_ranks_by_smaller_batches_the_epoch_goes_on_at_the_same_sample(
+    tmp_path: Path,
+) -> None:
     seen = tmp_path / "seen"
     logging = LOADER.replace(
         "return self.x[index], self.y[index]",
@@ -111,7 +113,7 @@ def test_on_other_ranks_the_epoch_goes_on_at_the_same_sample(tmp_path: Path) -> 
     course = torch.load(training.latest(), weights_only=True)["course"]
     taken = seen.read_text().split()
     assert len(taken) == course["step"] * 8 < 4 * 96
-    training.with_config(processes=1, epochs=4, batch_size=4, strategy={"name": "alone"})
+    training.with_config(processes=1, epochs=4, batch_size=2, strategy={"name": "alone"})
     training.train_well(resume_from=training.latest())
     taken = seen.read_text().split()
     assert len(taken) == 4 * 96

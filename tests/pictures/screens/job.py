@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu
 
+from backend.records.act import Act
 from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.job_view import JobCommand, JobRun
 from backend.records.node import Presence
@@ -96,14 +97,14 @@ def job_in_doubt(stage: Stage) -> None:
 
 @screen("job-stopping")
 def job_stopping(stage: Stage) -> None:
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.")
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
     open_job(stage, view, _others(view))
 
 
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.")
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.", eta_s=None)
     page = open_job(stage, view, _others(view))
     page.detail._patience.since_s = -1e6
     page.detail.show_view(view)
@@ -141,7 +142,7 @@ def job_earlier_run(stage: Stage) -> None:
 @screen("job-set-up")
 def job_set_up(stage: Stage) -> None:
     view = replace(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
-                   eta_s=None, samples_per_second=None, rank_step_ms=())  # fmt: skip
+                   eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
     page = open_job(stage, replace(view, run=0), _others(view))
     page.show_view(view)
 
@@ -272,7 +273,10 @@ def ranks_no_news(stage: Stage) -> None:
 
 @screen("checkpoints", EVERY)
 def checkpoints(stage: Stage) -> None:
-    open_job(stage, tab="checkpoints")
+    page = open_job(stage, tab="checkpoints")
+    first, *others = lab.checkpoints()
+    page.detail.show_checkpoints(lab.LIVE.id, (replace(first, is_kept=True), *others))
+    page.detail.show_verified(lab.LIVE.id, first.name, "checked", "found right")
 
 
 @screen("checkpoints-empty")
@@ -378,7 +382,17 @@ def settings_of_job_toml(stage: Stage) -> None:
 
 @screen("notes", THREE)
 def notes(stage: Stage) -> None:
-    open_job(stage, tab="notes")
+    page = open_job(stage, tab="notes")
+    first, *_ = lab.checkpoints()
+    page.detail.show_acts(
+        lab.LIVE.id,
+        (
+            Act(lab.ago(4 * lab.MINUTE), f"Kept for ever: {first.name}", "ben", "desk-7"),
+            Act(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
+            Act(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
+            Act(lab.ago(75 * lab.MINUTE), "Created", "mai"),
+        ),
+    )
 
 
 @screen("notes-empty")

@@ -58,6 +58,8 @@ READY = JobCheck(
     ),
 )
 
+TRIED = BatchTrial(TrialState.PASSED, "One batch was tried: loss 1.83")
+
 
 def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     """The form with a job that could start at once."""
@@ -70,7 +72,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     form.show_nodes(lab.nodes() if nodes is None else nodes)
     form.show_jobs(lab.JOBS)
     form.show_draft(JobDraft(raw))
-    form.show_check(READY, BatchTrial(TrialState.PASSED, "One batch was tried: loss 1.83"))
+    form.show_check(READY, TRIED)
     return form
 
 
@@ -163,7 +165,9 @@ def new_job_taken(stage: Stage) -> None:
     """Somebody came to two of the GPUs between form and start."""
     busy = "GPU 6 of gpu03 is in use by alice; the job can start when it is free."
     form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
-    form.show_check(replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])))
+    form.show_check(
+        replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])), TRIED
+    )
 
 
 def shared(stage: Stage) -> JobForm:
@@ -177,7 +181,7 @@ def shared(stage: Stage) -> JobForm:
     one = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
     form = filled(stage, nodes, {**RAW, "placement": [one]})
     said = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice, as was chosen.")
-    form.show_check(replace(READY, findings=(said, *READY.findings[1:])))
+    form.show_check(replace(READY, findings=(said, *READY.findings[1:])), TRIED)
     return form
 
 
@@ -228,7 +232,8 @@ def show_sweep(stage: Stage) -> JobForm:
             rates=RATES,
             command=COMMAND,
             findings=READY.findings,
-        )
+        ),
+        TRIED,
     )
     return form
 

@@ -18,6 +18,7 @@ from tests.widgets.cluster import samples
 from tests.widgets.cluster.test_add_node_dialog import KEY
 from tests.widgets.cluster.test_set_up_again import THREE, node
 from widgets.cluster.add_node_dialog import AddNodeDialog
+from widgets.cluster.node_history import Past
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.passphrase_dialog import PassphraseDialog
 from widgets.cluster.set_up_again import SetUpAgainDialog
@@ -141,16 +142,44 @@ def nodes_all_gone(stage: Stage) -> None:
     _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
 
 
-def _detail(stage: Stage, name: str, states=None) -> NodesPage:
+def _detail(stage: Stage, name: str, states=None, past: Past | None = None) -> NodesPage:
     page = _nodes(stage, states or lab.nodes())
     page.open_node(name)
-    page.show_past(name, lab.past(name))
+    page.show_past(name, past or lab.past(name))
     return page
 
 
 @screen("node-detail", EVERY, ("dark",))
 def node_detail(stage: Stage) -> None:
     _detail(stage, "gpu07")
+
+
+@screen("node-detail-week")
+def node_detail_week(stage: Stage) -> None:
+    past = lab.past("gpu07", over_s=8 * lab.DAY)
+    card = _detail(stage, "gpu07", past=past).detail._history_card
+    card._stretch.choose("168")
+    card.show_past()
+
+
+@screen("node-detail-ecc")
+def node_detail_ecc(stage: Stage) -> None:
+    states = [
+        replace(
+            state,
+            reading=replace(
+                state.reading,
+                gpus=tuple(
+                    replace(gpu, ecc_corrected=2 * gpu.index, ecc_uncorrected=0)
+                    for gpu in state.reading.gpus
+                ),
+            ),
+        )
+        for state in lab.nodes()
+    ]
+    card = _detail(stage, "gpu07", tuple(states)).detail._history_card
+    card._picker.choose("ecc")
+    card.show_past()
 
 
 @screen("node-detail-well")
@@ -168,6 +197,8 @@ def node_detail_findings(stage: Stage) -> None:
         "gpu07",
         (
             Finding("Python", True, "Python 3.12 with PyTorch 2.13."),
+            Finding("mpirun", True, "Open MPI 5.0.11 at /e/bin/mpirun."),
+            Finding("gpu", True, "8 GPU: A100 80 GB; driver 550.54."),
             Finding("clock", False, "The clock is 10 min ahead.", "timedatectl set-ntp true"),
             Finding("disk", False, "/lab/ring has 0.3 GB left.", "Make room there."),
         ),

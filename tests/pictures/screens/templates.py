@@ -16,7 +16,9 @@ from widgets.jobs.load_dialog import JOBS, LoadDialog
 from widgets.jobs.template_dialog import NameDialog
 
 THREE = (LARGE, SMALL, SMALLEST)
-FORECAST = JobForecast(22_900, 17_500.0, "retinanet-r50 · coco", 0.753, 312_000_000, 3, 10**12)
+FORECAST = JobForecast(
+    22_900, 17_500.0, "retinanet-r50 · coco", 0.753, 312_000_000, 3, 10**12, 280_000.0, 1.1e8
+)
 TEMPLATES = (
     Template("night run", "retinanet · sgd 0.02 · 50 epochs"),
     Template("quick look", "digits · adam 0.001 · 1 epoch"),

@@ -46,7 +46,7 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
 def card(qtbot):
     card = HistoryCard()
     qtbot.addWidget(card)
-    card.resize(900, 420)
+    card.resize(900, 600)
     card.show()
     return card
 
@@ -214,13 +214,13 @@ def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):
     history.append(STATE.reading, NOON + 2)
     card.show_history(history, STATE)
     assert card.plot is plot
-    assert len(card._data["GPU-0"]) == 2
+    assert len(card._data["GPU-0", "temperature"]) == 2
     card.show_history(history, STATE)
-    assert len(card._data["GPU-0"]) == 2, "jobs changed, no reading came"
+    assert len(card._data["GPU-0", "temperature"]) == 2, "jobs changed, no reading came"
     history.append(STATE.reading, NOON + 4)
     history.append(STATE.reading, NOON + 6)
     card.show_history(history, STATE)
-    assert len(card._data["GPU-0"]) == 4
+    assert len(card._data["GPU-0", "temperature"]) == 4
 
 
 def test_which_job_ran_when_stands_above_on_the_same_axis(card):
@@ -266,3 +266,101 @@ def test_the_last_minutes_are_drawn_at_equal_distances_whoever_saw_them():
     alone = NodeHistory()
     alone.append(STATE.reading, NOON)
     assert list(alone.lately("GPU-1", "temperature")) == [66.0]
+
+
+def settled():
+    for _ in range(3):
+        QApplication.processEvents()
+
+
+def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
+    history = NodeHistory()
+    history.put_past(hours(hot_to_s=0))
+    history.append(STATE.reading, NOON)
+    card.show_history(history, samples.hot(STATE, 1))
+    settled()
+    upper, lower = card.plot, card.lower_plot
+    assert (upper.title.partition(",")[0], lower.title.partition(",")[0]) == (
+        "Temperature",
+        "Clock",
+    )
+    # The name below is longer than the one above, and leaves as much room beside the curves.
+    for _ in range(2):
+        assert (upper.x_range(), upper.stretch_px()) == (lower.x_range(), lower.stretch_px())
+        card.resize(600, 560)
+        settled()
+    upper.point_at(NOON - 60)
+    assert lower.pointed == NOON - 60
+    assert lower.geometry().top() > upper.geometry().bottom()
+
+
+def test_a_closer_look_at_the_heat_is_one_at_the_clock_until_all_is_in_view_again(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    card.show_history(history, STATE)
+    settled()
+    whole = card.plot.x_range()
+    for one, other in ((card.plot, card.lower_plot), (card.lower_plot, card.plot)):
+        one._put_range(NOON - 3000, NOON - 2000)
+        one._keep_in_sight()
+        assert other.x_range() == one.x_range() == (NOON - 3000, NOON - 2000)
+        one._fit_again()
+        assert other.x_range() == one.x_range() == whole
+        assert other.is_fitted()
+
+
+def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    segments = dict(zip(card._picker._keys, card._picker._group.buttons(), strict=True))
+    assert not segments["ecc"].isEnabled()
+    reading = STATE.reading
+    counts = tuple(replace(g, ecc_corrected=3 + g.index, ecc_uncorrected=0) for g in reading.gpus)
+    counted = replace(STATE, reading=replace(reading, gpus=counts))
+    history.append(counted.reading, NOON + 2)
+    card.show_history(history, counted)
+    assert segments["ecc"].isEnabled()
+    card._picker.choose("ecc")
+    card._build()
+    assert [plot.title.partition(", ")[0] for plot in card._plots.plots] == [
+        "Memory errors that were corrected",
+        "Memory errors that spoil results",
+    ]
+    assert list(history.series("GPU-1", "ecc_corrected")) == pytest.approx([np.nan, 4], nan_ok=True)
+    assert card._peers() == "2 GPUs, 3 errors to 4 errors, 0 errors"
+    card.show_history(history, STATE)
+    assert card._picker.key() == "temperature", "no tab is chosen that shows nothing"
+
+
+def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
+    wide = [replace(line(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
+    history = NodeHistory()
+    history.put_past(past_of([*wide, *(line(age) for age in range(86_400, 0, -20))]))
+    card._stretch.choose("168")
+    card.show_history(history, STATE)
+    assert card._title.text() == "Last 7 days"
+    assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
+    assert not np.isnan(history.series("GPU-0", "temperature")).any()
+    shorter = NodeHistory()
+    shorter.put_past(past_of(wide[-300:]))
+    card.show_history(shorter, STATE)
+    assert card._title.text().startswith("Since ")
+    assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
+
+
+def test_the_picture_of_two_plots_shows_both(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    card.show_history(history, STATE)
+    settled()
+    picture = card._plots.as_picture()
+    assert picture.size.height() == card.plot.height() + card.lower_plot.height()
+    image = QImage.fromData(picture.png(1.0))
+    surface = theme.current().q("surface").name()
+    lower = [
+        image.pixelColor(x, y).name()
+        for x in range(60, image.width() - 60, 7)
+        for y in range(image.height() - card.lower_plot.height(), image.height(), 3)
+    ]
+    assert set(lower) != {surface}

@@ -14,6 +14,7 @@ from backend.records.node import (
     NodeState,
     Presence,
 )
+from tests.pictures import lab
 from tests.turns import finish
 from tests.widgets.cluster import samples
 from widgets.cluster.node_history import NodeHistory
@@ -86,6 +87,42 @@ def test_who_is_on_a_gpu_is_named(page):
     show(page, replace(READING, gpus=(used,)))
     assert page._gpu_cards["GPU-a"]._who.text() == "in use by alice"
     assert page._processes_card.isVisible()
+
+
+def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
+    view = replace(lab.LIVE, id="j1")
+    state = samples.hot(samples.state("gpu07", "ours"))
+    history = NodeHistory()
+    history.append(state.reading, NOON)
+    page.show_node(state, history, (view,))
+    finish(page.turns)
+    well, unwell = page._gpu_cards["GPU-2"], page._gpu_cards["GPU-3"]
+    assert (well._who.text(), well._owner.text()) == (f"rank 10 · {view.name}", "mai")
+    assert (unwell._who.text(), unwell._owner.text()) == ("Slowed by heat", "rank 11 · mai")
+    assert well.accessibleName().endswith("rank 10, mai")
+
+
+def test_a_gpu_that_somebody_else_holds_has_no_rank_of_the_job_that_is_placed_there(page):
+    view = replace(lab.LIVE, id="j1")
+    state = samples.state("gpu07", "other")
+    history = NodeHistory()
+    history.append(state.reading, NOON)
+    page.show_node(state, history, (view,))
+    finish(page.turns)
+    card = page._gpu_cards["GPU-2"]
+    assert (card._who.text(), card._owner.text()) == ("in use by chen", "")
+
+
+def test_checks_that_passed_are_one_line_that_tells_them_all_to_who_points_at_it(page):
+    passed = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
+    page.show_findings((*passed, Finding("b", False, "broken", "mend it")))
+    assert told(page) == ["broken", "mend it", "9 checks passed"]
+    line = page._findings_card._rows[1]._sentence
+    assert line.accessibleDescription().splitlines() == [f"fine {n}" for n in range(9)]
+    assert "fine 0\nfine 1\n" in line.toolTip()
+    page.show_findings((Finding("a", True, "fine"),))
+    assert told(page) == ["fine"]
+    assert not page._findings_card._rows[0]._sentence.toolTip()
 
 
 def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):

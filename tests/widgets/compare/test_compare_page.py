@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.comparison import ComparedRow, RowKind
 from backend.records.job_line import line_of
@@ -78,7 +78,7 @@ def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     show(page, three())
     plot = page.findChildren(_Plot)[0]
     titles = [action.text() for action in plot._menu.actions()]
-    assert titles == ["Validation mAP", "Loss", "Learning rate"]
+    assert titles == ["Validation mAP", "Training loss", "Learning rate"]
     plot._menu.actions()[2].trigger()
     page.show_look(news(three()[0].view, 3201, 10))
     finish(page.turns)
@@ -187,6 +187,22 @@ def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
     with qtbot.waitSignal(page.remove_requested) as removed:
         qtbot.keyClick(now, Qt.Key.Key_Delete)
     assert removed.args == ["id1"]
+
+
+def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
+    show(page, three())
+    head = page.table._heads[1]
+    head.setFocus()
+    other = QWidget()
+    qtbot.addWidget(other)
+    other.show()
+    other.activateWindow()
+    qtbot.waitUntil(other.isActiveWindow)
+    page.table._all.toggle()
+    assert head is not page.table._heads[1], "other rows, so other heads"
+    page.activateWindow()
+    qtbot.waitUntil(page.isActiveWindow)
+    assert page.table._heads[1].hasFocus()
 
 
 @pytest.mark.parametrize("taken_out", [0, 2])

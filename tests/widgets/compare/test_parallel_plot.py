@@ -106,7 +106,7 @@ def test_the_line_under_the_pointer_is_told_and_a_click_opens_it(plot, qtbot):
         move(plot, where)
     assert told.args == [job_id] == [plot.current]
     assert plot.accessibleDescription().startswith(
-        "digits batch=32 lr=0.03, Batch per process 32, Learning rate 0.03, Best validation"
+        "digits batch=32 lr=0.03, Batch size, per process 32, Learning rate 0.03, Best validation"
     )
     with qtbot.waitSignal(plot.opened) as opened:
         QTest.mouseClick(plot, LEFT, pos=where)

@@ -12,6 +12,7 @@ from backend.records.node import Cpu, NodeReading, NodeState, Presence
 from tests.widgets import drags
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
+from widgets.common.buttons import IconButton
 from widgets.common.text import Label
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.frame.places import PLACES
@@ -26,7 +27,7 @@ READING = NodeReading(
 @pytest.fixture
 def window(qtbot):
     window = MainWindow()
-    for key in (*(place.key for place in PLACES), "new-job"):
+    for key in (*(place.key for place in PLACES), "new-job", "settings", "help"):
         window.add_page(key, QWidget())
     qtbot.addWidget(window)
     window.resize(1440, 900)
@@ -38,6 +39,32 @@ def window(qtbot):
 def test_a_click_on_a_place_opens_it(window, qtbot):
     qtbot.mouseClick(window.side_bar._buttons["models"], Qt.MouseButton.LeftButton)
     assert window.place == "models"
+
+
+@pytest.mark.parametrize("page", ["settings", "help", "new-job"])
+def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page):
+    def lit():
+        return [key for key, button in window.side_bar._buttons.items() if button.isChecked()]
+
+    window.go("nodes")
+    assert lit() == ["nodes"]
+    window.go(page)
+    assert lit() == []
+    window.back()
+    assert lit() == ["nodes"]
+    window.go(page)
+    qtbot.mouseClick(window.side_bar._buttons["nodes"], Qt.MouseButton.LeftButton)
+    assert (window.place, lit()) == ("nodes", ["nodes"])
+
+
+@pytest.mark.parametrize(("button", "told"), [("All keys", "keys_wished"), ("Help", "help_wished")])
+@pytest.mark.parametrize("width", [1000, 1440])
+def test_keys_and_help_have_a_button(window, qtbot, button, told, width):
+    window.resize(width, 640)
+    found = next(b for b in window.findChildren(IconButton) if b.accessibleName() == button)
+    assert found.isVisible()
+    with qtbot.waitSignal(getattr(window.side_bar, told)):
+        qtbot.mouseClick(found, Qt.MouseButton.LeftButton)
 
 
 def test_back_and_forward_work_as_in_a_browser(window):

@@ -161,7 +161,8 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
     again = "Resume" if kept else "Start over"
-    assert primary == ["Clone with a change" if cause else again]
+    change = "Resume with batch size 4" if kept else "Clone with a change"
+    assert primary == [change if cause else again]
 
 
 def test_while_it_stops_there_is_nothing_to_press(detail):
@@ -180,7 +181,11 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail._patience.since_s -= STOP_GRACE_S + 1
     detail.show_view(replace(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
-    assert "Kill now loses all since its newest checkpoint." in detail._progress._caption.text()
+    caption = detail._progress._caption
+    assert "Kill now loses all since epoch 2, " in caption.text()
+    detail.resize(600, 500)
+    QCoreApplication.sendPostedEvents()
+    assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
     with qtbot.waitSignal(detail.kill_requested) as told:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
@@ -412,7 +417,9 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     )
     detail.open_job(replace(FAILED, error=error))
     failure = detail.failure
-    assert failure._acts.indexOf(failure._clone) == 0
+    assert failure.first_act is failure._smaller
+    assert failure._usual.indexOf(failure._clone) == 0
+    assert failure._again.isHidden()
     assert failure._remedy.text() == "Try a smaller one."
     assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
     assert failure._log.text() == "Log of rank 1"
@@ -422,7 +429,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert detail._tabs.key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(replace(FAILED, error=disk))
-    assert failure._acts.indexOf(failure._again) == 0
+    assert failure.first_act is failure._again
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from PySide6.QtCore import Qt
 
 from backend.datastore.job_files import JobFile, view_of
 from backend.records.job_line import line_of
@@ -14,6 +15,7 @@ from tests.widgets.jobs.test_job_detail import CONFIG, FAILED, LIVE, checkpoint,
 from widgets.common import formats
 from widgets.jobs.curves_tab import CurvesTab
 from widgets.jobs.failure_tab import FailureTab
+from widgets.jobs.job_columns import CELL_ROLES, JobColumn
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.job_facts import circumstances, facts, what_stop_costs
 
@@ -49,6 +51,9 @@ def test_a_job_took_as_long_as_all_its_runs():
 def test_the_start_is_said_to_be_that_of_the_newest_run():
     assert " · run 3 started " in circumstances(RESUMED)
     assert " · started " in circumstances(replace(RESUMED, run=1))
+    tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
+    assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
+    assert not tip(line_of(replace(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
 
 
 @pytest.mark.parametrize("step", [0, 40])

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.job import parse_job
-from backend.records.job_view import GPU_CHECK, JobCheck
+from backend.records.job_view import GPU_CHECK, JobCheck, JobForecast
 from backend.records.library import Kind, LibraryItem
 from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.torch_settings import OPTIMIZERS
@@ -152,6 +152,19 @@ def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
     assert (form._verdict.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
 
 
+def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
+    forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
+    check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
+    form.show_check(check)
+    said = form._side._basis.text().replace("\xa0", " ")
+    assert said.endswith("It will need about 16.0 GPU hours and 6.00 kWh.")
+    assert "16.0 GPU hours" in form._foot.figures.text()
+    form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
+    assert form._side._basis.text().endswith("It will need about 16.0 GPU hours.")
+    form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
+    assert "GPU hours" not in form._side._basis.text() + form._foot.figures.text()
+
+
 def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
@@ -289,7 +302,7 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     fine = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(fine)
     before = places(form)
-    assert len(before) == (31 if is_open else 20)
+    assert len(before) == (33 if is_open else 21)
     faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
     nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
     form.show_check(JobCheck(faults=(*faults, nowhere)))

@@ -4,12 +4,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from backend.records.job import parse_job
-from backend.records.job_line import line_of
 from backend.records.job_view import JobView
 from backend.records.state import JobState
 from backend.records.status import RankError
@@ -146,13 +145,13 @@ def test_a_job_is_found_by_name_notes_tags_state_settings_and_metrics(page, text
 def test_a_head_sorts_the_other_way_next_and_then_gives_the_lists_own_order_back(page):
     own = names(page)
     click_head(page, JobColumn.BEST)
-    values = [line_of(v).best_metric for v in VIEWS]
-    best = max(value for _, value in filter(None, values))
-    assert page.table.model.index(0, 0).data(JOB_ROLE).best_metric[1] == best
+    assert page.table.model.index(0, 0).data(JOB_ROLE).best_metric == ("dice", 0.902)
+    assert page.table.model.index(2, 0).data(JOB_ROLE).best_metric == ("mIoU", 0.99)
     none_last = page.table.model.index(len(VIEWS) - 1, 0).data(JOB_ROLE)
     assert none_last.best_metric is None
     click_head(page, JobColumn.BEST)
-    assert page.table.model.index(0, 0).data(JOB_ROLE).best_metric[1] == 0.142
+    assert page.table.model.index(1, 0).data(JOB_ROLE).best_metric == ("mAP", 0.371)
+    assert page.table.model.index(2, 0).data(JOB_ROLE).best_metric == ("mIoU", 0.7)
     none_last = page.table.model.index(len(VIEWS) - 1, 0).data(JOB_ROLE)
     assert none_last.best_metric is None, "what has no value comes last both ways"
     click_head(page, JobColumn.BEST)
@@ -233,7 +232,7 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     actions = {action.text(): action for action in menu.actions()}
     assert list(actions) == [
         "Learning rate",
-        "Batch",
+        "Batch size",
         "Optimizer",
         "Epochs",
         "Model",
@@ -249,10 +248,45 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     assert page.table.query.order == "lr"
     shown = page.table.model.index(0, rate).data()
     assert shown == "0.08"
-    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "sgd"
+    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "SGD"
     assert page.table.model.index(0, JobColumn.SEED).data() == "1"
     click_head(page, rate)
     assert page.table.model.index(0, rate).data() == "0.001"
+
+
+def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
+    view, model = page.table.view, page.table.model
+    used = job("used", JobState.FINISHED, ONE, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
+    unknown = job("unknown", JobState.FINISHED, ONE, begun=4, took=2, earlier_gpu_s=None)
+    here = job("on processors", JobState.FINISHED, HERE, begun=3, took=2)
+    show_jobs(page, (used, unknown, here))
+    shown = {
+        name: (
+            model.index(row, JobColumn.GPU_HOURS).data(),
+            model.index(row, JobColumn.ENERGY).data().replace("\xa0", " "),
+        )
+        for row, name in enumerate(names(page))
+    }
+    assert shown == {
+        # Two hours of eight GPUs, and one of the runs before.
+        "used": ("17.0", "2.50 kWh"),
+        "unknown": ("–", "–"),
+        "on processors": ("–", "–"),
+    }
+    took = model.index(names(page).index("used"), JobColumn.TOOK)
+    tip = took.data(Qt.ItemDataRole.ToolTipRole).replace("\xa0", " ")
+    assert tip == "2 h 00 · 17.0 GPU hours · 2.50 kWh"
+    page.resize(1700, 800)
+    QApplication.processEvents()
+    assert not view.isColumnHidden(JobColumn.GPU_HOURS)
+    page.resize(1000, 640)
+    QApplication.processEvents()
+    assert view.isColumnHidden(JobColumn.ENERGY)
+    actions = {action.text(): action for action in view.column_menu().actions()}
+    assert actions["GPU hours"].isChecked()
+    actions["Energy"].trigger()
+    actions["Energy"].trigger()
+    assert not view.isColumnHidden(JobColumn.ENERGY), "who asks for it sees it"
 
 
 def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
@@ -355,3 +389,20 @@ def test_the_sort_mark_stands_next_to_the_title(page, column):
     assert sorted_head != head
     click_head(page, column)
     assert seen()[0] != sorted_head, "both directions look the same"
+
+
+@pytest.mark.parametrize("column", [column for column in JobColumn if column.can_sort])
+def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column):
+    view = page.table.view
+    header = view.horizontalHeader()
+    view.setColumnHidden(column, False)
+    header.resizeSection(column, header.minimumSectionSize())
+    header.show_order(column, descending=True)
+    title = header.fitted_title(column)
+    rect = QRect(0, 0, header.sectionSize(column), header.height())
+    title_w = QFontMetrics(header.font()).horizontalAdvance(title)
+    left = header.mark_left(rect, column)
+    text_left = rect.width() - RIGHT_W - title_w if column.is_figure else LEFT_W
+    mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
+    assert not mark.intersects(text)
+    assert rect.contains(mark.united(text))

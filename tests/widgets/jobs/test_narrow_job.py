@@ -65,7 +65,7 @@ def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sid
 def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -> None:
     tab = SettingsTab()
     qtbot.addWidget(tab)
-    tab.show_config(lab.LIVE.config)
+    tab.show_job(lab.LIVE)
     tab.resize(900, 1400)
     tab.show()
     qtbot.waitUntil(lambda: tab._file.height() == tab._file.maximumHeight())

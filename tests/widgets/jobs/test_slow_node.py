@@ -6,6 +6,8 @@ import pytest
 
 from backend.records.state import JobState
 from tests.pictures import lab
+from widgets.cluster.attention import attentions
+from widgets.cluster.node_row import node_row
 from widgets.common.buttons import Button
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.slow_node import slow_node
@@ -74,3 +76,12 @@ def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
     detail.show_view(SLOWED)
     assert words(detail.curves.ranks._cells._reasons[11]) == "slowed by heat, 91 °C"
     assert words(detail.curves.ranks.toolTip()) == "Rank 11: slowed by heat, 91 °C"
+
+
+def test_the_card_above_the_rack_says_what_the_node_costs():
+    rows = {state.name: node_row(state) for state in lab.nodes()}
+    (card, *_) = attentions(lab.nodes(), rows, [SLOWED], {})
+    assert card.node == "gpu07"
+    assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
+    (card, *_) = attentions(lab.nodes(), rows, [replace(SLOWED, slow_ranks=())], {})
+    assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")

@@ -93,7 +93,7 @@ def test_a_sweep_says_how_many_are_how_and_which_is_the_best(page):
     said = head(page.model).data(Qt.ItemDataRole.AccessibleTextRole)
     assert said == (
         f"digits lr, sweep, folded, 69{formats.GAP}%. 6 jobs: 2 live, 3 finished, 1 failed. "
-        "Best: loss 0.0412 of lr=0.1."
+        "Best: validation loss 0.0412 of lr=0.1."
     )
     assert "2 live, 3 finished, 1 failed" in head(page.model).data(Qt.ItemDataRole.ToolTipRole)
 

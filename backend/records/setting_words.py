@@ -1,0 +1,131 @@
+"""The name of each setting, and of what can be chosen for it: one everywhere that people read it.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "What": {
+        "name": "Name",
+        "model": "Model",
+        "dataset": "Dataset",
+        "loader": "Loader",
+        "validation_dataset": "Validation dataset",
+        "validation_loader": "Validation loader",
+        "start_from": "Start from",
+    },
+    "Where": {"placement": "Nodes"},
+    "How": {
+        "epochs": "Epochs",
+        "batch_size": "Batch size, per process",
+        "gradient_norm": "Gradient norm",
+        "strategy.name": "Strategy",
+        "optimizer.name": "Optimizer",
+        "optimizer.lr": "Learning rate",
+        "strategy.lr_scaling": "Rate scaling",
+        "optimizer.momentum": "Momentum",
+        "optimizer.dampening": "Dampening",
+        "optimizer.nesterov": "Nesterov",
+        "optimizer.weight_decay": "Weight decay",
+        "optimizer.betas": "Betas",
+        "optimizer.eps": "Epsilon",
+        "optimizer.amsgrad": "AMSGrad",
+        "optimizer.lr_decay": "Rate decay",
+        "optimizer.initial_accumulator_value": "Initial accumulator",
+        "optimizer.rho": "Rho",
+        "optimizer.alpha": "Alpha",
+        "optimizer.centered": "Centered",
+        "schedule.name": "Schedule",
+        "schedule.warmup_epochs": "Warm-up, epochs",
+        "schedule.step_size": "Lower every, epochs",
+        "schedule.gamma": "Factor",
+        "schedule.eta_min": "Lowest rate",
+        "mixed_precision": "Half precision on GPUs",
+    },
+    "Keep": {
+        "checkpoint.every_epochs": "Checkpoint every, epochs",
+        "checkpoint.every_steps": "Checkpoint every, steps",
+        "checkpoint.every_minutes": "Checkpoint every, min",
+        "checkpoint.keep_latest": "Keep latest",
+        "checkpoint.keep_best": "Keep best",
+        "checkpoint.best_metric": "Best by",
+        "checkpoint.best_mode": "Best is",
+        "early_stop.patience_epochs": "Stop early after, epochs",
+        "early_stop.metric": "Stop early by",
+        "early_stop.mode": "Stop early when best is",
+        "early_stop.min_delta": "Stop early below a gain of",
+        "seed": "Seed",
+        "loader_workers": "Loader workers",
+        "stall_limit_s": "Silent at most, s",
+        "stop_on_nan": "Stop on NaN",
+        "stop_on_divergence": "Stop when it diverges",
+    },
+}
+"""By the parts of the form, in its order. A unit stands behind a comma."""
+
+LABELS: Mapping[str, str] = {
+    key: text for settings in SECTIONS.values() for key, text in settings.items()
+}
+_MODES = {"min": "lowest", "max": "highest"}
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "strategy.name": {"allreduce": "Allreduce", "alone": "One process, no Horovod"},
+    "strategy.lr_scaling": {
+        "linear": "times processes",
+        "sqrt": "times their root",
+        "none": "as given",
+    },
+    "optimizer.name": {
+        "sgd": "SGD",
+        "adam": "Adam",
+        "adamw": "AdamW",
+        "adagrad": "Adagrad",
+        "adadelta": "Adadelta",
+        "rmsprop": "RMSprop",
+    },
+    "schedule.name": {
+        "constant": "Constant",
+        "step": "Step",
+        "exponential": "Exponential",
+        "cosine": "Cosine",
+    },
+    "checkpoint.best_mode": _MODES,
+    "early_stop.mode": _MODES,
+}
+
+
+def label(key: str) -> str:
+    """The name of a setting with its unit: "Warm-up, epochs"."""
+    if key in LABELS:
+        return LABELS[key]
+    part, _, setting = key.partition(".")
+    if part == "environment" and setting:
+        return setting
+    return (setting or key).replace("_", " ").capitalize()
+
+
+def name_and_unit(key: str) -> tuple[str, str]:
+    """The same in two parts."""
+    name, _, unit = label(key).partition(", ")
+    return name, unit
+
+
+def value_words(key: str, value: str) -> str:
+    """What was chosen for a setting, as the form has it; any other value as it is."""
+    return CHOICES.get(key, {}).get(value, value)
+
+
+def place(key: str) -> float:
+    """Where a setting stands among others; one that has no place stands behind its kin."""
+    known = list(LABELS)
+    if key in LABELS:
+        return known.index(key)
+    kin = key.partition(".")[0]
+    return max((n + 0.5 for n, one in enumerate(known) if one.startswith(kin)), default=len(known))
+
+
+def section(key: str) -> str:
+    """The part of the form in which a setting stands."""
+    return next((name for name, keys in SECTIONS.items() if key in keys), "How")
