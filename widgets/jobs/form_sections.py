@@ -25,10 +25,9 @@ from widgets.jobs.template_strip import TemplateStrip
 from widgets.jobs.trial_line import TrialLine
 
 SECTION_W = 64
-_SETTINGS_A_ROW = 4
-_BEST_BY = CheckpointPolicy.best_metric
+_A_ROW = 4
 _NORM = "gradient_norm"
-_TOP = Qt.AlignmentFlag.AlignTop
+_BEST_BY = CheckpointPolicy.best_metric
 
 
 class FormSections(QWidget):
@@ -55,10 +54,7 @@ class FormSections(QWidget):
         self._keep_more = Details("Seed, loader and when to stop")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
-        self._settings = QGridLayout()
-        self._settings.setHorizontalSpacing(S2)
-        for column in range(_SETTINGS_A_ROW):
-            self._settings.setColumnStretch(column, 1)
+        self._settings = _grid()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -143,19 +139,13 @@ class FormSections(QWidget):
     def _lay_settings(self) -> None:
         """In rows: of the optimizer, then of the schedule."""
         paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
-        for number, path in enumerate(paths):
-            field = self._fields.field(path)
-            self._settings.addWidget(field, *divmod(number, _SETTINGS_A_ROW), _TOP)
+        _lay(self._settings, *(self._fields.field(path) for path in paths))
 
     def _what(self) -> Card:
         f = self._fields
         return section(
             "What",
-            _line(
-                (f.text("name"), 8),
-                (f.choice("model"), 5),
-                (f.start_from("start_from"), 5),
-            ),
+            _line((f.text("name"), 8), (f.choice("model"), 5), (f.start_from("start_from"), 5)),
             _line(
                 (f.choice("dataset"), 1),
                 (f.choice("loader"), 1),
@@ -189,31 +179,28 @@ class FormSections(QWidget):
     def _keep(self) -> Card:
         f = self._fields
         usual = _line(
-            (f.whole("checkpoint.every_epochs", "1"), 4),
+            (f.whole("checkpoint.every_epochs", "1"), 5),
+            (f.whole("checkpoint.keep_latest", "2"), 4),
             (f.whole("checkpoint.keep_best", "1"), 4),
             (self._best_by(), 7),
-            (f.whole("early_stop.patience_epochs", "off"), 4),
+            (f.whole("early_stop.patience_epochs", "off"), 5),
             more=self._keep_more,
             faults=self._keep_faults,
         )
         rare = (
-            (f.choice("checkpoint.best_mode", ("", "")), 1),
-            (f.whole("checkpoint.keep_latest", "2"), 1),
-            (f.whole("seed", "1"), 1),
-            (f.whole("loader_workers", "0"), 1),
+            f.choice("checkpoint.best_mode", ("", "")),
+            f.whole("seed", "1"),
+            f.whole("loader_workers", "0"),
+            f.number("stall_limit_s", "600"),
+            f.switch("stop_on_nan"),
+            f.switch("stop_on_divergence"),
         )
-        rarer = (
-            (f.number("stall_limit_s", "600"), 1),
-            (f.switch("stop_on_nan"), 1),
-            (f.switch("stop_on_divergence"), 1),
-        )
-        self._keep_faults.stand_below(*(field for field, _ in (*rare, *rarer)))
-        rows = (row(*rare, gap=S2, top=True), row(*rarer, gap=S2, top=True))
-        self._keep_more.fill(col(*rows, gap=S3))
+        self._keep_faults.stand_below(*rare)
+        self._keep_more.fill(_grid(*rare))
         return section("Keep", usual, self._keep_more)
 
     def _best_by(self) -> Field:
-        """The field for what tells the best checkpoint; the next one follows it."""
+        """The field for what tells the best checkpoint; what is best of it follows."""
         field = self._fields.text("checkpoint.best_metric", _BEST_BY)
         if isinstance(field.control, LineEdit):
             field.control.textEdited.connect(self._follow_metric)
@@ -251,3 +238,18 @@ def _line(
     below.stand_below(*(field for field, _ in fields))
     button = beside_field(more.button) if more is not None else None
     return col(row(*fields, button, gap=S2, top=True), below, gap=0)
+
+
+def _grid(*fields: Field) -> QGridLayout:
+    """Rows of fields below each other."""
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(S2)
+    for column in range(_A_ROW):
+        grid.setColumnStretch(column, 1)
+    _lay(grid, *fields)
+    return grid
+
+
+def _lay(grid: QGridLayout, *fields: Field) -> None:
+    for number, field in enumerate(fields):
+        grid.addWidget(field, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)

@@ -164,13 +164,13 @@ class JobForm(QWidget):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._picker.show_nodes(states)
 
-    def show_metrics(self, names: Iterable[str]) -> None:
-        """Offer what jobs have measured so far."""
-        self._fields.suggest("checkpoint.best_metric", names)
-
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         """All jobs there are; their names stand at the GPUs they hold."""
         self._picker.show_jobs({view.id: view.name for view in views})
+
+    def show_metrics(self, names: Iterable[str]) -> None:
+        """Offer what jobs have measured so far."""
+        self._fields.suggest("checkpoint.best_metric", names)
 
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
