@@ -116,13 +116,15 @@ class FormController(QObject):
     @Slot()
     def new_job(self) -> None:
         """Defaults that train: what the newest job was made of, as far as it is still there."""
-        self._new({})
+        self.new_job_of({})
 
     def new_job_with(self, kind: Kind, reference: str) -> None:
         """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
-        self._new({kind.value: reference.partition("@")[0]})
+        self.new_job_of({kind.value: reference.partition("@")[0]})
 
-    def _new(self, chosen: Mapping[str, str]) -> None:
+    def new_job_of(self, chosen: Mapping[str, str]) -> None:
+        """A new job with these names, by their keys in the job file."""
+
         def show(usual: Mapping[str, str]) -> None:
             raw = {**_NEW_JOB, **usual, **chosen}
             self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
@@ -179,10 +181,10 @@ class FormController(QObject):
 
     def show_draft(self, draft: JobDraft) -> None:
         self._form.show_draft(draft)
-        self._name_weights(str(draft.raw.get("start_from", "")))
         self._runner.run(
             "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
         )
+        self._name_weights(str(draft.raw.get("start_from", "")))
         self.templates.refresh()
         self.form_wished.emit()
 
