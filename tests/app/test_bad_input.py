@@ -65,7 +65,7 @@ LOADED = [
     (
         "mixed_precision",
         {"mixed_precision": True},
-        "Half precision, on GPUs needs GPUs; the job runs on processors.",
+        "Half precision on GPUs needs GPUs; the job runs on processors.",
     ),
 ]
 PLACED = [
