@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QRectF, QSize, QStringListModel, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -50,6 +50,7 @@ class LineEdit(QLineEdit):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(text, parent)
+        self._words: QStringListModel | None = None
         self.setFont(theme.font("mono" if mono else "body"))
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name or placeholder)
@@ -59,7 +60,15 @@ class LineEdit(QLineEdit):
 
     def suggest(self, words: Iterable[str]) -> None:
         """Offer those of ``words`` that hold what is typed."""
-        completer = QCompleter(list(words), self)
+        if self._words is None:
+            # One completer for all words that come: replacing it crashed PySide 6.11.3 (it deletes
+            # the list of the one before).
+            self._words = QStringListModel(self)
+            self._complete_from(self._words)
+        self._words.setStringList(list(words))
+
+    def _complete_from(self, words: QStringListModel) -> None:
+        completer = QCompleter(words, self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         rows = QListView()
