@@ -68,7 +68,7 @@ class SmallPlot(Card):
             self.panel.set_marks(spans=spans)
 
     def show_value(self, value: float | None, kind: str = "") -> None:
-        """The newest value; ``kind``: "validation", or "raw" where the line is smoothed."""
+        """The newest value; ``kind``: "val.", or "raw" where the line is smoothed."""
         self._value.setText(formats.metric(value))
         self._kind.setText(kind)
         self._kind.setVisible(bool(kind))

@@ -395,5 +395,6 @@ class CurvesTab(QWidget):
 def _kind(name: str) -> str:
     """What a value beside a plot is, where the plot shows others, too."""
     if name.startswith(VALIDATION):
-        return "validation"
+        # As the lists have it; the whole word cut the title of a small plot.
+        return "val."
     return "" if name in OWN_METRICS else "raw"

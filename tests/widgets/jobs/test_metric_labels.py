@@ -62,7 +62,7 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
     assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train"]
     tab._show_values()
     beside = {name: plot._kind.text() for name, plot in tab._small.items()}
-    assert beside == {"accuracy": "raw", "dice": "validation"}
+    assert beside == {"accuracy": "raw", "dice": "val."}
 
 
 def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811
