@@ -24,6 +24,7 @@ from widgets.common.row_table import Column, RowTableModel
 from widgets.compare.parallel_card import _Rows
 from widgets.frame.notice_list import NoticeItem, _NoticeModel
 from widgets.frame.palette import Target, _TargetModel
+from widgets.jobs import start_from
 from widgets.jobs.checkpoint_table import CheckpointModel
 from widgets.jobs.job_list_model import JobListModel
 from widgets.library.entries import EntryModel, entries
@@ -81,6 +82,10 @@ MODELS = {
     "any records": (RowTableModel, lambda: records(RowTableModel, lambda n: f"record {n}", 3)),
     "checkpoints": (CheckpointModel, lambda: records(CheckpointModel, checkpoint, 2)),
     "jobs of a sweep": (_Rows, best_lines),
+    "what a job can start from": (
+        start_from._Rows,
+        lambda: records(start_from._Rows, lambda n: start_from._Row(f"row {n}", does="value"), 2),
+    ),
     "library": (EntryModel, library),
     "nodes": (RackModel, nodes),
     "notices": (_NoticeModel, replaced(_NoticeModel, lambda n: NoticeItem(f"n{n}", "", "now"))),

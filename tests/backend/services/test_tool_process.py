@@ -329,8 +329,9 @@ def test_a_result_that_was_tampered_with_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (
-        "import os, sys\n"
-        'open(sys.argv[2], \'w\').write(\'{"ok": true, "result": {"parameters": "many"}}\')\n'
+        "import os\n"
+        "result = open('/proc/self/cmdline').read().split('\\0')[-3]\n"
+        'open(result, "w").write(\'{"ok": true, "result": {"parameters": "many"}}\')\n'
         "os._exit(0)\n"
     )
     error = refused(model(tmp_path, text))
