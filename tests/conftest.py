@@ -15,6 +15,7 @@ import widgets  # noqa: F401 # isort: skip
 import pytest
 from hypothesis import HealthCheck, settings
 from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -37,6 +38,9 @@ settings.load_profile("tests")
 for _wait in (QtBot.waitUntil, QtBot.waitSignal, QtBot.waitSignals, QtBot.waitCallback):
     _wait.__kwdefaults__["timeout"] = LIMIT_MS
 
+_FAR = 10_000
+"""Outside every window."""
+
 # A thread of one test must not destroy the widgets of another, as no thread of the window may.
 gc.disable()
 
@@ -49,6 +53,9 @@ def pytest_runtest_logfinish() -> None:
     """
     if QCoreApplication.instance() is not None:
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    if isinstance(QCoreApplication.instance(), QApplication):
+        # Where this test has clicked, the pointer would hold the rows of the next one's lists.
+        QCursor.setPos(_FAR, _FAR)
     collect_due()
 
 

@@ -4,8 +4,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QCursor, QFontMetrics
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from backend.records.job import parse_job
@@ -99,8 +99,6 @@ VIEWS = (
 
 @pytest.fixture
 def page(qtbot):
-    # Where the test before has clicked, the pointer would keep rows in their places.
-    QCursor.setPos(QPoint(3000, 3000))
     page = JobsPage()
     qtbot.addWidget(page)
     page.resize(1200, 800)
