@@ -50,7 +50,7 @@ class LineEdit(QLineEdit):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(text, parent)
-        self._words: QStringListModel | None = None
+        self._offered: QStringListModel | None = None
         self.setFont(theme.font("mono" if mono else "body"))
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name or placeholder)
@@ -60,12 +60,12 @@ class LineEdit(QLineEdit):
 
     def suggest(self, words: Iterable[str]) -> None:
         """Offer those of ``words`` that hold what is typed."""
-        if self._words is None:
+        if self._offered is None:
             # One completer for all words that come: replacing it crashed PySide 6.11.3 (it deletes
             # the list of the one before).
-            self._words = QStringListModel(self)
-            self._complete_from(self._words)
-        self._words.setStringList(list(words))
+            self._offered = QStringListModel(self)
+            self._complete_from(self._offered)
+        self._offered.setStringList(list(words))
 
     def _complete_from(self, words: QStringListModel) -> None:
         completer = QCompleter(words, self)
