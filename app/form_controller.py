@@ -307,7 +307,7 @@ class FormController(QObject):
         self._checked_draft = draft
         self._choose_together(check.together)
         self._form.show_check(check, self._known_trial(check))
-        # A form that nobody sees holds what nobody chose.
+        # A hidden form holds no choice of the user.
         if not self._form.isVisible():
             return
         if check.together and not check.is_counted:

@@ -23,7 +23,7 @@ _log = logging.getLogger("ringmaster")
 
 
 def add(folder: JobFolder, what: str, share: Share = MOUNTED) -> None:
-    """Write down what was done. That this fails undoes nothing and keeps nobody from his work."""
+    """Record what was done. A failure is logged and stops nothing."""
     act = Act(stamps.now(), what, user_name(), socket.gethostname())
     path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:

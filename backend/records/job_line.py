@@ -59,7 +59,7 @@ class JobLine(NamedTuple):
     earlier_s: float = 0.0
     """How long its runs before the newest one took together; ``started`` is of the newest one."""
     earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
-    """The same, each times its GPUs; None where nobody wrote that down."""
+    """The same, each times its GPUs; None where that was not recorded."""
     energy_j: Optional[float] = None  # noqa: UP045
     run: int = 0
     user: str = ""

@@ -56,7 +56,7 @@ class JobView:
     earlier_s: float = 0.0
     """How long its runs before the newest one took together; ``started`` is of the newest one."""
     earlier_gpu_s: float | None = 0.0
-    """The same, each times its GPUs; None where nobody wrote that down."""
+    """The same, each times its GPUs; None where that was not recorded."""
     energy_j: float | None = None
     """What the GPUs of all its runs used; None while it runs, and where it is not known."""
     user: str = ""

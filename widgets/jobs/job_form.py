@@ -234,7 +234,7 @@ class JobForm(QWidget):
             self.show_check(self._check, trial)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Of a form that nobody sees no user code is tried."""
+        """Try no user code for a hidden form."""
         super().showEvent(event)
         self._pause.start()
 
