@@ -234,7 +234,7 @@ class JobForm(QWidget):
             self.show_check(self._check, trial)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Try no user code for a hidden form."""
+        """Check what is chosen; for a hidden form no user code is tried."""
         super().showEvent(event)
         self._pause.start()
 
