@@ -21,6 +21,10 @@ from widgets.common.theme import S1, S2, Role, Tone
 from widgets.common.turns import Turns, lots
 
 _MOST_LINES = 12
+_CHECKING = (
+    "Checking Python, PyTorch, Horovod, Open MPI, the data root and the GPUs; "
+    "two ranks add up a number"
+)
 _LINES_A_TURN = 4
 
 
@@ -97,6 +101,7 @@ class FindingsCard(Card):
         self._lines: tuple[_Line, ...] = ()
         self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
+        self._is_checking = False
         self._orphans: tuple[_Line, ...] = ()
         self.hide()
 
@@ -105,9 +110,14 @@ class FindingsCard(Card):
         self._health = health
         self._fill()
 
+    def show_checking(self) -> None:
+        """Name the steps of a check while it runs; they run side by side."""
+        self._is_checking = True
+        self._fill()
+
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """What a check found when it was asked for."""
-        self._found = findings
+        """Show what a check found, which has ended."""
+        self._found, self._is_checking = findings, False
         self._fill()
 
     def show_orphans(
@@ -128,6 +138,7 @@ class FindingsCard(Card):
     def forget(self) -> None:
         """Another node: nobody has looked at that one yet."""
         self._health, self._found, self._orphans = (), (), ()
+        self._is_checking = False
         self._fill()
         for one in self._rows:
             one.hide()
@@ -165,6 +176,9 @@ class FindingsCard(Card):
             yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
             told = one.remedy
         yield from self._orphans
+        if self._is_checking:
+            yield _Line("clock", "text2", _CHECKING, "", "body")
+            return
         for finding in self._found:
             if not finding.ok:
                 yield _Line("x-circle-fill", "bad", finding.sentence, finding.remedy, "mono")

@@ -351,6 +351,7 @@ class NodePage(QWidget):
         if self._state is not None:
             self._check_button.setEnabled(False)
             self._check_button.setText("Checking…")
+            self._findings_card.show_checking()
             self.check_requested.emit(self.node)
 
     # What is below.

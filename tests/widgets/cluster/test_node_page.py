@@ -141,6 +141,8 @@ def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
         qtbot.mouseClick(page._check_button, Qt.MouseButton.LeftButton)
     assert wished.args == ["this-computer"]
     assert not page._check_button.isEnabled()
+    (steps,) = told(page)
+    assert "PyTorch, Horovod, Open MPI" in steps
     page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
     assert told(page) == ["broken", "mend it", "fine"]
     assert page._check_button.isEnabled()
