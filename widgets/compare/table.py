@@ -262,18 +262,18 @@ class CompareTable(QWidget):
             tuple((row.key, row.label) for row in self._shown()),
             self._all.isChecked(),
         )
+        column, job_id = self._focused_head()
+        head = self._heads[column] if job_id else None
         if wanted != self._layout:
             self._layout = wanted
-            column, job_id = self._focused_head()
             self._lay_out()
-            self._fill()
-            if job_id and self._heads:
-                # A job that was taken out gives the focus to the one in its place.
-                ids = [head.job_id for head in self._heads]
-                at = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
+        self._fill()
+        if job_id and self._heads:
+            # A job that was taken out gives the focus to the one in its place.
+            ids = [head.job_id for head in self._heads]
+            at = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
+            if self._heads[at] is not head:
                 self._heads[at].setFocus()
-        else:
-            self._fill()
 
     def texts(self) -> dict[str, list[str]]:
         """What each row says, for those who test."""

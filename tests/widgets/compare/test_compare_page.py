@@ -189,6 +189,14 @@ def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
     assert removed.args == ["id1"]
 
 
+def test_the_focus_stays_with_its_job_when_the_jobs_come_in_another_order(page):
+    looks = three()
+    show(page, looks)
+    page.table._heads[0].setFocus()
+    show(page, looks[::-1])
+    assert [head.job_id for head in page.table._heads if head.hasFocus()] == ["id0"]
+
+
 def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
     show(page, three())
     head = page.table._heads[1]
