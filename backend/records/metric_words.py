@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-VALIDATION = "validation/"
+from backend.records.metric_names import VALIDATION
+
 USUAL_METRICS = ("validation/loss", "validation/accuracy", "loss")
 _OF_NO_DATA = ("learning_rate", "gradient_norm", "samples_per_second")
 _LOWER = frozenset(

@@ -12,7 +12,7 @@ from backend.records.act import Act
 from backend.records.job_view import JobView
 from backend.records.stamps import instant
 from widgets.common import formats
-from widgets.common.cards import Card
+from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.layout import col
 from widgets.common.text import Label
@@ -47,7 +47,10 @@ class NotesTab(QWidget):
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
         self._acts = TextBox(read_only=True, name="What was done")
         acts = Card(Label("What was done", "heading"), (self._acts, 1), gap=S2)
-        self.setLayout(col((card, 3), (acts, 2), margins=(0, 0, PAGE_MARGIN, S4), gap=S3))
+        content = QWidget()
+        content.setLayout(col((card, 3), (acts, 2), margins=(0, 0, 0, S4), gap=S3))
+        # Below a banner in a small window its fields have no room.
+        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
 
     def open_job(self, view: JobView) -> None:
         self.flush()
