@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from backend.cli.run import run
-from backend.records.far_root import FarRoot
+from backend.records.base.remote_root import FarRoot
 
 
 def open_window(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:

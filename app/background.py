@@ -22,9 +22,9 @@ from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from backend import pace
-from backend.errors import BackendError
-from backend.progress import Progress
+from backend.base import worker_yield
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from widgets.common.turns import Turns
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Background(QObject):
         # A worker that computes keeps Python's lock for that long while the GUI thread waits for
         # it, which is at each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
-        self._pool = ThreadPoolExecutor(workers, "background", pace.let_others_go_first)
+        self._pool = ThreadPoolExecutor(workers, "background", worker_yield.let_others_go_first)
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
         # Whoever needs one keeps it: of work that has ended nothing may stay.

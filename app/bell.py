@@ -13,9 +13,9 @@ from app.notice_book import Ends, NoticeBook
 from app.notices import Notice, Notices, Run, of_absence
 from app.paths import notices_file
 from app.tray import Tray
-from backend.errors import BackendError
-from backend.records.job_line import JobListing
-from backend.records.job_view import JobView
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.theme import Family
 from widgets.frame.notice_list import NoticeItem, NoticeList

@@ -25,10 +25,10 @@ from app.opening import Opening
 from app.paths import settings_file
 from app.settings import Settings
 from app.window_place import WindowPlace
-from backend.records.far_root import FarRoot
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.library import Kind
-from backend.records.node import Finding, NodeState
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import Finding, NodeState
 from widgets.common import formats
 from widgets.common.look import Look
 from widgets.common.state_badge import logo_icon

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from app.background import Runner
 from app.take_away import show_in_folder
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.bundle import Bundled, ReplayVerdict, Unbundled
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import RunUpdate
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.bundles.job_archive import Bundled, ReplayVerdict, Unbundled
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
 from backend.services.workplace import Services
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog

@@ -13,8 +13,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
-from backend.errors import BackendError, Cancelled
-from backend.records.checkpoint import Checkpoint
+from backend.base.errors import BackendError, Cancelled
+from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs import JobService
 from widgets.common.promised_file import Promise
 from widgets.jobs.job_detail import JobDetail

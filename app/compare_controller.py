@@ -10,11 +10,11 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.background import Runner
 from app.take_away import TakeAway
-from backend.errors import BackendError
-from backend.records.comparison import MOST_JOBS, ComparedLook, too_many
-from backend.records.job_line import JobListing, JobQuery
-from backend.records.job_view import JobView
-from backend.records.sweep import sweep_of
+from backend.base.errors import BackendError
+from backend.records.jobs.comparison import MOST_JOBS, ComparedLook, too_many
+from backend.records.jobs.summary import JobListing, JobQuery
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import sweep_of
 from backend.services.comparison import ComparisonService
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from app.background import Runner
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from widgets.common import formats
 
 T = TypeVar("T")

@@ -15,14 +15,14 @@ from app.start_controller import StartController, StartWish
 from app.sweep_controller import SweepController
 from app.template_controller import TemplateController, draft_of
 from app.terms import read_terms
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.bundle import SUFFIX
-from backend.records.job import Placement
-from backend.records.job_view import JobCheck, JobView
-from backend.records.library import Kind
-from backend.records.metric_words import USUAL_METRICS, tells_how_good
-from backend.records.stamps import seconds
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.timestamps import seconds
+from backend.records.bundles.job_archive import SUFFIX
+from backend.records.jobs.config import Placement
+from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.library.item import Kind
 from backend.services.tool_process import ToolError
 from backend.services.workplace import Services
 from widgets.common import formats

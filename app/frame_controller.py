@@ -24,9 +24,9 @@ from app.page_acts import PRESS, PageActs
 from app.paths import log_file, settings_file
 from app.ssh_controller import SshController
 from app.tray import Tray
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.node import Finding
+from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
 from widgets.common.look import Look, ThemeChoice
 from widgets.common.scale import SCALE_VARIABLE, SCALES

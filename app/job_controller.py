@@ -16,15 +16,15 @@ from app.form_controller import FormController
 from app.start_controller import NO_PLACE, StartController, StartWish
 from app.status_poller import StatusPoller
 from app.take_away import show_in_folder
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.act import Act
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import Placement, parse_placement
-from backend.records.job_view import JobCommand, JobView
-from backend.records.node import NodeState
-from backend.records.state import JobState
-from backend.records.sweep import SweepMade, SweepTaken
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import Placement, parse_placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCommand, JobView
+from backend.records.nodes.reading import NodeState
+from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.example import create_example
 from backend.services.workplace import Services
 from widgets.jobs.job_form import JobForm

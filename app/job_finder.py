@@ -13,10 +13,10 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.job_line import JobLine, JobListing, JobQuery, line_of
-from backend.records.job_view import JobView
-from backend.records.sweep_line import Folds
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobLine, JobListing, JobQuery, line_of
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.summary import Folds
 from backend.services.job_index import Found, JobIndex
 from widgets.common.throttle import Throttle
 from widgets.jobs.job_rows import JobRows

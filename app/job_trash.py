@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
 from app.each_job import Done, Named, do_each
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from backend.services.workplace import Services
 from widgets.common import formats
 from widgets.common.kept_dialog import KeptDialog

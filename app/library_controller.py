@@ -12,11 +12,11 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.library import Kind, LibraryItem, Together
-from backend.records.preview import ModelCheck, Preview
-from backend.records.project import Found
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.project import Found
 from backend.services.example import NAME as EXAMPLE
 from backend.services.library import LibraryService
 from widgets.common.kept_dialog import KeptDialog

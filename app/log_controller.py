@@ -7,9 +7,9 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 
 from app.background import Runner
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.job_view import LogMatches
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.view import LogMatches
 from backend.services.logs import LogService
 from widgets.jobs.log_tab import LogTab
 

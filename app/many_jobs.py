@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.background import Runner
 from app.each_job import Done, Named, do_each
 from app.job_controller import JobController
-from backend.errors import BackendError
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
 from backend.services.workplace import Services
 from widgets.common import formats
 from widgets.common.kept_dialog import KeptDialog

@@ -17,7 +17,7 @@ import sys
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 
 INTERVAL_MS = 60_000
 ARENAS = 2

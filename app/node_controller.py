@@ -21,15 +21,15 @@ from app.orphan_finder import OrphanFinder
 from app.set_up_controller import SetUpController
 from app.silence import doubt
 from app.ssh_watch import SshWatch
-from backend import pace
+from backend.base import worker_yield
+from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
-from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry
-from backend.records.health import Health
-from backend.records.job import THIS_COMPUTER
-from backend.records.job_view import JobView
-from backend.records.node import NodeState, Presence
-from backend.records.set_up_choices import usual_options
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
+from backend.records.nodes.health import Health
+from backend.records.nodes.provisioning_options import usual_options
+from backend.records.nodes.reading import NodeState, Presence
 from backend.services.workplace import Services
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.node_history import Past, past_of
@@ -55,7 +55,7 @@ def _judged(
     found = []
     for state in look():
         found.append(_state_judged(state, known.get(state.name, Health()), now))
-        pace.pause()
+        worker_yield.pause()
     return tuple(found)
 
 

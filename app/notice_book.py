@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.notices import Notice, Run
-from backend.records.files import read_json, replace_bytes
+from backend.records.base.atomic_files import read_json, replace_bytes
 
 KEPT = 200
 _ROOTS_KEPT = 20

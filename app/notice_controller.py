@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.notice import MAIL, WEBHOOK, Channels
+from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
+from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
 from widgets.frame.notice_settings import NoticeSettings
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState, Presence
-from backend.records.stamps import seconds
-from backend.records.state import JobState
+from backend.records.base.timestamps import seconds
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
 from widgets.common import formats
 
 MERGE_MS = 30_000

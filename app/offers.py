@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.go_to import MOST
 from app.page_acts import Spot
-from backend.records.job_line import JobLine
-from backend.records.library import Kind, LibraryItem
-from backend.records.template import Template
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.template import Template
+from backend.records.library.item import Kind, LibraryItem
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
 from widgets.frame.palette import Target

@@ -10,13 +10,13 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.far_root import FarRoot
+from backend.base.errors import BackendError
+from backend.records.base.remote_root import FarRoot
 from widgets.common.cards import EmptyState
 from widgets.common.kept_dialog import KeptDialog
 
 if TYPE_CHECKING:
-    from backend.records.cluster import HostKey
+    from backend.records.nodes.entry import HostKey
     from backend.services.workplace import Services
     from widgets.cluster.passphrase_dialog import PassphraseDialog
 

@@ -9,9 +9,9 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.node import Orphan
-from backend.records.status import ProcessIdentity
+from backend.base.errors import BackendError
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Orphan
 from backend.services.workplace import Services
 from widgets.cluster.node_lists import process_words
 from widgets.cluster.nodes_page import NodesPage

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from PySide6.QtWidgets import QWidget
 
 from backend import VERSION
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
 from widgets.compare.compare_page import ComparePage

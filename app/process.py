@@ -15,9 +15,9 @@ from app.bootstrap import Program
 from app.excepthook import ExceptHook, log_to
 from app.paths import log_file, settings_file
 from app.settings import Settings
-from backend.errors import BackendError
-from backend.records.far_root import FarRoot
-from backend.records.program import COMMAND
+from backend.base.errors import BackendError
+from backend.records.base.program_name import COMMAND
+from backend.records.base.remote_root import FarRoot
 from widgets.common.scale import SCALE_VARIABLE, scale_for
 
 _HEARTBEAT_MS = 200

@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
 from app.status_poller import StatusPoller
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.queue import Queue
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import Queue
 from backend.services.queue import QueueService
 from widgets.jobs.jobs_page import JobsPage
 

@@ -11,11 +11,11 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster.steps import with_key
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.cluster import HostKey, NodeEntry, SetUp
-from backend.records.set_up_choices import (
+from backend.records.nodes.entry import HostKey, NodeEntry, SetUp
+from backend.records.nodes.provisioning_options import (
     SetUpOptions,
     choice_faults,
     options_of,

@@ -14,7 +14,7 @@ from typing import Any
 
 import tomli_w
 
-from backend.records.files import replace_bytes
+from backend.records.base.atomic_files import replace_bytes
 from widgets.common.formats import Units
 from widgets.common.look import ThemeChoice
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.cluster import HostKey
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import HostKey
 from widgets.frame.ssh_settings import SshSettings
 
 if TYPE_CHECKING:

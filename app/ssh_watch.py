@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 from app.background import Runner
+from backend.base.errors import BackendError
 from backend.cluster.shell import Unreachable
-from backend.errors import BackendError
-from backend.records.health import AGENT_KEY, Health
-from backend.records.node import WARN, HealthFinding, NodeReading, NodeState, Presence
+from backend.records.nodes.health import AGENT_KEY, Health
+from backend.records.nodes.reading import WARN, HealthFinding, NodeReading, NodeState, Presence
 from backend.services.workplace import Services
 
 EVERY_S = 60.0

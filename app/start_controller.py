@@ -10,12 +10,12 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.background import Runner
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.cluster import SetUp, StepState
-from backend.records.job import JobConfig, Placement
-from backend.records.job_view import JobView
-from backend.records.preflight import (
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import SetUp, StepState
+from backend.records.nodes.preflight import (
     Canary,
     Preflight,
     PreflightFinding,

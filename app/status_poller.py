@@ -19,10 +19,10 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.background import Runner
 from app.silence import doubt
-from backend.errors import BackendError
-from backend.records.job_line import JobListing
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.series import HistoryUpdate
+from backend.base.errors import BackendError
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView, RunUpdate
 
 _LOOKS_AT_REST = 2
 """Jobs that are live but not open are looked at once in so many looks."""

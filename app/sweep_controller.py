@@ -7,10 +7,10 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.job_view import JobCheck
-from backend.records.sweep import SweepMade, SweepTaken
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.sweeps import HalfMade, SweepService
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm

@@ -10,8 +10,8 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.files import replace_bytes
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_bytes
 from backend.services.comparison import ComparisonService
 
 _FILTERS = {

@@ -11,10 +11,10 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
 from app.background import Runner
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.sweep import read_sweep, sweep_file
-from backend.records.template import SUFFIX, Template
+from backend.base.errors import BackendError
+from backend.records.jobs.template import SUFFIX, Template
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import read_sweep, sweep_file
 from backend.services.workplace import Services
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm

@@ -10,7 +10,7 @@ from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
 from app.notices import Notice
-from backend.records.job_view import JobView
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.state_badge import paint_rank_ring
 from widgets.common.text import literal

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from backend.launch import mpirun, placement
-from backend.records.files import read_json, replace_json
-from backend.records.job import THIS_COMPUTER, parse_job
-from backend.records.launch import Launch
-from backend.records.layout import DataRoot, JobFolder, NodeFolder, run_tag
-from backend.records.node import Gpu, NodeReading
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
+from backend.records.jobs.config import THIS_COMPUTER, parse_job
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.nodes.reading import Gpu, NodeReading
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "resources/gallery/digits"

@@ -20,8 +20,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.garbage import collect_due
-from backend.errors import BackendError
-from backend.progress import Progress
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from tests.scheduling import FileScheduling, is_of_cluster
 from tests.waiting import LIMIT_MS
 

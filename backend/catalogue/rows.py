@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from backend.records.job import JobConfig, parse_job
-from backend.records.job_line import JobLine, make_line
-from backend.records.job_view import JobView
-from backend.records.library import Kind, LibraryItem, Pin
-from backend.records.stamps import seconds
-from backend.records.state import JobState
-from backend.records.status import RankError, finite
+from backend.records.base.timestamps import seconds
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, finite
+from backend.records.jobs.summary import JobLine, make_line
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, LibraryItem, Pin
 
 
 def item_to_row(item: LibraryItem) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from backend.base.errors import BackendError
 from backend.catalogue import migrate
 from backend.catalogue.place import (
     MOUNTS,
@@ -52,11 +53,10 @@ from backend.catalogue.rows import (
     searched,
 )
 from backend.catalogue.tables import HEAD, JobRow, LibraryItemRow
-from backend.errors import BackendError
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
-from backend.records.library import Kind, LibraryItem
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, LibraryItem
 
 T = TypeVar("T")
 

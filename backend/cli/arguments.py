@@ -15,10 +15,10 @@ from backend.cli.compare import add_arguments as add_compare
 from backend.cli.notice import add_words as add_notice
 from backend.cli.sweep import add_arguments as add_sweep
 from backend.cli.template import add_words as add_template
-from backend.records.checkpoint import EXPORT_FORMATS
-from backend.records.far_root import SCHEME, FarRoot
-from backend.records.program import COMMAND
-from backend.records.queue_when import FORMS
+from backend.records.base.program_name import COMMAND
+from backend.records.base.remote_root import SCHEME, FarRoot
+from backend.records.jobs.checkpoint import EXPORT_FORMATS
+from backend.records.queue.start_time import FORMS
 
 
 def make_parser() -> argparse.ArgumentParser:

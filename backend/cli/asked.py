@@ -6,12 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.job import parse_placement
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.config import parse_placement
 
 if TYPE_CHECKING:
-    from backend.records.job import Placement
+    from backend.records.jobs.config import Placement
     from backend.services.workplace import Services
 
 

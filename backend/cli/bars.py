@@ -9,9 +9,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from backend.base.progress import Progress
 from backend.cli.printing import in_figures
-from backend.progress import Progress
-from backend.records.job_view import JobView
+from backend.records.jobs.view import JobView
 
 _OWN_FIGURES = frozenset({"learning_rate", "samples_per_second", "gradient_norm"})
 """What is plotted, and too much for one line."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from backend.cli.asked import placement_of, progress_bar
 from backend.cli.printing import FAILED, OK, in_bytes, print_json, print_line, print_note
-from backend.records.program import COMMAND
-from backend.records.state import JobState
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.state import JobState
 
 if TYPE_CHECKING:
-    from backend.records.bundle import ReplayVerdict
+    from backend.records.bundles.job_archive import ReplayVerdict
     from backend.services.workplace import Services
 
 

@@ -16,8 +16,8 @@ from backend.cli.printing import (
     print_note,
     print_table,
 )
-from backend.records.comparison import ComparedRow, RowKind
-from backend.records.setting_words import value_words
+from backend.records.jobs.comparison import ComparedRow, RowKind
+from backend.records.jobs.setting_labels import value_words
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.cli.printing import in_bytes, print_json, print_line, print_note
-from backend.errors import BackendError
-from backend.records.program import COMMAND
-from backend.records.state import JobState
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.state import JobState
 from backend.services.example import create_example
 
 if TYPE_CHECKING:

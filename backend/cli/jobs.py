@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.cli import sweep, template
 from backend.cli.asked import placement_of, progress_bar, trash_of
 from backend.cli.printing import (
@@ -24,14 +25,13 @@ from backend.cli.printing import (
     print_note,
     print_table,
 )
-from backend.errors import BackendError
-from backend.records.job_view import JOULES_A_KWH
-from backend.records.log_text import last_state, plain
-from backend.records.program import COMMAND
-from backend.records.state import JobState
+from backend.records.base.program_name import COMMAND
+from backend.records.base.terminal_text import last_state, plain
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JOULES_A_KWH
 
 if TYPE_CHECKING:
-    from backend.records.job_view import JobView
+    from backend.records.jobs.view import JobView
     from backend.services.workplace import Services
 
 _LOG_PIECE = 256 * 1024

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from backend.base.errors import BackendError
 from backend.cli.asked import progress_bar, trash_of
 from backend.cli.printing import (
     OK,
@@ -16,11 +17,10 @@ from backend.cli.printing import (
     print_line,
     print_table,
 )
-from backend.errors import BackendError
-from backend.records.values import printable
+from backend.records.base.validation import printable
 
 if TYPE_CHECKING:
-    from backend.records.library import Kind, LibraryItem
+    from backend.records.library.item import Kind, LibraryItem
     from backend.services.workplace import Services
 
 
@@ -189,7 +189,7 @@ def _print_record(record: object, as_json: bool) -> None:
 
 
 def _kind(arguments: argparse.Namespace) -> Kind:
-    from backend.records.library import Kind
+    from backend.records.library.item import Kind
 
     return Kind(arguments.command)
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.cli.printing import (
     FAILED,
     OK,
@@ -27,11 +28,10 @@ from backend.cli.printing import (
     print_table,
     shown,
 )
-from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, StepState
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, StepState
 
 if TYPE_CHECKING:
-    from backend.records.node import Finding, NodeReading
+    from backend.records.nodes.reading import Finding, NodeReading
     from backend.services.cluster import Accept
     from backend.services.workplace import Services
 
@@ -142,7 +142,7 @@ def _data_root(entry: NodeEntry) -> str:
 
 
 def provision(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    from backend.records.set_up_choices import SetUpOptions
+    from backend.records.nodes.provisioning_options import SetUpOptions
 
     names = arguments.names or [entry.name for entry in services.cluster.list()]
     told = _Told(quiet=as_json)

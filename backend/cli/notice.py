@@ -15,10 +15,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from backend.base.errors import BackendError
 from backend.cli.printing import OK, print_facts, print_json, print_line, print_note
-from backend.errors import BackendError
-from backend.records.notice import MAIL, PORTS, STARTTLS, WEBHOOK, Channels, Mail
-from backend.records.program import COMMAND
+from backend.records.base.program_name import COMMAND
+from backend.records.notifications.notification import (
+    MAIL,
+    PORTS,
+    STARTTLS,
+    WEBHOOK,
+    Channels,
+    Mail,
+)
 
 if TYPE_CHECKING:
     from backend.cli.arguments import Words

@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note
-from backend.records.preflight import Canary, Preflight, PreflightFinding
+from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 
 if TYPE_CHECKING:
-    from backend.records.cluster import SetUp
+    from backend.records.nodes.entry import SetUp
     from backend.services.workplace import Services
 
 

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
 """Exit codes; argparse has 2 for itself."""

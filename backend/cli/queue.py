@@ -6,11 +6,11 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.cli.printing import OK, in_time, print_json, print_line, print_note, print_table
-from backend.errors import BackendError
-from backend.records.program import COMMAND
-from backend.records.queue import Queue, QueuePlace
-from backend.records.queue_when import parse_when
+from backend.records.base.program_name import COMMAND
+from backend.records.queue.entry import Queue, QueuePlace
+from backend.records.queue.start_time import parse_when
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.cli import (
     bundle,
     compare,
@@ -27,10 +28,9 @@ from backend.cli import (
 )
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK, print_json, print_note
-from backend.errors import BackendError
 
 if TYPE_CHECKING:
-    from backend.records.far_root import FarRoot
+    from backend.records.base.remote_root import FarRoot
     from backend.services.workplace import Services
 
 Window = Callable[["Path | FarRoot", Path | None, int | None], int]

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note, print_table
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.program import COMMAND
-from backend.records.setting_words import label
-from backend.records.sweep import Expansion, Sweep, SweepMade, SweepTaken, sweep_name, swept_path
-from backend.records.sweep_values import Axis, axis_text, parse_axis, value_text
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.setting_labels import label
+from backend.records.sweeps.spec import (
+    Expansion,
+    Sweep,
+    SweepMade,
+    SweepTaken,
+    sweep_name,
+    swept_path,
+)
+from backend.records.sweeps.values import Axis, axis_text, parse_axis, value_text
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.base.errors import BackendError
 from backend.cli.printing import OK, print_json, print_line, print_note, print_table
-from backend.errors import BackendError
-from backend.records.program import COMMAND
-from backend.records.template import Template
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.template import Template
 
 if TYPE_CHECKING:
     from backend.cli.arguments import Words

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from backend.records.cluster import NodeFacts
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeFacts
 
 _CONTROL = "backend.node.agent_control"
 

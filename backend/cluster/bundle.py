@@ -16,8 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The package ``backend`` of the program that is running."""
-FILES = ("__init__.py", "errors.py")
-ROOMS = ("records", "node", "training")
+PACKAGES = ("base", "records", "node", "training")
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ def make_bundle(package: Path = PACKAGE) -> Bundle:
 
 def _contents(package: Path) -> dict[str, bytes]:
     """What is packed, by its name in the archive, in order."""
-    paths = [package / name for name in FILES]
-    paths += [path for room in ROOMS for path in (package / room).rglob("*.py")]
+    paths = [package / "__init__.py"]
+    paths += [path for name in PACKAGES for path in (package / name).rglob("*.py")]
     found = {f"backend/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
     return dict(sorted(found.items()))
 

@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
-from backend.records.values import printable
+from backend.base.errors import BackendError
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeAddress
 
 _LIMIT_S = 20
 """A `Match exec` may run a program."""

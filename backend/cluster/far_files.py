@@ -19,8 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import RemoteFile
-from backend.errors import BackendError
 
 _PIECE_BYTES = 32 * 1024
 _PIECES_PER_BATCH = 32

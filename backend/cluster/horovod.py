@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.errors import BackendError
-from backend.records.cluster import NodeFacts, PythonFound
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import NodeFacts, PythonFound
 
 LEAST_PYTHON = (3, 10)
 LEAST_GLIBC = "2.28"

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import Shell
-from backend.errors import BackendError
 from backend.node import key_gate
-from backend.records.cluster import NodeEntry
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeEntry
 
 COMMENT = "ringmaster-cluster"
 PRIVATE_NAME = "id_cluster"

@@ -15,9 +15,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.errors import BackendError
-from backend.records.cluster import HostKey
-from backend.records.files import replace_bytes
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.nodes.entry import HostKey
 
 SSH_PORT = 22
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import Shell
-from backend.errors import BackendError
-from backend.records.cluster import Interface, NodeFacts, PythonFound
-from backend.records.files import replace_bytes
-from backend.records.values import printable
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
 
 LEAST_PYTHON = (3, 10)
 """For training; what watches over it needs 3.9."""

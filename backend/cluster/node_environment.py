@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import RemoteFile, Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import Wheel, Wheelhouse
-from backend.errors import BackendError
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
 
 STAMP = "ringmaster.json"
 _BUILDING = ".building-"

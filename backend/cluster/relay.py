@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster.shell import Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import Wheel
-from backend.errors import BackendError, Cancelled
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
 
 LEAST_NODES = 3
 """With fewer, the way over the data root is the longer one."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import PurePosixPath
 
+from backend.base.errors import BackendError
 from backend.cluster import agent_commands, keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.node_environment import STAMP
 from backend.cluster.set_up import disk_usage
 from backend.cluster.shell import Shell
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeEntry
 
 _REMOVE_LIMIT_S = 600.0
 

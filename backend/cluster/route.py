@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster.known_hosts import SSH_PORT
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeAddress
 
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _MOST_JUMPS = 8

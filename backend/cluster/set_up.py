@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from backend.base.errors import BackendError
 from backend.cluster import agent_commands, keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import Bundle
@@ -25,18 +26,17 @@ from backend.cluster.relay import Relay
 from backend.cluster.shell import Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
-from backend.errors import BackendError
 from backend.node.check import two_ranks_agree, two_ranks_command
 from backend.node.mpi import version_in
-from backend.records.cluster import (
+from backend.records.base.layout import NodeHome
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import (
     NodeEntry,
     NodeFacts,
     NodeInstallation,
     PythonFound,
     SetUp,
 )
-from backend.records.layout import NodeHome
-from backend.records.values import printable
 
 TITLES = ("Reach", "Look", "Python", "Open MPI", "Horovod", "Agent", "Trial")
 THERE_ALREADY = "was there already"

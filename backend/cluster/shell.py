@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node.words import last_said
-from backend.records.cluster import HostKey
+from backend.records.nodes.entry import HostKey
 
 if TYPE_CHECKING:
     from backend.cluster.far_files import FarFiles

@@ -42,7 +42,7 @@ from backend.cluster.shell import (
     Unreachable,
 )
 from backend.node.words import seconds
-from backend.records.cluster import NodeAddress
+from backend.records.nodes.entry import NodeAddress
 
 CONNECT_LIMIT_S = 10.0
 _CHANNEL_LIMIT_S = 15.0

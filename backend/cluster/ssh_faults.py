@@ -16,9 +16,9 @@ from typing import NamedTuple
 from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
 from backend.node.words import last_said, seconds
-from backend.records.cluster import HostKey
-from backend.records.program import to_forget
-from backend.records.values import printable
+from backend.records.base.program_name import to_forget
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import HostKey
 
 Fault = tuple[str, str]
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)

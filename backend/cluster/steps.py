@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster.shell import Answer, HostKeyChanged, HostKeyUnknown, Shell
-from backend.errors import BackendError, Cancelled
-from backend.records.cluster import SetUp, SetUpStep, StepState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 
 _TELL_S = 0.2
 """News of bytes and lines go out this often at most; a change of state goes out at once."""

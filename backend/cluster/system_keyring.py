@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster.horovod import HorovodWheel, Target
-from backend.errors import BackendError, Cancelled
-from backend.records.files import read_json, replace_json
+from backend.records.base.atomic_files import read_json, replace_json
 
 PACKAGES = (
     *("torch", "sympy", "mpmath", "typing-extensions", "numpy"),

@@ -19,16 +19,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.content import manifest as listing_of
 from backend.datastore.source_names import path_fault
 from backend.datastore.sources import SourceFile
 from backend.datastore.zip_source import ZipSource, look_at_entries
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.bundle import FORMAT, MANIFEST, BundledFile, BundledThing, Manifest
-from backend.records.files import FILE_MODE
-from backend.records.program import COMMAND
+from backend.records.base.atomic_files import FILE_MODE
+from backend.records.base.program_name import COMMAND
+from backend.records.bundles.job_archive import (
+    FORMAT,
+    MANIFEST,
+    BundledFile,
+    BundledThing,
+    Manifest,
+)
 
 _SEAL = b"ringmaster sha256 "
 _DIGITS = 64

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import tomli_w
 
+from backend.base.progress import Progress
 from backend.datastore import job_files
 from backend.datastore.bundle_files import Bundle
 from backend.datastore.share import MOUNTED, Share
 from backend.datastore.shared_folders import make_folder
-from backend.progress import Progress
-from backend.records import stamps
-from backend.records.bundle import CHECKPOINTS, HISTORY, Manifest
-from backend.records.environment import RunEnvironment
-from backend.records.files import read_json, replace_bytes, replace_json
-from backend.records.job import JobConfig
-from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
-from backend.records.library import Pin
-from backend.records.status import RunExit
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.run_environment import RunEnvironment
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Pin
 
 _SCHEMA = 1
 
@@ -78,7 +78,7 @@ def _fill(
     replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
     replace_json(
         folder.meta,
-        job_files.meta_of(job_id, config, pins, stamps.now(), job_files.user_name()),
+        job_files.meta_of(job_id, config, pins, timestamps.now(), job_files.user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}

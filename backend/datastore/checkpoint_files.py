@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json, read_once
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import (
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     JobFolder,
 )
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
 
 _REMEMBERED = 1024
 

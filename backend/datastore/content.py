@@ -20,8 +20,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 
-from backend.errors import BackendError
-from backend.records.values import printable
+from backend.base.errors import BackendError
+from backend.records.base.validation import printable
 
 MANIFEST = "files.sha256"
 CHUNK_BYTES = 1 << 20

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from backend.datastore.history_reader import Column, HistoryCursor, read_history
-from backend.records.files import replace_bytes
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
 
 _SCHEMA = 1
 _TAIL_BYTES = 256

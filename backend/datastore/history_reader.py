@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 from simdjson import Array, Parser
 
-from backend.records import history
-from backend.records.history import BLOCK_END, BLOCK_START
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs import history
+from backend.records.jobs.history import BLOCK_END, BLOCK_START
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
 
 _END = b"\n" + BLOCK_END
 _METRIC = b"\nmetrics."

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.progress import Progress
 from backend.datastore import library_files
 from backend.datastore.content import MANIFEST, fingerprint, manifest
 from backend.datastore.content import in_words as shown
@@ -28,14 +30,12 @@ from backend.datastore.share import MOUNTED, Share
 from backend.datastore.sources import Source, SourceFile, look_at_file, look_at_folder
 from backend.datastore.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.zip_source import look_at_zip
-from backend.errors import BackendError, Cancelled, in_words
-from backend.progress import Progress
-from backend.records import stamps
-from backend.records.files import FILE_MODE, replace_bytes
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, LibraryItem, left_out_facts
-from backend.records.project import WHOLE, ProjectPart
-from backend.records.values import name_fault
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import FILE_MODE, replace_bytes
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import name_fault
+from backend.records.library.item import Kind, LibraryItem, left_out_facts
+from backend.records.library.project import WHOLE, ProjectPart
 
 _SPARE_BYTES = 64_000_000
 _LOOK_S = 0.1
@@ -110,7 +110,7 @@ def import_source(
                 sha256=hashlib.sha256(listing).hexdigest(),
                 bytes=content.bytes,
                 files=len(content.files),
-                created=stamps.now("seconds"),
+                created=timestamps.now("seconds"),
                 source=origin,
                 facts=left_out_facts(content.left_out),
             )

@@ -9,13 +9,13 @@ import socket
 import time
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.datastore.job_files import JobFile, user_name
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records import stamps
-from backend.records.act import Act
-from backend.records.files import read_json, read_once
-from backend.records.layout import JobFolder
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.audit_entry import Act
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
@@ -24,7 +24,7 @@ _log = logging.getLogger("ringmaster")
 
 def add(folder: JobFolder, what: str, share: Share = MOUNTED) -> None:
     """Record what was done. A failure is logged and stops nothing."""
-    act = Act(stamps.now(), what, user_name(), socket.gethostname())
+    act = Act(timestamps.now(), what, user_name(), socket.gethostname())
     path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:
         share.make_folder(folder.acts, exist_ok=True)
@@ -36,7 +36,7 @@ def add(folder: JobFolder, what: str, share: Share = MOUNTED) -> None:
 def add_once(folder: JobFolder, file: JobFile, what: str, share: Share = MOUNTED) -> None:
     """The same for what is done many times in a row: notes are saved as they are typed."""
     newest = acts_of(folder, file)[0]
-    lately = time.time() - stamps.seconds(newest.time) < _IN_A_ROW_S
+    lately = time.time() - timestamps.seconds(newest.time) < _IN_A_ROW_S
     if not (lately and (newest.what, newest.user) == (what, user_name())):
         add(folder, what, share)
 

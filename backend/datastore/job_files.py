@@ -23,17 +23,17 @@ from typing import Any
 
 import tomli_w
 
+from backend.base.errors import BackendError
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records import stamps
-from backend.records.files import read_json, read_once
-from backend.records.job import JobConfig, ParsedJob, parse_job, parse_placement
-from backend.records.job_view import JobView
-from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
-from backend.records.library import Pin
-from backend.records.state import JobState
-from backend.records.status import RunStatus
-from backend.records.stop import wish_to_stop
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Pin
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -122,7 +122,7 @@ def create_job(
 ) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
     share.make_folder(root.jobs, exist_ok=True)
-    user, created = user_name(), stamps.now()
+    user, created = user_name(), timestamps.now()
     while True:
         job_id = new_id()
         folder = root.job(job_id)
@@ -278,7 +278,7 @@ def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> No
 
 def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
-    wish = asdict(StopWish(run, user_name(), socket.gethostname(), stamps.now()))
+    wish = asdict(StopWish(run, user_name(), socket.gethostname(), timestamps.now()))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:
@@ -291,7 +291,7 @@ def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
 
 def ask_to_end(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
     """Wish ``run`` to end at once, where the wish to stop was of no use."""
-    wish = StopWish(run, user_name(), socket.gethostname(), stamps.now(), at_once=True)
+    wish = StopWish(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
     share.replace_json(folder.lock, asdict(wish))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from backend.base.errors import BackendError
 from backend.datastore.job_files import read_job, view_of
-from backend.errors import BackendError
-from backend.records.files import read_json
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.view import JobView
 
 
 class JobFolderReader:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.datastore.content import MANIFEST, in_words, read_manifest
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records.files import read_json
-from backend.records.layout import DataRoot
-from backend.records.library import FileEntry, Kind, LibraryItem
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import FileEntry, Kind, LibraryItem
 
 META = "meta.json"
 _SCHEMA = 1

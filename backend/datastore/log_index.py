@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.base.progress import Progress
 from backend.datastore.share import MOUNTED, Share
-from backend.progress import Progress
-from backend.records.log_text import last_state
+from backend.records.base.terminal_text import last_state
 
 BLOCK_BYTES = 256 * 1024
 PIECE_BYTES = 4 * 1024 * 1024

@@ -6,7 +6,7 @@ import codecs
 from pathlib import Path
 
 from backend.datastore.share import MOUNTED, Share
-from backend.records.job_view import LogChunk
+from backend.records.jobs.view import LogChunk
 
 CHUNK_BYTES = 256 * 1024
 

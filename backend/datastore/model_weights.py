@@ -11,14 +11,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.library_files import VersionFolder, kind_folder, sync_folder
 from backend.datastore.share import MOUNTED, Share
 from backend.datastore.staging import make_staging
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import FILE_MODE
-from backend.records.library import WEIGHTS_SUFFIXES, is_weights
+from backend.records.base.atomic_files import FILE_MODE
+from backend.records.library.item import WEIGHTS_SUFFIXES, is_weights
 
 NAMES = tuple(f"weights{suffix}" for suffix in WEIGHTS_SUFFIXES)
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"

@@ -12,14 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.datastore import stranger
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry
-from backend.records.files import read_json, read_once
-from backend.records.layout import DataRoot
-from backend.records.node import Finding, NodeReading
-from backend.records.values import printable
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import Finding, NodeReading
 
 _ENTRIES_REMEMBERED = 1024
 _STATUS_LIMIT_BYTES = 1_000_000

@@ -11,9 +11,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
-from backend.records.files import open_at_once
-from backend.records.layout import DataRoot
-from backend.records.node_past import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
+from backend.records.base.atomic_files import open_at_once
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.history import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
 
 LIMIT_BYTES = 4_000_000
 _HEAD_BYTES = 256

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backend.datastore.node_files import read_status
-from backend.records.health import missed_after_s
-from backend.records.layout import DataRoot
-from backend.records.node import Finding, NodeReading, Presence
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.health import missed_after_s
+from backend.records.nodes.reading import Finding, NodeReading, Presence
 
 
 @dataclass(frozen=True)

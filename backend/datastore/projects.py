@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePath
 
+from backend.base.errors import BackendError
 from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter
 from backend.datastore.zip_source import entry_names
-from backend.errors import BackendError
-from backend.records.library import Kind
-from backend.records.project import Found, Project, ProjectPart
+from backend.records.library.item import Kind
+from backend.records.library.project import Found, Project, ProjectPart
 
 _MOST_NAMES = 1000
 _MOST_FOLDERS = 300

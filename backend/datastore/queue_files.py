@@ -12,10 +12,10 @@ import os
 from backend.datastore import job_files
 from backend.datastore.share import MOUNTED, Share
 from backend.node import waiting
-from backend.records import stamps
-from backend.records.launch import Launch
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.queue import QueueEntry
+from backend.records.base import timestamps
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.launch import Launch
+from backend.records.queue.entry import QueueEntry
 
 
 def queued_ids(root: DataRoot, share: Share = MOUNTED) -> frozenset[str]:
@@ -73,7 +73,7 @@ def leave(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> None:
 
 def pause(root: DataRoot, share: Share = MOUNTED) -> None:
     share.make_folder(root.queue, exist_ok=True)
-    share.replace_json(root.paused, {"user": job_files.user_name(), "time": stamps.now()})
+    share.replace_json(root.paused, {"user": job_files.user_name(), "time": timestamps.now()})
 
 
 def resume(root: DataRoot, share: Share = MOUNTED) -> None:

@@ -16,16 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from backend.base.errors import BackendError
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.node import waiting
 from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
-from backend.records.files import read_json
-from backend.records.layout import JobFolder
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RunExit, RunStatus
-from backend.records.stop import who_wished, wish_to_stop
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.jobs.stop_request import who_wished, wish_to_stop
 
 DOUBT_AFTER_S = 30.0
 START_LIMIT_S = 120.0

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore import content, shared_folders
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import replace_bytes, replace_json
-from backend.records.layout import JobFolder, NodeFolder
-from backend.records.library import FileEntry, Kind
-from backend.records.mirror import MirrorRoom
+from backend.records.base.atomic_files import replace_bytes, replace_json
+from backend.records.base.layout import JobFolder, NodeFolder
+from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.library.item import FileEntry, Kind
 
 OnBytes = Callable[[int], None]
 

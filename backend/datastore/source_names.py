@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from backend.records.library import Kind
-from backend.records.values import RESERVED_NAMES
+from backend.records.base.validation import RESERVED_NAMES
+from backend.records.library.item import Kind
 
 _NAME_BYTES = 255
 # What operating systems, file servers and open editors leave beside a user's files.

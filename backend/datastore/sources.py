@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.source_names import ENVIRONMENT_MARKS, is_litter, path_fault
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.library import Kind
-from backend.records.project import WHOLE, ProjectPart
+from backend.records.library.item import Kind
+from backend.records.library.project import WHOLE, ProjectPart
 
 _LOOK_EVERY = 2000
 # Links to folders that hold more links to folders can lead to any number of files.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.datastore.shared_folders import make_folder
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
 
 _FOLDER_MODE = 0o755
 _SILENT_S = 7 * 86_400

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
-from backend.records.values import kind_of, printable
+from backend.records.base.validation import kind_of, printable
 
 _T = TypeVar("_T")
 _Reader = Callable[[object], Any]

@@ -21,6 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.content import CHUNK_BYTES, in_words
 from backend.datastore.source_names import ENVIRONMENT_MARKS, left_out_of, path_fault
 from backend.datastore.sources import (
@@ -31,11 +33,9 @@ from backend.datastore.sources import (
     unreadable,
     write_all,
 )
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.library import Kind
-from backend.records.project import WHOLE, ProjectPart
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.library.item import Kind
+from backend.records.library.project import WHOLE, ProjectPart
 
 MAX_ENTRIES = 500_000
 _BOMB_BYTES = 1_000_000_000

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.errors import BackendError
-from backend.records.job import JobConfig
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import RUN_VARIABLE, run_tag
+from backend.base.errors import BackendError
+from backend.records.base.layout import RUN_VARIABLE, run_tag
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.launch import Launch, RankPlan
 
 GUARD = "backend.node.guard"
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"

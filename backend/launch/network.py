@@ -15,7 +15,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.errors import BackendError
-from backend.records.job import THIS_COMPUTER, JobConfig, Placement
-from backend.records.launch import RankPlan
-from backend.records.queue import PROCESSES_PER_CORE
+from backend.base.errors import BackendError
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.launch import RankPlan
+from backend.records.queue.entry import PROCESSES_PER_CORE
 
 
 @dataclass(frozen=True)

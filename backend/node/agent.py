@@ -23,17 +23,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import identity, linux
 from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
 from backend.node.past import Lines, Past
 from backend.node.probe import Probe
 from backend.node.run_watch import RunWatch
-from backend.records.files import read_json, replace_json
-from backend.records.layout import DataRoot, NodeFolder
-from backend.records.node import NodeReading
-from backend.records.spare import Spare
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, NodeFolder
+from backend.records.base.preallocated_file import Spare
+from backend.records.nodes.reading import NodeReading
 
 if TYPE_CHECKING:
     from backend.node.queue_watch import QueueWatch

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.node import identity, sweep
-from backend.records.files import read_json
-from backend.records.layout import NodeFolder
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import NodeFolder
+from backend.records.jobs.status import ProcessIdentity
 
 _LOOK_S = 0.05
 _GRACE_S = 5.0

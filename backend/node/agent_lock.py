@@ -13,9 +13,9 @@ import os
 import stat
 from pathlib import Path
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import identity
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
 
 
 class AgentLock:

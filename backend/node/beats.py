@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend.records.files import read_json
-from backend.records.health import missed_after_s
-from backend.records.layout import DataRoot
-from backend.records.node import NodeReading
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.health import missed_after_s
+from backend.records.nodes.reading import NodeReading
 
 _LIMIT_BYTES = 1_000_000
 

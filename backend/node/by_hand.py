@@ -11,10 +11,10 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from backend.errors import BackendError
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 

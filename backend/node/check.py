@@ -21,7 +21,7 @@ from pathlib import Path
 
 from backend.node import mpi, words
 from backend.node.gpus import Gpus
-from backend.records.node import Finding
+from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
 """Sets up what is missing before it checks again; Horovod has no wheel and is built there."""

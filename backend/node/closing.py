@@ -11,12 +11,12 @@ from enum import Enum
 from backend.node import identity, sweep, traces
 from backend.node.supervise import final_status
 from backend.node.verdict import Found, run_exit
-from backend.records import stamps
-from backend.records.files import read_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder, run_tag
-from backend.records.spare import Spare
-from backend.records.status import ProcessIdentity, RankExit, RunStatus
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus
 
 
 class Supervision(Enum):
@@ -70,7 +70,7 @@ def close_run(
             launcher_error=why,
         ),
         leftovers,
-        stamps.now(),
+        timestamps.now(),
     )
     status = final_status(record, last, launch)
     try:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.node.gpus import Gpus
-from backend.records.files import read_json
-from backend.records.job import THIS_COMPUTER
-from backend.records.launch import RankPlan
-from backend.records.layout import DataRoot
-from backend.records.node import Gpu, NodeReading
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from backend.records.nodes.reading import Gpu, NodeReading
 
 _SHORTEST_BEATS = 20
 """A reading is up to one beat old: of a run of fewer beats the figure would be far off."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.node import far_words, sweep
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
 
 _LIMIT_S = 20.0
 _CONNECT_S = 8

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from backend.node import run_signs
-from backend.records.files import replace_bytes
-from backend.records.layout import JobFolder
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import JobFolder
 
 _MARK = "ringmaster-words "
 _LOG_BYTES = 2_000_000

@@ -19,8 +19,8 @@ from typing import Any
 from backend.node import identity
 from backend.node.bounded import Bounded
 from backend.node.owner import Owner, age_s, owner_of
-from backend.records.node import Gpu, GpuProcess, MigInstance
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Gpu, GpuProcess, MigInstance
 
 NO_DRIVER = "CPU only: no NVIDIA driver was found"
 _LIMIT_S = 3.0

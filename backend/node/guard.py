@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import by_hand, linux, sweep
 from backend.node.dead_lines import DeadLines
 from backend.node.identity import process, send_signal
@@ -30,20 +30,20 @@ from backend.node.last_words import insist
 from backend.node.outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.rank_start import DUMP_VARIABLE
 from backend.node.traces import make_own, shared_memory_folder
-from backend.records import stamps
-from backend.records.beat import (
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.heartbeat import (
     BEAT_BYTES,
     BEAT_VARIABLE,
     LAST_WORDS_VARIABLE,
     Beat,
     Phase,
 )
-from backend.records.files import read_json
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import JobFolder, run_tag
-from backend.records.spare import Spare
-from backend.records.status import RankError, RankExit
-from backend.records.stop import wish_to_stop
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import RankError, RankExit
+from backend.records.jobs.stop_request import wish_to_stop
 
 RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
@@ -133,7 +133,7 @@ class Guard:
         """Start the rank, wait for its end, clear up behind it, and say how it ended."""
         self._log(
             f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
-            f"{stamps.now('seconds')} ──\n"
+            f"{timestamps.now('seconds')} ──\n"
         )
         self._log_begin = os.fstat(self._log_fd).st_size
         Spare(self._attempt.rank_exit(self._plan.rank)).take()

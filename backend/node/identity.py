@@ -14,7 +14,7 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
 
 _PROC = Path("/proc")
 

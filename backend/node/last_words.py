@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend.records.spare import Spare
+from backend.records.base.preallocated_file import Spare
 
 
 def insist(path: Path, value: Mapping[str, Any], limit_s: float) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from backend.node import closing, identity
 from backend.node.machine import machine
-from backend.records.files import read_json
-from backend.records.job import THIS_COMPUTER
-from backend.records.launch import Launch
-from backend.records.layout import DataRoot, JobFolder, run_tag
-from backend.records.queue import Running, Seat, node_key
-from backend.records.status import ProcessIdentity, RunStatus
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import ProcessIdentity, RunStatus
+from backend.records.queue.entry import Running, Seat, node_key
 
 _START_LIMIT_S = 120.0
 """A supervisor leaves its record within a second of its start, or it never started."""

@@ -5,7 +5,7 @@ and is in the Python of 3.6, so that an old machine can say how old it is. ROOT 
 root should be; it is the right folder only if the file NAME in it holds CONTENT, which the desktop
 has just written there.
 
-Keys are those of `backend.records.cluster.NodeFacts`, and two for the desktop alone:
+Keys are those of `backend.records.nodes.entry.NodeFacts`, and two for the desktop alone:
 ``reached_at`` (the address at which sshd took the connection) and ``home_fault`` (why nothing can
 be written to the home folder, or ""). Whatever may hang is asked in a process that can be left
 behind: one that waits for a share that is gone can be neither ended nor waited for.

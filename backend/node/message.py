@@ -9,13 +9,13 @@ from pathlib import Path
 
 from backend.node.closing import launch_of
 from backend.node.explain.log_text import tidy
-from backend.records.files import read_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
-from backend.records.notice import Channels, Message
-from backend.records.state import JobState
-from backend.records.status import RunExit
-from backend.records.values import printable
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.base.validation import printable
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.notifications.notification import Channels, Message
 
 LINES = 20
 TAIL_BYTES = 64 * 1024

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from backend.node import identity, sweep
 from backend.node.owner import age_s, owner_of
-from backend.records.layout import TOOL_TAG, DataRoot
-from backend.records.node import Orphan
-from backend.records.status import ProcessIdentity
+from backend.records.base.layout import TOOL_TAG, DataRoot
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Orphan
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

@@ -14,9 +14,9 @@ from enum import Enum
 
 from backend.node import words
 from backend.node.dump import place_in_words
-from backend.records.beat import Phase
-from backend.records.launch import RankPlan
-from backend.records.status import RankError, RankExit
+from backend.records.jobs.heartbeat import Phase
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.status import RankError, RankExit
 
 LOG_LINES = 20
 

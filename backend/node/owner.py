@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from backend.node.sweep import run_tag_of
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
 
 _COMMAND_LENGTH = 200
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.records.health import Health
-from backend.records.layout import NodeFolder
-from backend.records.node import HealthFinding, NodeReading, bad_gpus, words_by_gpu
-from backend.records.node_past import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
+from backend.records.base.layout import NodeFolder
+from backend.records.nodes.health import Health
+from backend.records.nodes.history import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
+from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpus, words_by_gpu
 
 LIMIT_BYTES = 1_500_000
 """Of each file: with eight GPUs more than a day in narrow steps, more than a week in wide ones."""

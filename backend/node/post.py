@@ -16,7 +16,7 @@ from email.utils import formatdate
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from backend.records.notice import PLAIN, TLS, Mail, Message
+from backend.records.notifications.notification import PLAIN, TLS, Mail, Message
 
 _LIMIT_S = 15.0
 _AGAIN = (408, 425, 429)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend.node.bounded import Bounded
 from backend.node.gpus import Gpus
-from backend.records.node import Cpu, NodeReading
+from backend.records.nodes.reading import Cpu, NodeReading
 
 _DISK_LIMIT_S = 2.0
 _MEMORY = frozenset({"MemTotal", "MemAvailable", "SwapTotal", "SwapFree"})

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import linux
 from backend.node.agent_lock import AgentLock
 from backend.node.bounded import Bounded
@@ -24,9 +24,9 @@ from backend.node.probe import Probe
 from backend.node.queue_watch import QueueWatch
 from backend.node.run_watch import RunWatch
 from backend.node.waiting import entries, is_led_by
-from backend.records.job import THIS_COMPUTER
-from backend.records.layout import DataRoot
-from backend.records.queue import node_key
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.queue.entry import node_key
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ROUND_LIMIT_S = 300.0

@@ -16,15 +16,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import closing, identity, waiting
 from backend.node.start import start_supervisor
-from backend.records import stamps
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
-from backend.records.layout import STARTED_OVER, DataRoot, JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
@@ -60,7 +60,7 @@ def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         _move_earlier_runs(folder, run)
     _clear_old_wish(folder, run)
     replace_json(folder.launch, launch.to_dict())
-    replace_json(folder.status, first_status(launch, before, stamps.now()).to_dict())
+    replace_json(folder.status, first_status(launch, before, timestamps.now()).to_dict())
     try:
         start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
     except BackendError as error:
@@ -100,7 +100,9 @@ def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatu
         return starting
     # A start that was interrupted goes on with the status that it wrote itself.
     is_own = before.run == launch.run
-    took_s = stamps.seconds(before.updated) - stamps.seconds(before.started or before.updated)
+    took_s = timestamps.seconds(before.updated) - timestamps.seconds(
+        before.started or before.updated
+    )
     took_s = 0.0 if is_own else max(0.0, took_s)
     gpu_s = before.earlier_gpu_s
     return replace(

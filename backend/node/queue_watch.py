@@ -13,18 +13,18 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import identity, queue_start, waiting
 from backend.node.beats import Beats
 from backend.node.live_runs import LiveRuns, Look
 from backend.node.machine import machine
-from backend.records.cluster import NodeEntry
-from backend.records.files import read_json, replace_json
-from backend.records.job import THIS_COMPUTER
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.node import NodeReading
-from backend.records.queue import QueueEntry, in_order, is_a_desk, node_key
-from backend.records.queue_why import (
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import NodeReading
+from backend.records.queue.entry import QueueEntry, in_order, is_a_desk, node_key
+from backend.records.queue.scheduling import (
     NodeLook,
     Scene,
     judge_queue,

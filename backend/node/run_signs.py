@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from backend.records.files import read_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 
 
 def last_status(folder: JobFolder) -> RunStatus | None:

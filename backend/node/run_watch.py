@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 
 from backend.node import identity, run_signs
-from backend.records.files import read_json
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.status import ProcessIdentity
 
 _OLD_JOBS_PER_ROUND = 200
 _AGAIN_AFTER_S = 60.0
@@ -70,7 +70,7 @@ class RunWatch:
             return False
         # Loaded only now: an agent stays small as long as all goes well.
         from backend.node import closing, tell
-        from backend.records.job import THIS_COMPUTER
+        from backend.records.jobs.config import THIS_COMPUTER
 
         launch = closing.launch_of(folder, run)
         if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):

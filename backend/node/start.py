@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from backend.errors import BackendError
-from backend.records.layout import JobFolder
+from backend.base.errors import BackendError
+from backend.records.base.layout import JobFolder
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""

@@ -25,13 +25,13 @@ from backend.node.explain.log_text import read_logs, read_parts
 from backend.node.guard import TMPDIR_VARIABLE
 from backend.node.last_words import insist
 from backend.node.verdict import Found, run_exit
-from backend.records import stamps
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.spare import Spare
-from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
-from backend.records.stop import who_wished, wish_to_kill, wish_to_stop
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.jobs.stop_request import who_wished, wish_to_kill, wish_to_stop
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -173,7 +173,7 @@ class Supervisor:
     def _start(self, launch: Launch) -> str:
         """Start mpirun; returns why it could not be started, or ""."""
         log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(log, f"── run {self._run}, {stamps.now('seconds')} ──\n".encode())
+        os.write(log, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
         environment = _environment(launch, self._tag)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
@@ -365,7 +365,7 @@ class Supervisor:
         status: RunStatus | None = None,
         energy_j: float | None = None,
     ) -> RunExit:
-        record = replace(run_exit(found, leftovers, stamps.now()), energy_j=energy_j)
+        record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
         insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
         insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from backend.node import identity
-from backend.records.layout import RUN_VARIABLE
-from backend.records.status import ProcessIdentity
+from backend.records.base.layout import RUN_VARIABLE
+from backend.records.jobs.status import ProcessIdentity
 
 _POLL_S = 0.02
 _KILL_S = 5.0

@@ -17,9 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from backend.node.start import CODE_ROOT
-from backend.records.files import read_json
-from backend.records.layout import JobFolder
-from backend.records.notice import WEBHOOK, Channels, Message, Target, settings_name
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.notifications.notification import (
+    WEBHOOK,
+    Channels,
+    Message,
+    Target,
+    settings_name,
+)
 
 _AFTER_TROUBLE_S = 60.0
 _MOST_S = 8 * 3600.0

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 
 from backend.node import identity
 from backend.node.post import NotSent
-from backend.records.files import read_json, replace_json
-from backend.records.layout import AttemptFolder
-from backend.records.notice import Message, Target
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import AttemptFolder
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.notifications.notification import Message, Target
 
 TRYING, SENT, GIVEN_UP = "trying", "sent", "given up"
 DELAYS_S = (5.0, 15.0, 60.0, 180.0, 600.0)

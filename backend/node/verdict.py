@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from backend.node import words
 from backend.node.explain.explainer import Failure, explain
 from backend.node.explain.log_text import LogPart
-from backend.records.explanation import UNKNOWN, Explanation
-from backend.records.launch import RankPlan
-from backend.records.state import JobState
-from backend.records.status import RankError, RankExit, RunExit
+from backend.records.jobs.diagnosis import UNKNOWN, Explanation
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RankExit, RunExit
 
 _NOTICED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"

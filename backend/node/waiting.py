@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 
 from backend.node import identity
-from backend.records.files import read_json
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.queue import QueueEntry, is_a_desk
-from backend.records.status import ProcessIdentity
-from backend.records.values import printable
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.validation import printable
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.queue.entry import QueueEntry, is_a_desk
 
 
 def queued_ids(root: DataRoot) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.datastore import bundled_job, imports, library_files
 from backend.datastore.bundle_files import Bundle, Part, open_bundle, write_bundle
 from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
@@ -16,9 +18,10 @@ from backend.datastore.content import hash_file
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.bundle import (
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.validation import printable
+from backend.records.bundles.job_archive import (
     CHECKPOINTS,
     HISTORY,
     JOB_FILE,
@@ -29,14 +32,11 @@ from backend.records.bundle import (
     Manifest,
     Unbundled,
 )
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json
-from backend.records.job import NOTHING, JobConfig
-from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
-from backend.records.library import Kind, LibraryItem, Pin
-from backend.records.state import JobState
-from backend.records.status import RunStatus
-from backend.records.values import printable
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, JobConfig
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.library.item import Kind, LibraryItem, Pin
 from backend.services.bundle_check import WAY_OUT, usable_settings
 from backend.services.run_start import KINDS
 

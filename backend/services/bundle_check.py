@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.datastore.bundle_files import Bundle
-from backend.errors import BackendError
-from backend.records.bundle import CHECKPOINTS, JOB_FILE
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import JobConfig, parse_job
-from backend.records.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
-from backend.records.library import Kind
-from backend.records.values import job_name_fault, name_fault, printable
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
+from backend.records.base.validation import job_name_fault, name_fault, printable
+from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.library.item import Kind
 from backend.services.run_start import KINDS
 
 WAY_OUT = "Nothing was imported; ask for the file again."

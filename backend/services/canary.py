@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from backend.base.errors import BackendError, Cancelled
 from backend.datastore import job_files
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.run_state import RunState, RunStateReader
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, Cancelled
 from backend.node import words
-from backend.records.job import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.preflight import Canary
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.nodes.preflight import Canary
 from backend.services.cluster import ClusterService
 from backend.services.run_start import RunStarter
 

@@ -20,18 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster.far_files import FarFiles
 from backend.cluster.shell import RemoteFile, Shell, Unreachable
 from backend.datastore import content, shared_folders
 from backend.datastore.checkpoint_files import newest_name
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records import history
-from backend.records.carried import carried_of
-from backend.records.checkpoint import Checkpoint
-from backend.records.far_root import FarRoot
-from backend.records.files import read_json
-from backend.records.layout import (
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
@@ -39,6 +35,10 @@ from backend.records.layout import (
     DataRoot,
     JobFolder,
 )
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs import history
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.nodes.remote_run import carried_of
 from backend.services import far_content
 from backend.services.mirror_looks import MirrorLooks, is_same
 

@@ -16,17 +16,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.cluster.shell import Shell, Unreachable
 from backend.datastore import node_files
 from backend.datastore.share import Mounted, OnBytes
-from backend.errors import BackendError, in_words
 from backend.node.closing import launch_of
-from backend.progress import Progress
-from backend.records.carried import Carried, carried_of
-from backend.records.cluster import NodeAddress, NodeEntry
-from backend.records.far_root import FarRoot
-from backend.records.files import replace_json
-from backend.records.layout import (
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
@@ -34,6 +31,9 @@ from backend.records.layout import (
     JobFolder,
     NodeFolder,
 )
+from backend.records.base.remote_root import FarRoot
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.remote_run import Carried, carried_of
 from backend.services.carried_root import CarriedRoot, made_by
 
 _AGAIN_S = 60.0

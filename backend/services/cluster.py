@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from backend.base.errors import BackendError
 from backend.cluster.knock import KNOCK_LIMIT_S, knock
 from backend.cluster.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.cluster.look import Look, look_at
@@ -20,12 +21,11 @@ from backend.cluster.shell import HostKeyUnknown, PassphraseNeeded, Shell, Unrea
 from backend.cluster.system_keyring import SystemKeyring
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
-from backend.records.job import THIS_COMPUTER
-from backend.records.layout import DataRoot, NodeHome
-from backend.records.program import COMMAND
-from backend.records.values import name_fault, nearest, printable
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import name_fault, nearest, printable
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
 
 Accept = Callable[[HostKey], bool]
 """Asks a person whether a key is the right one. There is no other way to a yes."""

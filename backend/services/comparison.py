@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.comparison import (
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import replace_pieces
+from backend.records.jobs.comparison import (
     FEWEST_JOBS,
     MOST_JOBS,
     ComparedLook,
@@ -23,10 +24,9 @@ from backend.records.comparison import (
     RunFigures,
     compare,
 )
-from backend.records.files import replace_pieces
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.metric_names import headings, in_spreadsheet
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.metric_names import headings, in_spreadsheet
+from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.job_looks import JobLooks
 
 HEAD = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")

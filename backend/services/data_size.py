@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from backend.progress import Progress
-from backend.records.files import read_json, replace_json
-from backend.records.library import Kind, Pin
-from backend.records.preview import DataSize
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.library.item import Kind, Pin
+from backend.records.library.preview import DataSize
 from backend.services import tool_process
 from backend.services.library import LibraryService
 from backend.services.training_python import lack_here

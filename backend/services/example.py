@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.progress import Progress
-from backend.records.job import THIS_COMPUTER
-from backend.records.job_view import JobView
-from backend.records.library import Kind
+from backend.base.progress import Progress
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services

@@ -16,12 +16,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster.far_files import FarFiles
 from backend.cluster.shell import Answer, Refused, RemoteFile, Shell, Unreachable
 from backend.datastore import content
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.values import printable
+from backend.records.base.validation import printable
 
 _NO_PROGRAM = 127
 _PIECE_BYTES = 4_000_000

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import Shell
 from backend.datastore import stranger
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry
-from backend.records.node import NodeReading
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import NodeReading
 
 CONNECT_LIMIT_S = 5.0
 _LIMIT_S = 20.0
@@ -74,8 +74,11 @@ def _probe_code() -> bytes:
     """What the probe needs, as one archive that Python imports from."""
     files = {Path("backend/__init__.py"), Path("backend/node/__init__.py")}
     files |= {Path(f"backend/node/{name}.py") for name in _NODE_MODULES}
-    records = (_PACKAGE / "records").glob("*.py")
-    files |= {path.relative_to(_PACKAGE.parent) for path in records}
+    files |= {
+        path.relative_to(_PACKAGE.parent)
+        for name in ("base", "records")
+        for path in (_PACKAGE / name).rglob("*.py")
+    }
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(files):

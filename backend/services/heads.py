@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.shell import Shell
-from backend.errors import BackendError
 from backend.launch.placement import Site
 from backend.node.start import start_supervisor, supervisor_command
-from backend.records.cluster import NodeEntry
-from backend.records.job import THIS_COMPUTER
-from backend.records.launch import RankPlan
-from backend.records.layout import JobFolder, NodeHome
+from backend.records.base.layout import JobFolder, NodeHome
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from backend.records.nodes.entry import NodeEntry
 from backend.services.cluster import ClusterService
 from backend.services.set_up import SetUpService
 

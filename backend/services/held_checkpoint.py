@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from backend.errors import BackendError, in_words
-from backend.records.layout import SIDECAR_SUFFIX
+from backend.base.errors import BackendError, in_words
+from backend.records.base.layout import SIDECAR_SUFFIX
 
 
 @contextmanager

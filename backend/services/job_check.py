@@ -14,22 +14,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.datastore import model_weights
 from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.node import words
-from backend.records import figures
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
-from backend.records.job_view import GPU_CHECK
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, Pin
-from backend.records.node import Finding, GpuProcess, NodeReading, NodeState, Presence
-from backend.records.preview import DataSize
-from backend.records.schedule import learning_rate
-from backend.records.values import Fault, nearest, printable
+from backend.records.base import number_format
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import Fault, nearest, printable
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
+from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.view import GPU_CHECK
+from backend.records.library.item import Kind, Pin
+from backend.records.library.preview import DataSize
+from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.services.library import LibraryService
 from backend.services.nodes import NodeService
 
@@ -304,14 +304,14 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     processes = f"{config.world_size} × " if config.world_size > 1 else ""
     fits = size.training // config.world_size
     way_out = (
-        f"choose {figures.count(fits)} or less"
+        f"choose {number_format.count(fits)} or less"
         if fits
         else f"there are fewer items than processes ({config.world_size})"
     )
     checked.fault(
         "batch_size",
-        f"One step takes {processes}{figures.count(config.batch_size)} items, but the dataset has "
-        f"{figures.count(size.training)}; {way_out}.",
+        f"One step takes {processes}{number_format.count(config.batch_size)} items, but the dataset has "
+        f"{number_format.count(size.training)}; {way_out}.",
     )
 
 
@@ -341,7 +341,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
     if len(content) > _JOB_FILE_BYTES:
-        most = figures.count(_JOB_FILE_BYTES)
+        most = number_format.count(_JOB_FILE_BYTES)
         raise BackendError(f"{path} is larger than {most} bytes and no job file.")
     try:
         return tomllib.loads(content.decode("utf-8-sig"))

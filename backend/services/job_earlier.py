@@ -9,15 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.datastore.share import Share
-from backend.errors import BackendError
-from backend.records import stamps
-from backend.records.files import read_json
-from backend.records.job_view import JobRun, JobView
-from backend.records.layout import JobFolder
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.view import JobRun, JobView
 
 Read = Callable[[Path], HistoryUpdate]
 
@@ -110,7 +110,7 @@ def _when(history: HistoryUpdate, first_step: int | None) -> str:
     if at >= len(history.seconds):
         return ""
     when = datetime.fromtimestamp(history.began_s + float(history.seconds[at]), UTC)
-    return stamps.stamp(when)
+    return timestamps.stamp(when)
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.records.files import read_json
-from backend.records.job import JobConfig
-from backend.records.job_forecast import (
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.forecast import (
     Twin,
     alike,
     checkpoint_bytes,
@@ -20,10 +21,9 @@ from backend.records.job_forecast import (
     forecast,
     twin_of,
 )
-from backend.records.job_view import JobForecast, JobView
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, Pin
-from backend.records.status import RunStatus
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobForecast, JobView
+from backend.records.library.item import Kind, Pin
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue

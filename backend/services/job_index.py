@@ -19,11 +19,11 @@ from math import inf, nan
 import numpy as np
 import numpy.typing as npt
 
-from backend.records import line_settings
-from backend.records.job_line import JobChoices, JobLine, JobQuery
-from backend.records.line_settings import Comparison, comparison
-from backend.records.state import JobState
-from backend.records.sweep_line import Folds
+from backend.records.jobs import summary_settings
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
+from backend.records.jobs.summary_settings import Comparison, comparison
+from backend.records.sweeps.summary import Folds
 from backend.services.job_sweeps import NO_SLOTS, JobSweeps
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
@@ -32,11 +32,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 def _number_of(key: str) -> Callable[[JobLine], float]:
-    return lambda line: line_settings.number(line, key)
+    return lambda line: summary_settings.number(line, key)
 
 
 def _text_of(key: str) -> Callable[[JobLine], str]:
-    return lambda line: line_settings.setting(line, key)
+    return lambda line: summary_settings.setting(line, key)
 
 
 _RUN = 8192
@@ -53,9 +53,9 @@ _NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
     "group": lambda line: line.group,
     "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
     "energy": lambda line: nan if line.energy_j is None else line.energy_j,
-    **{key: _number_of(key) for key in line_settings.NUMBERS},
+    **{key: _number_of(key) for key in summary_settings.NUMBERS},
 }
-_EXACT = frozenset({"best", "started", "created", "ended", *line_settings.NUMBERS})
+_EXACT = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
 """Half as many bits are enough for the others."""
 _TEXTS: Mapping[str, Callable[[JobLine], str]] = {
     "name": lambda line: line.name.casefold(),
@@ -63,7 +63,7 @@ _TEXTS: Mapping[str, Callable[[JobLine], str]] = {
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
     "user": lambda line: line.user.casefold(),
     "metric": lambda line: line.best_metric[0] if line.best_metric else "",
-    **{key: _text_of(key) for key in (*line_settings.TEXTS, *line_settings.PINS)},
+    **{key: _text_of(key) for key in (*summary_settings.TEXTS, *summary_settings.PINS)},
 }
 _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     "<": np.less,
@@ -277,7 +277,7 @@ class JobIndex:
 
     def _compared(self, found: Mask, asked: Comparison) -> Mask:
         """Those of a setting, or of a best metric, on one side of a number."""
-        is_setting = asked.name in line_settings.NUMBERS
+        is_setting = asked.name in summary_settings.NUMBERS
         values = self._key(asked.name if is_setting else "best")
         # What has no value is NaN, which is on neither side.
         found = found & _SIDES[asked.sign](values, asked.value)
@@ -340,16 +340,16 @@ class JobIndex:
         return known
 
     def _made(self, name: str) -> Numbers:
-        if name in line_settings.NUMBERS:
-            return np.array(line_settings.numbers(self.lines, name), np.float64)
+        if name in summary_settings.NUMBERS:
+            return np.array(summary_settings.numbers(self.lines, name), np.float64)
         if name in _NUMBERS:
             number = _NUMBERS[name]
             count = len(self.lines)
             if name in _EXACT:
                 return np.fromiter(map(number, self.lines), np.float64, count)
             return np.fromiter(map(number, self.lines), np.float32, count)
-        if name in line_settings.TEXTS:
-            texts = line_settings.settings(self.lines, name)
+        if name in summary_settings.TEXTS:
+            texts = summary_settings.settings(self.lines, name)
         else:
             texts = list(map(_TEXTS[name], self.lines))
         distinct = list(dict.fromkeys(texts))

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from backend import pace
-from backend.errors import BackendError
-from backend.records.job_line import JobLine, JobListing, line_of
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.base import worker_yield
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobListing, line_of
+from backend.records.jobs.view import JobView
 from backend.services.job_looks import JobLooks
 
 LOOK_S = 0.3
@@ -65,7 +65,7 @@ class JobList:
                 view = self._jobs.show(job_id)
                 told[job_id] = self._views[job_id] = view
                 known[job_id] = line_of(view)
-            pace.pause()
+            worker_yield.pause()
         self._lines = known
         self._forget_old(ids)
         return JobListing(
@@ -107,7 +107,7 @@ class JobList:
             looked += 1
             if self._jobs.has_changed(line):
                 yield line.id
-            pace.pause()
+            worker_yield.pause()
         self._turn = start + max(0, looked - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.cluster.shell import Unreachable
 from backend.datastore import queue_files
 from backend.datastore.checkpoint_files import best_value, checkpoint_named, list_checkpoints
@@ -21,17 +23,15 @@ from backend.datastore.job_files import JobFile, read_job, view_of
 from backend.datastore.log_reader import CHUNK_BYTES, read_log
 from backend.datastore.run_state import RunState, RunStateReader, with_ends
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobRun, JobView, LogChunk, RunUpdate
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.program import COMMAND
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
-from backend.records.values import printable
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
 from backend.services import job_earlier
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.cluster.shell import Unreachable
 from backend.datastore import job_acts, job_files
 from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.datastore.job_files import JobFile
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import NOTHING, THIS_COMPUTER, Placement
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.program import COMMAND
-from backend.records.state import JobState
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from backend.services.job_check import JobChecker
 from backend.services.job_looks import JobLooks
 from backend.services.preflight import PreflightService

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from backend.records.job_line import JobLine
-from backend.records.sweep import sweep_of
-from backend.records.sweep_line import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.jobs.summary import JobLine
+from backend.records.sweeps.spec import sweep_of
+from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.datastore import job_acts, job_files, queue_files
 from backend.datastore.bundled_job import mark_replay
 from backend.datastore.checkpoint_files import (
@@ -26,19 +28,23 @@ from backend.datastore.checkpoint_files import (
 )
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
 from backend.launch import mpirun
-from backend.progress import Progress
-from backend.records.act import Act
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json, replace_bytes
-from backend.records.job import NOTHING, JobConfig, without_neighbours
-from backend.records.job_view import JobCheck, JobCommand, JobView
-from backend.records.launch import Launch
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.library import Kind
-from backend.records.sweep import sweep_of
-from backend.records.values import Fault, job_name_fault, notes_fault, printable, tags_fault
+from backend.records.base.atomic_files import read_json, replace_bytes
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.validation import (
+    Fault,
+    job_name_fault,
+    notes_fault,
+    printable,
+    tags_fault,
+)
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.view import JobCheck, JobCommand, JobView
+from backend.records.library.item import Kind
+from backend.records.sweeps.spec import sweep_of
 from backend.services import tool_process
 from backend.services.data_size import DataSizes
 from backend.services.job_check import Checked, JobChecker, check_size, rates, read_job_file

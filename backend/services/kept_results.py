@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from backend.records.files import read_json, replace_json
+from backend.records.base.atomic_files import read_json, replace_json
 
 
 class _Found(Protocol):

@@ -16,18 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore import content, imports, library_files, model_weights, projects
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
 from backend.datastore.sources import Source
-from backend.errors import BackendError, Cancelled, in_words
-from backend.progress import Progress
-from backend.records import stamps
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.library import (
+from backend.records.base import timestamps
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import nearest, printable
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import (
     WEIGHTS_FACT,
     FileEntry,
     Kind,
@@ -38,10 +40,8 @@ from backend.records.library import (
     VersionChanges,
     split_reference,
 )
-from backend.records.preview import ModelCheck, Preview
-from backend.records.project import Found, Project
-from backend.records.state import JobState
-from backend.records.values import nearest, printable
+from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.project import Found, Project
 from backend.services import tool_process
 from backend.services.kept_results import KeptResults
 from backend.services.rescan import Rescan
@@ -272,7 +272,7 @@ class LibraryService:
                     "Stop the job first." if view.state.is_live else "Take it out of the queue.",
                 )
         today = datetime.now(UTC)
-        record = {"removed": stamps.stamp(today, "seconds"), "item": item.to_dict()}
+        record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with in_words(f"The {folder.words} cannot be moved to the trash"):
             library_files.move_to_trash(folder, record, place, self._share)

@@ -13,13 +13,13 @@ from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.job_files import read_job
 from backend.datastore.log_index import MOST_MATCHES, LogIndex
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.job_view import ALL_LOGS, MPIRUN_LOG, LogLines, LogMatches, LogSize
-from backend.records.layout import DataRoot, JobFolder
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.view import ALL_LOGS, MPIRUN_LOG, LogLines, LogMatches, LogSize
 
 _KEPT = 32
 

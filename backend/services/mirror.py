@@ -18,16 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster.far_files import FarFiles
 from backend.cluster.shell import RemoteFile, Shell
 from backend.datastore import content
 from backend.datastore.share import not_carried
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import replace_bytes
-from backend.records.layout import JobFolder
-from backend.records.library import FileEntry
-from backend.records.mirror import MirrorRoom
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import JobFolder
+from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.library.item import FileEntry
 from backend.services import far_content, mirror_room
 from backend.services.mirror_looks import MirrorLooks, is_same, make_here
 from backend.services.mirror_room import Kept

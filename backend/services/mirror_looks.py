@@ -16,15 +16,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from backend.base.errors import BackendError
 from backend.cluster.far_files import FarFiles
 from backend.cluster.line import Line
 from backend.cluster.shell import RemoteFile, Shell
 from backend.datastore import library_files, node_past
-from backend.errors import BackendError
-from backend.records import history
-from backend.records.far_root import FarRoot
-from backend.records.files import replace_bytes
-from backend.records.layout import (
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
@@ -33,7 +31,9 @@ from backend.records.layout import (
     JobFolder,
     NodeFolder,
 )
-from backend.records.library import Kind
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs import history
+from backend.records.library.item import Kind
 
 _RACY_S = 3
 _SMALL_BYTES = 4_000_000

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.datastore import library_files
-from backend.records.layout import CHECKPOINT_SUFFIX, DataRoot
-from backend.records.library import Kind
+from backend.records.base.layout import CHECKPOINT_SUFFIX, DataRoot
+from backend.records.library.item import Kind
 
 KEEP_S = 30 * 86_400.0
 """What nobody wanted for so long is dropped."""

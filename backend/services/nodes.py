@@ -17,27 +17,27 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from backend import pace
+from backend.base import worker_yield
+from backend.base.errors import BackendError
 from backend.cluster.shell import Unreachable
 from backend.datastore import stranger
 from backend.datastore.node_past import PastReader
 from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.launch.placement import NodeRoom, Site, this_computer
 from backend.node import orphans
 from backend.node.check import Places, findings
 from backend.node.mpi import MpiRun, find_mpirun
 from backend.node.probe import Probe
 from backend.node.start import CODE_ROOT
-from backend.records import figures
-from backend.records.cluster import NodeEntry
-from backend.records.job import THIS_COMPUTER
-from backend.records.launch import RankPlan
-from backend.records.layout import DataRoot
-from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
-from backend.records.node_past import PastReading
-from backend.records.values import printable
+from backend.records.base import number_format
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import printable
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.history import PastReading
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services import far_reading
 from backend.services.cluster import ClusterService
 from backend.services.heads import Head, Heads
@@ -99,7 +99,7 @@ class NodeService:
                 news = {}
                 for entry in entries:
                     news[entry.name] = self._watch.look(entry.name)
-                    pace.pause()
+                    worker_yield.pause()
                 if all(
                     news[entry.name].presence is not None or not entry.is_ready for entry in entries
                 ):
@@ -259,11 +259,11 @@ class NodeService:
         room = self._share.room()
         if room is None:
             return
-        told = f"{figures.size(room.bytes)} of it are kept on this computer, in {room.place}"
+        told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
         if room.fetched_bytes:
             told += (
                 f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
-                f"{figures.size(room.fetched_bytes)} back, which are fetched again when they are "
+                f"{number_format.size(room.fetched_bytes)} back, which are fetched again when they are "
                 "wanted"
             )
         yield Finding("mirror", True, f"{told}.")

@@ -14,19 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from backend.base.errors import BackendError, in_words
 from backend.cluster.shell import Shell
 from backend.cluster.system_keyring import MAIL_SERVICE, SystemKeyring
 from backend.datastore.share import Share
-from backend.errors import BackendError, in_words
 from backend.node import tell
 from backend.node.message import TAIL_BYTES, message_of
 from backend.node.post import NotSent, post_webhook, send_mail
 from backend.node.telling import Telling
-from backend.records import stamps
-from backend.records.cluster import NodeEntry
-from backend.records.files import read_json, replace_json
-from backend.records.layout import DataRoot, NodeHome
-from backend.records.notice import (
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.nodes.entry import NodeEntry
+from backend.records.notifications.notification import (
     MAIL,
     WEBHOOK,
     Channels,
@@ -107,7 +107,7 @@ class NoticeService:
             raise BackendError(fault)
         before = self.channels()
         if set(channels.targets) - set(before.targets) or not before.since:
-            channels = replace(channels, since=stamps.now("seconds"))
+            channels = replace(channels, since=timestamps.now("seconds"))
         else:
             channels = replace(channels, since=before.since)
         if channels.mail is not None and password is not None:

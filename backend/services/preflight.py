@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.job import THIS_COMPUTER, JobConfig
-from backend.records.layout import DataRoot
-from backend.records.library import Pin
-from backend.records.preflight import Preflight, PreflightFinding, smaller_placement
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.library.item import Pin
+from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.cluster import ClusterService
 from backend.services.preflight_flight import Flight, OnFinding
 from backend.services.preflight_ground import Ground

@@ -19,19 +19,19 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster import keys
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import bundle_name
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import is_narrower
-from backend.errors import BackendError, Cancelled
 from backend.launch.network import common_subnet
 from backend.node.mpi import find_mpirun
 from backend.node.start import CODE_ROOT
-from backend.records.cluster import NodeEntry
-from backend.records.job import THIS_COMPUTER, JobConfig
-from backend.records.layout import NodeHome
-from backend.records.preflight import Fix, Preflight, PreflightFinding, smaller_placement
+from backend.records.base.layout import NodeHome
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, smaller_placement
 from backend.services import preflight_node, preflight_node_words, preflight_words
 from backend.services.preflight_ground import (
     Ground,

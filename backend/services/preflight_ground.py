@@ -10,9 +10,9 @@ from typing import Any
 from backend.cluster.look import LEAST_PYTHON
 from backend.cluster.shell import Shell
 from backend.datastore.share import MOUNTED, Share
-from backend.records.cluster import NodeEntry
-from backend.records.layout import DataRoot, NodeHome
-from backend.records.preflight import PreflightFinding
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import PreflightFinding
 from backend.services import preflight_words
 from backend.services.cluster import ClusterService
 from backend.services.job_check import PROCESSES_PER_CORE

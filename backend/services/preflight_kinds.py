@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from backend.records.cluster import NodeEntry
-from backend.records.set_up_choices import SetUpOptions, options_of
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services import preflight_words
 
 _Kind = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]

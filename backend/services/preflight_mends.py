@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from backend.base.errors import BackendError, in_words
 from backend.cluster import agent_commands
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import bundle_name
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import take_after
-from backend.errors import BackendError, in_words
 from backend.node import orphans
 from backend.node.words import place
-from backend.records.cluster import NodeEntry, NodeFacts, NodeInstallation, SetUp
-from backend.records.job import THIS_COMPUTER
-from backend.records.layout import DataRoot, NodeHome
-from backend.records.preflight import Fix, PreflightFinding
-from backend.records.set_up_choices import SetUpOptions, options_of
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services import preflight_node_words, preflight_words
 from backend.services.cluster import ClusterService
 from backend.services.preflight_kinds import to_be_alike

@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import Answer, Shell, Unreachable
-from backend.errors import BackendError
 
 LOOK_LIMIT_S = 12.0
 COMMAND_LIMIT_S = 11.0

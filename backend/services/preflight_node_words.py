@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from backend.node import words
 from backend.node.mpi import version_in
-from backend.records import figures
-from backend.records.job import THIS_COMPUTER
-from backend.records.preflight import Fix, PreflightFinding
-from backend.records.program import COMMAND
-from backend.records.values import printable
+from backend.records.base import number_format
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight_words import (
     AGENT,
     DATA_ROOT,
@@ -195,11 +195,11 @@ def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
 
 def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
     """The data root has less room than the checkpoints of a job need, or than any job does."""
-    left = f"The data root has {figures.size(free_bytes)} left, and"
+    left = f"The data root has {number_format.size(free_bytes)} left, and"
     need = (
-        f"the job's checkpoints need about {figures.size(needed_bytes)}"
+        f"the job's checkpoints need about {number_format.size(needed_bytes)}"
         if needed_bytes > free_bytes
-        else f"a job needs {figures.size(LEAST_DISK_BYTES)} at least"
+        else f"a job needs {number_format.size(LEAST_DISK_BYTES)} at least"
     )
     return PreflightFinding(
         DISK, False, f"{left} {need}.", "Make room there, or keep fewer checkpoints."

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backend.records.preflight import Fix, PreflightFinding
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight_words import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
 
 _REMEDY = (

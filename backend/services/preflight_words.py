@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, Refused, Unreachable
-from backend.errors import BackendError
 from backend.node import words
-from backend.records.cluster import NodeEntry
-from backend.records.job import Placement
-from backend.records.preflight import Fix, PreflightFinding
-from backend.records.program import COMMAND
-from backend.records.values import printable
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.config import Placement
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import Fix, PreflightFinding
 
 Facts = Mapping[str, Any]
 

@@ -16,22 +16,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from backend.base.errors import BackendError
 from backend.datastore import job_acts, job_files, queue_files
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.node.live_runs import LiveRuns, Look
 from backend.node.machine import machine
 from backend.node.queue_keeper import lock_of
 from backend.node.start import CODE_ROOT, last_line
 from backend.node.waiting import entry_of, is_led_by
-from backend.records import stamps
-from backend.records.files import read_json
-from backend.records.job import THIS_COMPUTER, JobConfig, Placement
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.node import NodeState, Presence
-from backend.records.program import COMMAND
-from backend.records.queue import (
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.queue.entry import (
     HIGHEST,
     LOWEST,
     STEP,
@@ -43,8 +43,8 @@ from backend.records.queue import (
     node_key,
     place_between,
 )
-from backend.records.queue_forecast import lasts_s, starts_in
-from backend.records.queue_why import (
+from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.scheduling import (
     NodeLook,
     Scene,
     judge_queue,
@@ -148,7 +148,7 @@ class QueueService:
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=_lasts_s(view, start_over),
-                queued=stamps.now(),
+                queued=timestamps.now(),
                 user=job_files.user_name(),
             )
             if placement:
@@ -360,7 +360,7 @@ def _check_priority(priority: int) -> None:
 
 
 def _stamp(when: datetime | None) -> str:
-    return "" if when is None else stamps.stamp(when, "seconds")
+    return "" if when is None else timestamps.stamp(when, "seconds")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.datastore.bundled_job import (
     environment_of,
     is_imported,
@@ -14,15 +16,13 @@ from backend.datastore.bundled_job import (
 )
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.bundle import ReplayVerdict
-from backend.records.environment import RunEnvironment, differences
-from backend.records.job import THIS_COMPUTER, JobConfig, Placement, without_neighbours
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.program import COMMAND
-from backend.records.series import HistoryUpdate
+from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
+from backend.records.bundles.job_archive import ReplayVerdict
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.run_environment import RunEnvironment, differences
+from backend.records.jobs.view import JobView
 from backend.services.bundle import same_files
 from backend.services.run_start import KINDS
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend import VERSION
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 
 if TYPE_CHECKING:
     from backend.services.workplace import Services

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.cluster.shell import Unreachable
 from backend.datastore import library_files, staging
 from backend.datastore.job_folder import JobFolderReader
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import Share
-from backend.errors import BackendError, in_words
-from backend.progress import Progress
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, RescanReport
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind, RescanReport
 
 
 class Rescan:

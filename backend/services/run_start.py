@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore import job_files, queue_files
 from backend.datastore.job_files import JobFile
 from backend.datastore.library_files import VersionFolder
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, insist_on_one_kind, one_site, rank_plans
 from backend.node import queue_start, run_signs, words
-from backend.progress import Progress
-from backend.records import stamps
-from backend.records.job import THIS_COMPUTER, JobConfig
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
-from backend.records.library import Kind
-from backend.records.program import COMMAND
+from backend.records.base import timestamps
+from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.library.item import Kind
 from backend.services.training_python import lack_here
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class RunStarter:
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        status = queue_start.first_status(launch, run_signs.last_status(folder), stamps.now())
+        status = queue_start.first_status(launch, run_signs.last_status(folder), timestamps.now())
         progress = progress or Progress()
         share = self._share
         if plan.blind:

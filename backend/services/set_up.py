@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster import agent_commands, horovod, keys, remove
 from backend.cluster.agent_commands import AgentPlace
 from backend.cluster.bundle import make_bundle
@@ -31,15 +33,13 @@ from backend.cluster.shell import Shell
 from backend.cluster.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError
 from backend.launch.network import alone
 from backend.node.start import CODE_ROOT
-from backend.progress import Progress
-from backend.records.carried import carried_of
-from backend.records.cluster import NodeEntry, NodeFacts, PythonFound, SetUp
-from backend.records.layout import DataRoot, JobFolder, NodeHome
-from backend.records.set_up_choices import SetUpOptions
-from backend.records.values import printable
+from backend.records.base.layout import DataRoot, JobFolder, NodeHome
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.remote_run import carried_of
 
 _MOST_AT_ONCE = 16
 _log = logging.getLogger("ringmaster.set_up")

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.job_view import JobCheck, JobView
-from backend.records.program import COMMAND
-from backend.records.state import JobState
-from backend.records.sweep import (
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import Fault
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.sweeps.spec import (
     TAG,
     Expansion,
     Sweep,
@@ -25,7 +26,6 @@ from backend.records.sweep import (
     sweep_name,
     sweep_of,
 )
-from backend.records.values import Fault
 from backend.services.jobs import JobService
 from backend.services.queue import QueueService
 

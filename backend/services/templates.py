@@ -15,12 +15,12 @@ from typing import Any
 
 import tomli_w
 
+from backend.base.errors import BackendError, in_words
 from backend.datastore.share import MOUNTED, Share
-from backend.errors import BackendError, in_words
-from backend.records.layout import DataRoot
-from backend.records.program import COMMAND
-from backend.records.template import SUFFIX, Template, describe, template_of
-from backend.records.values import name_fault, nearest, printable
+from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import name_fault, nearest, printable
+from backend.records.jobs.template import SUFFIX, Template, describe, template_of
 from backend.services.job_check import read_job_file
 
 

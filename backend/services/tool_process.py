@@ -25,13 +25,13 @@ from typing import IO, Any, TypeVar
 
 import tomli_w
 
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import read_json, replace_json
-from backend.records.job import JobConfig
-from backend.records.layout import RUN_VARIABLE, TOOL_TAG
-from backend.records.preview import DataSize, ModelCheck, Preview
-from backend.records.values import printable
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG
+from backend.records.base.validation import printable
+from backend.records.jobs.config import JobConfig
+from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.held_checkpoint import held
 from backend.services.training_python import lack_here, training_python
 

@@ -13,7 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node.start import CODE_ROOT
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"

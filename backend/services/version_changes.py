@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 
-from backend.errors import BackendError
-from backend.records.library import VersionChanges
+from backend.base.errors import BackendError
+from backend.records.library.item import VersionChanges
 
 _MOST_FILES = 50
 _MOST_LINES = 5_000

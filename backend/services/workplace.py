@@ -10,15 +10,15 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.cluster import line
 from backend.cluster.shell import Shell
 from backend.datastore.share import Share
-from backend.errors import BackendError
 from backend.node.start import CODE_ROOT
-from backend.records.cluster import NodeAddress, NodeEntry
-from backend.records.far_root import FarRoot
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
+from backend.records.base.remote_root import FarRoot
+from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.services.bundle import BundleService
 from backend.services.canary import CanaryService
 from backend.services.carrying import CarryingShare

@@ -24,18 +24,18 @@ from typing import IO, Any, cast
 
 import torch
 
-from backend.errors import BackendError
-from backend.records import figures, stamps
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import FILE_MODE, read_json, replace_json
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import (
+from backend.base.errors import BackendError
+from backend.records.base import number_format, timestamps
+from backend.records.base.atomic_files import FILE_MODE, read_json, replace_json
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     JobFolder,
     checkpoint_name,
 )
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
 
 FORMAT = 1
 _KEPT_AT_LEAST = 2
@@ -87,7 +87,7 @@ class Checkpointer:
             bytes=0,
             sha256="",
             config_sha256=self._config_sha256,
-            created=stamps.now(),
+            created=timestamps.now(),
             metrics=dict(metrics),
             reason=reason,
         )
@@ -350,8 +350,8 @@ def fault_of(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size != record.bytes:
-            written = figures.count(record.bytes)
-            return f"it has {figures.count(size)} bytes where {written} were written"
+            written = number_format.count(record.bytes)
+            return f"it has {number_format.count(size)} bytes where {written} were written"
         if sha256_of(path) != record.sha256:
             return "its content is not what was written (the SHA-256 differs)"
     except OSError as error:
@@ -484,11 +484,11 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
         fitting = len(own) - len(missing) - len(wrong)
         parts = []
         if missing:
-            parts.append(f"not in the file: {figures.some(missing)}")
+            parts.append(f"not in the file: {number_format.some(missing)}")
         if wrong:
-            parts.append(f"of another shape: {figures.some(wrong)}")
+            parts.append(f"of another shape: {number_format.some(wrong)}")
         if surplus:
-            parts.append(f"unknown to the model: {figures.some(surplus)}")
+            parts.append(f"unknown to the model: {number_format.some(surplus)}")
         how = (
             f"{fitting} of the model's {len(own)} weights fit"
             if fitting

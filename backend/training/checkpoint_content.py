@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backend.records.launch import Launch
+from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
 from backend.training.course import Course
 from backend.training.strategies.allreduce import bytes_of

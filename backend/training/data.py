@@ -17,8 +17,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-from backend.errors import BackendError
-from backend.records import figures
+from backend.base.errors import BackendError
+from backend.records.base import number_format
 from backend.training import user_code
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class TrainingOrder(Sampler[Share]):
         self.position = 0
         if self.steps_per_epoch == 0:
             raise BackendError(
-                f"The dataset has {figures.count(samples)} samples, and one step of "
-                f"{world_size} × {batch_size} needs {figures.count(self.global_batch)}.",
-                f"Choose a batch size of {figures.count(max(1, samples // world_size))} or less"
+                f"The dataset has {number_format.count(samples)} samples, and one step of "
+                f"{world_size} × {batch_size} needs {number_format.count(self.global_batch)}.",
+                f"Choose a batch size of {number_format.count(max(1, samples // world_size))} or less"
                 + (", or fewer processes." if world_size > 1 else "."),
             )
 
@@ -145,7 +145,9 @@ class Items(Dataset[Any]):
                 items.append(user[index])
         except BaseException:  # noqa: BLE001 - `calling` decides, and lets pass what is not theirs
             try:
-                with user_code.calling(f"{name}, item {figures.count(index)},", self._data.source):
+                with user_code.calling(
+                    f"{name}, item {number_format.count(index)},", self._data.source
+                ):
                     raise
             except user_code.UserCodeError as error:
                 error.index = index

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from backend.errors import BackendError
-from backend.records.job import EarlyStop
+from backend.base.errors import BackendError
+from backend.records.jobs.config import EarlyStop
 from backend.training.course import Course
 
 

@@ -7,10 +7,10 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
-from backend.records.environment import RunEnvironment
-from backend.records.files import replace_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.run_environment import RunEnvironment
 
 if TYPE_CHECKING:
     import torch

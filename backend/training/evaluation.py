@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backend.records.beat import Beat, Phase
-from backend.records.metric_names import VALIDATION, name_of_user_metric
+from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training import user_code
 from backend.training.data import ValidationOrder
 from backend.training.strategies.base import Strategy

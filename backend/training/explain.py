@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.training import user_code
 
 if TYPE_CHECKING:

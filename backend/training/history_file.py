@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from backend.records.history import BLOCK_END, Block, encode
+from backend.records.jobs.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0
 """A flush has the kernel work where ranks compute: with one for each write, steps of 1.5 ms took

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.records.stop import wish_to_stop
+from backend.records.jobs.stop_request import wish_to_stop
 
 INTERVAL_S = 0.1
 

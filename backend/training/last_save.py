@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from backend.errors import BackendError
-from backend.records.beat import Beat, Phase
+from backend.base.errors import BackendError
+from backend.records.jobs.heartbeat import Beat, Phase
 from backend.training.checkpoint import Checkpointer
 
 _WAIT_S = 60.0

@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from backend.errors import BackendError
-from backend.records import figures
-from backend.records.beat import Beat, Phase
-from backend.records.job import JobConfig
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
-from backend.records.schedule import learning_rate
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.base import number_format
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.state import JobState
 from backend.training import early_stop, random_state, user_code
 from backend.training.ballot import Ballot, Verdict
 from backend.training.checkpoint import fit_weights, load_checkpoint
@@ -160,8 +160,8 @@ class Trainer:
             for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
                 if here != there:
                     raise BackendError(
-                        f"The loader gives rank 0 {figures.count(here)} {kind} samples and rank "
-                        f"{rank} {figures.count(there)}; all ranks need the same samples.",
+                        f"The loader gives rank 0 {number_format.count(here)} {kind} samples and rank "
+                        f"{rank} {number_format.count(there)}; all ranks need the same samples.",
                         "Draw what is random in the loader from random, numpy.random or torch, "
                         "which have the same seed on every rank, or from a generator with a "
                         "fixed seed.",
@@ -184,7 +184,7 @@ class Trainer:
             for node, other in zip(nodes[1:], others, strict=True):
                 if None not in (first, other) and first != other:
                     raise BackendError(
-                        f"Sample {figures.count(index)} of the loader is another one on {node} "
+                        f"Sample {number_format.count(index)} of the loader is another one on {node} "
                         f"than on {nodes[0]}; all ranks need the same samples.",
                         "Sort what the loader lists, files and classes: "
                         "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from backend.errors import BackendError
-from backend.records.job import Optimizer
+from backend.base.errors import BackendError
+from backend.records.jobs.config import Optimizer
 
 _CLASSES: dict[str, Any] = {
     "sgd": torch.optim.SGD,

@@ -23,12 +23,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backend.errors import BackendError
-from backend.records.beat import LAST_WORDS_VARIABLE, Beat, Phase
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import RUN_VARIABLE, JobFolder, run_tag
-from backend.records.status import RunStatus
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Beat, Phase
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import RunStatus
 from backend.training import late_compiler
 
 # The workers of a process pool import this module, too, and must find the user's modules.

@@ -20,15 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from backend.errors import BackendError
-from backend.records import stamps
-from backend.records.alarm import Alarm
-from backend.records.history import Block
-from backend.records.layout import JobFolder
-from backend.records.metric_names import VALIDATION
-from backend.records.spare import Spare
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.base.errors import BackendError
+from backend.records.base import timestamps
+from backend.records.base.layout import JobFolder
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.history import Block
+from backend.records.jobs.metric_names import VALIDATION
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
 from backend.training.slow_ranks import SlowRanks
@@ -95,7 +95,7 @@ class Reporter:
         self._has_evaluations = False
         self._metrics: dict[str, float | None] = dict(begun.metrics)
         self._heartbeat = before.heartbeat if before is not None else 0
-        self._started = stamps.now("microseconds")
+        self._started = timestamps.now("microseconds")
         self._samples_per_second: float | None = None
         self._ranks = SlowRanks()
         self._is_first = True
@@ -295,7 +295,7 @@ class Reporter:
             earlier_energy_j=self._begun.earlier_energy_j,
             gpus=self._begun.gpus,
             is_planned=self._is_planned,
-            updated=stamps.now("microseconds"),
+            updated=timestamps.now("microseconds"),
         )
         try:
             self._status_file.replace_json(status.to_dict())
@@ -336,7 +336,7 @@ def _block(steps: Sequence[Step], run: int, state: JobState) -> Block:
         epoch=last.epoch,
         epoch_step=last.epoch_step,
         first=steps[0].step,
-        timestamp=stamps.now("microseconds"),
+        timestamp=timestamps.now("microseconds"),
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},
     )
 

@@ -10,10 +10,10 @@ import math
 from collections import deque
 from dataclasses import dataclass, replace
 
-from backend.errors import BackendError
-from backend.records.alarm import NOT_A_NUMBER, Alarm
-from backend.records.job import JobConfig
-from backend.records.metric_names import name_of_user_metric
+from backend.base.errors import BackendError
+from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.metric_names import name_of_user_metric
 from backend.training.ballot import Verdict
 from backend.training.course import Course, Workers
 from backend.training.reporter import Step

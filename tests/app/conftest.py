@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from backend.records.node import Finding
-from backend.records.preview import ModelCheck
+from backend.records.library.preview import ModelCheck
+from backend.records.nodes.reading import Finding
 from backend.services import tool_process
 from backend.services.nodes import NodeService
 from backend.services.tool_process import ToolError

@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from backend.node import identity
-from backend.records.files import replace_json
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.state import JobState
 from tests.app.key_desk import presses
 from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.lived_in import FALLING, WAITING

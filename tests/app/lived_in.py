@@ -7,9 +7,9 @@ from pathlib import Path
 
 from backend.node import identity
 from backend.node.queue_keeper import lock_of
-from backend.records.job import Optimizer
-from backend.records.layout import DataRoot
-from backend.records.state import JobState
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Optimizer
+from backend.records.jobs.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.fakes import trained

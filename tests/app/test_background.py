@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QTimer
 
 from app.background import Background
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from tests.waiting import LIMIT_S
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from app.form_controller import FormController
-from backend.records.figures import count
-from backend.records.preview import DataSize
+from backend.records.base.number_format import count
+from backend.records.library.preview import DataSize
 from backend.services.data_size import DataSizes
 from tests.backend.services.test_sweeps import places, services
 from tests.integration.tiny import raw_job

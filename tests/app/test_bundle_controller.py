@@ -11,8 +11,8 @@ from app.bootstrap import Program
 from app.bundle_controller import BundleController
 from app.form_controller import FormController
 from backend.datastore.bundled_job import mark_replay
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
 from backend.services.workplace import open_services
 from tests.backend.services.test_bundle_service import finished_job
 from tests.programs import end

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt, QTimer
 
 from app.background import Background
 from app.carry_out import CarryOut
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from tests.waiting import wait_for
 from tests.widgets.jobs.test_job_detail import FAILED, checkpoint
 from widgets.common import promised_file

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.compare_controller import CompareController
 from app.take_away import TakeAway
-from backend.errors import BackendError
-from backend.records.job_line import JobListing, line_of
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing, line_of
 from backend.services.job_index import JobIndex
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage

@@ -5,9 +5,9 @@ import csv
 import pytest
 from PySide6.QtWidgets import QFileDialog
 
-from backend.records.job import Optimizer
-from backend.records.layout import DataRoot
-from backend.records.state import JobState
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Optimizer
+from backend.records.jobs.state import JobState
 from tests.app.test_window import open_program, places
 from tests.fakes import trained
 

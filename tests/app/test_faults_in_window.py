@@ -13,15 +13,15 @@ from dataclasses import replace
 import pytest
 
 from app import silence
+from backend.base.progress import Progress
 from backend.node import identity, sweep
-from backend.progress import Progress
-from backend.records import health
-from backend.records.files import replace_json
-from backend.records.layout import run_tag
-from backend.records.library import Kind
-from backend.records.node import Presence
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.library.item import Kind
+from backend.records.nodes import health
+from backend.records.nodes.reading import Presence
 from backend.services.workplace import open_services
 from tests.app.shut_folder import ShutFolder
 from tests.backend.services.both_ways import started

@@ -17,9 +17,9 @@ from app.notice_book import NoticeBook
 from app.notices import Notice
 from app.paths import notices_file, settings_file
 from app.settings import Settings
+from backend.base.errors import BackendError
 from backend.cluster.known_hosts import host_key
-from backend.errors import BackendError
-from backend.records.bundle import SUFFIX
+from backend.records.bundles.job_archive import SUFFIX
 from tests.integration.tiny import raw_job
 from tests.programs import end
 from tests.widgets import drags

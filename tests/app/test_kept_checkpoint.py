@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.errors import BackendError
-from backend.records.act import Act
+from backend.base.errors import BackendError
+from backend.records.jobs.audit_entry import Act
 from tests.app.test_moving_off import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.test_job_detail import checkpoint
 

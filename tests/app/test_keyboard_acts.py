@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from backend.node import identity
-from backend.records.files import replace_json
-from backend.records.layout import DataRoot
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
 from tests.app.keyboard_window import (
     answer_file_dialog,
     choose,

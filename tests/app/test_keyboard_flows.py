@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.notices import Notice
 from backend.node import sweep
-from backend.records.layout import run_tag
-from backend.records.state import JobState
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
 from tests.app.keyboard_window import (
     choose,
     go,

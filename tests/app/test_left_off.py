@@ -21,7 +21,7 @@ from pathlib import Path
 from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from backend.services.nodes import NodeService
 from widgets.jobs.job_columns import JobColumn
 

@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
 from app.library_controller import LibraryController
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.library import Kind
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.library.item import Kind
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.conftest import Immediately

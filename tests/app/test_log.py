@@ -9,11 +9,11 @@ import tomli_w
 
 from app.background import Background
 from app.log_controller import LogController
-from backend.records.files import replace_json
-from backend.records.job import parse_job
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from backend.services.logs import LogService
 from widgets.jobs.log_tab import LogTab
 

@@ -9,10 +9,10 @@ import torch
 
 from app.many_jobs import ManyJobs
 from backend.datastore import job_files
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import replace_json
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
 from backend.services.workplace import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources

@@ -9,9 +9,9 @@ import pytest
 from PySide6.QtCore import QObject, Signal
 
 from app.job_controller import JobController
-from backend.errors import BackendError
-from backend.records.job import parse_placement
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.config import parse_placement
+from backend.records.jobs.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import LIVE, checkpoint

@@ -11,11 +11,11 @@ import pytest
 
 from app import silence
 from app.node_controller import NodeController
+from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
-from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
-from backend.records.node import NodeState, Presence
-from backend.records.node_past import PastGpu, PastReading
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
+from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.reading import NodeState, Presence
 from tests.widgets.cluster.samples import entry, reading, state
 from widgets.cluster.nodes_page import NodesPage
 

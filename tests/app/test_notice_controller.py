@@ -7,9 +7,9 @@ from PySide6.QtCore import QObject
 
 from app import notice_controller
 from app.notice_controller import NoticeController
-from backend.errors import BackendError
-from backend.records.notice import Channels
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.notifications.notification import Channels
 from backend.services.notices import Told
 from tests.app.test_status_poller import LIVE
 from widgets.frame.notice_settings import NoticeSettings

@@ -10,11 +10,11 @@ import pytest
 from app.bell import Bell
 from app.notice_book import KEPT, NoticeBook
 from app.notices import Notice, Notices
-from backend.records.alarm import DIVERGED, STANDSTILL, Alarm
-from backend.records.job_line import JobListing, line_of
-from backend.records.node import NodeState, Presence
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.summary import JobListing, line_of
+from backend.records.nodes.reading import NodeState, Presence
 from tests.app.test_status_poller import LIVE
 from widgets.main_window import MainWindow
 

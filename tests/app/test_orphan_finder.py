@@ -15,9 +15,9 @@ from PySide6.QtCore import Qt
 from app.orphan_finder import OrphanFinder
 from backend.cluster.shell import Unreachable
 from backend.node import orphans, sweep
-from backend.records.job import THIS_COMPUTER
-from backend.records.layout import RUN_VARIABLE, DataRoot
-from backend.records.node import GpuProcess
+from backend.records.base.layout import RUN_VARIABLE, DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.reading import GpuProcess
 from tests.turns import finish
 from tests.waiting import LIMIT_S, wait_for
 from tests.widgets.cluster import samples

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QObject, Qt
 
 from app.own_job import OwnJob
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.widgets.library.test_library_page import item
 from widgets.jobs.own_strip import OwnStrip
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from backend.services.jobs import JobService
 from tests.integration.tiny import LOADER, MODEL
 from tests.programs import end

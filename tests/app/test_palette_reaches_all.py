@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
 
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.lived_in import SWEEP, SWEEP_NAME, WAITING
 from widgets.common.buttons import Choices

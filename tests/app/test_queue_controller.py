@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from app.queue_controller import QueueController
-from backend.errors import BackendError
-from backend.records.queue import Queue
+from backend.base.errors import BackendError
+from backend.records.queue.entry import Queue
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_queue_list import NAMES, QUEUED, job, queue
 from widgets.jobs.jobs_page import JobsPage

@@ -6,7 +6,7 @@ import pytest
 
 from backend.node import identity
 from backend.node.queue_keeper import lock_of
-from backend.records.queue import Cause
+from backend.records.queue.entry import Cause
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.app.test_window import open_program, places

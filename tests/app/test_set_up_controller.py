@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from app.set_up_controller import SetUpController
+from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown
-from backend.errors import BackendError
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.set_up_choices import SYSTEM_MPI, SetUpOptions
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from tests.widgets.cluster.test_add_node_dialog import KEY
 from tests.widgets.cluster.test_set_up_again import node
 from widgets.cluster.nodes_page import NodesPage

@@ -14,12 +14,12 @@ from pytestqt.qtbot import QtBot
 
 from app.background import Background
 from app.start_controller import StartController, StartWish, Talk
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.job import JobConfig, Placement
-from backend.records.job_view import JobView
-from backend.records.preflight import Fix, Preflight, PreflightFinding
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight import NotFit
 from tests.conftest import Immediately
 from tests.waiting import wait_for

@@ -6,9 +6,9 @@ import hashlib
 
 from PySide6.QtWidgets import QFileDialog
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import replace_json
-from backend.records.layout import DataRoot
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.checkpoint import Checkpoint
 from tests.app.test_bad_input import form
 from tests.backend.services.test_sweeps import places, services
 from tests.fakes import trained

@@ -9,12 +9,12 @@ import pytest
 
 from app import silence
 from app.status_poller import _LOOKS_A_LIST, StatusPoller
-from backend.errors import BackendError
-from backend.records.job import parse_job
-from backend.records.job_line import JobListing
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView, RunUpdate
 
 NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
 

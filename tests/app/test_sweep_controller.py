@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from app.sweep_controller import SweepController
-from backend.records.comparison import ComparedLook, RunFigures
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
+from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
 from tests.backend.services.test_sweeps import BATCH, RATE, SIX, places, services, waiting
 from tests.integration.tiny import raw_job
 from widgets.compare.compare_page import ComparePage

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.form_controller import FormController
 from app.terms import read_terms
-from backend.records.library import Kind, Together
-from backend.records.sweep_values import Axis, Span
-from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.library.item import Kind, Together
+from backend.records.sweeps.values import Axis, Span
 from tests.backend.services.test_sweeps import places, services
 from tests.integration.tiny import raw_job, write_sources
 from widgets.jobs.field_terms import FIGURES, TERMS

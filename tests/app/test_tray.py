@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QSystemTrayIcon
 
 from app.notices import Notice
 from app.tray import Tray, ring_icon
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from tests.app.test_status_poller import LIVE
 
 # The offscreen platform has no windows of a tray, and says so when an icon is shown.

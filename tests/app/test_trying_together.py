@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.form_controller import FormController
-from backend.records.library import Kind
-from backend.records.preview import DataSize, ModelCheck
+from backend.records.library.item import Kind
+from backend.records.library.preview import DataSize, ModelCheck
 from backend.services import jobs, tool_process
 from backend.services.data_size import DataSizes
 from backend.services.tool_process import ToolError

@@ -13,9 +13,9 @@ from PySide6.QtCore import Qt
 
 from app.bootstrap import Program
 from backend.node import sweep
-from backend.records.layout import run_tag
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end

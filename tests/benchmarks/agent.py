@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from backend.node.agent_lock import AgentLock
-from backend.records.files import read_json
-from backend.records.layout import DataRoot
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
 from tests.benchmarks.figures import Figure
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import wait_for

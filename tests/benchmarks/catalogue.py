@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from backend.catalogue.store import open_catalogue
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from tests.backend.catalogue.catalogue_rig import job
 from tests.benchmarks.figures import Figure
 

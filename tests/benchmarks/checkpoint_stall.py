@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import JobFolder
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import CheckpointPolicy
 from backend.training.checkpoint import FORMAT, Checkpointer
 from tests.benchmarks.figures import Figure
 

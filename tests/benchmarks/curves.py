@@ -120,7 +120,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QStringListModel
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QApplication, QListView
-from backend.records.parallel import parallel
+from backend.records.sweeps.parallel_coordinates import parallel
 from tests.widgets.cluster import samples
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.cluster.node_row import node_row

@@ -14,7 +14,7 @@ import numpy as np
 
 from backend.datastore.history_cache import HistoryReader
 from backend.datastore.history_reader import read_history
-from backend.records.history import Block, encode
+from backend.records.jobs.history import Block, encode
 from tests.benchmarks.figures import Figure
 
 METRICS = ("loss", "accuracy", "lr", "gradient_norm")

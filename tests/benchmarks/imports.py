@@ -16,10 +16,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from backend.base.progress import Progress
 from backend.datastore.imports import import_version
-from backend.progress import Progress
-from backend.records.layout import DataRoot
-from backend.records.library import Kind
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind
 from tests.benchmarks.figures import Figure
 
 PAIRS = 5

@@ -18,8 +18,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from backend.records.job_line import JobLine, JobQuery
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobQuery
 from backend.services.job_index import JobIndex
 from backend.services.workplace import open_services
 from tests.backend.catalogue.catalogue_rig import job
@@ -38,7 +38,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
-from backend.records.job_line import JobChoices
+from backend.records.jobs.summary import JobChoices
 from widgets.jobs.job_columns import JobColumn
 
 app = QApplication(sys.argv[:1])

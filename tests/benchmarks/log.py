@@ -67,8 +67,8 @@ def _measured(root: Path) -> list[Figure]:
     from PySide6.QtWidgets import QApplication
 
     from app.background import Background
-    from backend.records.files import replace_json
-    from backend.records.layout import DataRoot
+    from backend.records.base.atomic_files import replace_json
+    from backend.records.base.layout import DataRoot
 
     app = QApplication.instance() or QApplication([])  # noqa: TID251 - there is no window yet
     folder = DataRoot(root).job("a")
@@ -135,10 +135,10 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     import tomllib
 
     from app.log_controller import LogController
-    from backend.records.job import parse_job
-    from backend.records.job_view import JobView
-    from backend.records.layout import DataRoot
-    from backend.records.state import JobState
+    from backend.records.base.layout import DataRoot
+    from backend.records.jobs.config import parse_job
+    from backend.records.jobs.state import JobState
+    from backend.records.jobs.view import JobView
     from backend.services.logs import LogService
     from widgets.jobs.log_tab import LogTab
 

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.start_stop import stopwatch_model

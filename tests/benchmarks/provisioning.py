@@ -21,13 +21,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.far_files import FarFiles
 from backend.cluster.shell import Answer, Shell
 from backend.datastore import node_files
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
 from backend.services.set_up import SetUpService, default_places
 from backend.services.workplace import Services, open_services
 from installers.console import Progress

@@ -21,8 +21,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import NodeAddress
 from backend.services.workplace import Services, open_services
 from installers.console import Progress
 from tests.benchmarks.figures import Figure

@@ -13,10 +13,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from backend.records.job import parse_job
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from backend.services.example import EXAMPLE, NAME
 from backend.services.workplace import open_services
 from tests.benchmarks.figures import Figure

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records import health
+from backend.records.nodes import health
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
 from tests.cluster.far_desktop import known_keys

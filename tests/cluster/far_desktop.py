@@ -9,8 +9,8 @@ from pathlib import Path
 from unittest import mock
 
 from backend.cluster.known_hosts import SSH_PORT, host_key
-from backend.records.cluster import HostKey
-from backend.records.far_root import FarRoot
+from backend.records.base.remote_root import FarRoot
+from backend.records.nodes.entry import HostKey
 from backend.services.workplace import Services, open_services
 from tests.cluster.cluster import Cluster
 

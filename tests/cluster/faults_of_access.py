@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from backend.records.cluster import Interface, NodeEntry
+from backend.records.nodes.entry import Interface, NodeEntry
 from backend.services import preflight_words as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster

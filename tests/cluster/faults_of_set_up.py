@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from backend.datastore.shared_folders import make_folder
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
 from backend.services import preflight_words as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from backend.cluster.bundle import PACKAGE, bundle_name
 from backend.datastore.shared_folders import make_folder
-from backend.records.cluster import NodeEntry
+from backend.records.nodes.entry import NodeEntry
 from backend.services import preflight_words as words
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from unittest import mock
 
+from backend.base.errors import BackendError
 from backend.cluster import agent_commands, set_up, ssh
 from backend.cluster.agent_commands import AgentPlace
-from backend.errors import BackendError
-from backend.records import health
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry, SetUp
+from backend.records.nodes import health
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.services import preflight_flight, preflight_mends, preflight_node
 from backend.services.workplace import Services, open_services
 from tests.cluster.cluster import Cluster

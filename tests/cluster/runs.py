@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.datastore.checkpoint_files import verify
-from backend.records.job import Placement
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.node import Presence
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import Presence
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING, is_training

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backend.records.job_view import JobView
+from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import starting, stock
 from tests.integration.tiny import MODEL

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from backend.datastore import node_files
-from backend.records.cluster import NodeEntry
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeEntry
 from tests.cluster.commands import ClusterError
 from tests.cluster.ready import ReadyCluster
 

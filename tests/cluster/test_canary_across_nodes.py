@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster

@@ -10,13 +10,13 @@ import torch
 
 from backend.cluster import keys
 from backend.datastore.checkpoint_files import verify
-from backend.records.carried import carried_of
-from backend.records.cluster import NodeAddress, NodeEntry
-from backend.records.job import Placement
-from backend.records.job_view import JobView
-from backend.records.node import Presence
-from backend.records.set_up_choices import SetUpOptions
-from backend.records.state import JobState
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.reading import Presence
+from backend.records.nodes.remote_run import carried_of
 from backend.services.workplace import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (

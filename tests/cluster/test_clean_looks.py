@@ -10,7 +10,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from backend.records.preflight import Preflight
+from backend.records.nodes.preflight import Preflight
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.test_preflight import config
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backend.records.job_view import JobView
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.jobs.view import JobView
+from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.thief import (

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.files import read_json
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunExit
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import of_runs
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster import line
 from backend.datastore import run_state
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.node import Presence
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Presence
 from backend.services import job_looks
 from backend.services.workplace import Services
 from tests.cluster.far_desktop import far_desktop

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from backend.datastore.checkpoint_files import verify
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from backend.services.workplace import Services, open_services
 from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster import ssh
 from backend.cluster.shell import HostKeyChanged, PassphraseNeeded, Refused, Unreachable
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
+from backend.records.nodes.entry import NodeAddress
 from tests.cluster.commands import call
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster

@@ -12,10 +12,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from backend.datastore import job_files
 from backend.datastore.share import MOUNTED
-from backend.records.files import read_json
-from backend.records.layout import JobFolder
-from backend.records.spare import Spare
-from backend.records.stop import wish_to_stop
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.stop_request import wish_to_stop
 from backend.training.tensorboard import EventFile
 from tests.cluster.disks import fill, small_disk
 

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.cluster import SetUp
-from backend.records.program import to_forget
+from backend.records.base.program_name import to_forget
+from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services

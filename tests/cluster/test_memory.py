@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import leaves_nothing
 from tests.integration.tiny import LOADER

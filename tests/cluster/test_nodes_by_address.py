@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backend.records.job import parse_job
-from backend.records.job_view import JobView
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.view import JobView
 from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import leaves_nothing, makes_steps

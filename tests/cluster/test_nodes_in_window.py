@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.cluster import NodeAddress
-from backend.records.layout import RUN_VARIABLE
-from backend.records.node import Presence
+from backend.records.base.layout import RUN_VARIABLE
+from backend.records.nodes.entry import NodeAddress
+from backend.records.nodes.reading import Presence
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import row_of, services

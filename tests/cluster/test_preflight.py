@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster.shell import Shell, Unreachable
-from backend.errors import BackendError, Cancelled
-from backend.records.job import JobConfig, Placement, parse_job
-from backend.records.layout import NodeHome
-from backend.records.preflight import Fix, Preflight, PreflightFinding, placement_after
+from backend.records.base.layout import NodeHome
+from backend.records.jobs.config import JobConfig, Placement, parse_job
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
 from backend.services import preflight_flight
 from backend.services import preflight_words as words
 from backend.services.preflight_ground import settings_texts

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.records.files import read_json
-from backend.records.job_view import JobView
-from backend.records.layout import JobFolder
-from backend.records.library import Kind
-from backend.records.queue import Cause
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.records.queue.entry import Cause
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import CALM
 from tests.integration.conftest import is_training

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services

@@ -13,12 +13,12 @@ import torch
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.launch import mpirun
-from backend.records.files import read_json
-from backend.records.job_view import JobView
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
 from backend.services.preflight import NotFit
 from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node

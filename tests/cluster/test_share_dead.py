@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError
-from backend.records.job_view import JobView
-from backend.records.library import Kind
+from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from backend.services import tool_process
 from backend.services.tool_process import ToolError
 from backend.services.workplace import Services, open_services

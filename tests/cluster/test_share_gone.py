@@ -14,8 +14,8 @@ import pytest
 
 from backend.datastore import run_state
 from backend.datastore.checkpoint_files import verify
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, is_one, leaves_nothing, of_runs, tells

@@ -9,12 +9,12 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from backend.records.cluster import NodeEntry
-from backend.records.files import read_json
-from backend.records.job_view import JobView
-from backend.records.layout import NodeHome
-from backend.records.set_up_choices import SetUpOptions
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import NodeHome
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import makes_steps, of_runs
 

@@ -9,16 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster.set_up import THERE_ALREADY
 from backend.datastore import node_files
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry, SetUp
-from backend.records.files import read_json
-from backend.records.job import JobConfig, parse_job
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.preflight import Preflight
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import NodeEntry, SetUp
+from backend.records.nodes.preflight import Preflight
+from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services import preflight_words as words
 from installers.console import Progress
 from tests.cluster import debian_mpi

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from backend.services import tool_process
 from backend.services.tool_process import ToolError
 from backend.services.workplace import Services

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.cluster import ssh
-from backend.records.node import NodeState, Presence
+from backend.records.nodes.reading import NodeState, Presence
 from tests.cluster.ready import ReadyCluster
 from tests.waiting import LIMIT_S
 

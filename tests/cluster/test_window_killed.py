@@ -13,8 +13,8 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from backend.services.workplace import open_services
 from tests.cluster.far_desktop import known_keys
 from tests.cluster.person import Person

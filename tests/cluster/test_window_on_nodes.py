@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.cluster import StepState
-from backend.records.job_view import JobView
-from backend.records.node import Presence
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import StepState
+from backend.records.nodes.reading import Presence
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import call
 from tests.cluster.hanging import hanging

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from backend.node.key_gate import REFUSAL
-from backend.records.cluster import NodeEntry
-from backend.records.job_view import JobView
-from backend.records.set_up_choices import SetUpOptions
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import leaves_nothing, makes_steps, of_runs
 

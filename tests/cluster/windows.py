@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.records.cluster import HostKey
+from backend.records.nodes.entry import HostKey
 from backend.services.workplace import Services
 from tests.programs import end
 from widgets.cluster.node_row import NodeRow

@@ -28,11 +28,8 @@ from backend.datastore.job_files import create_job, move_to_trash
 from backend.node import identity
 from backend.node.agent import Agent
 from backend.node.past import EVERY_S
-from backend.records.checkpoint import Checkpoint
-from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
-from backend.records.files import read_json, replace_json
-from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
-from backend.records.layout import (
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     SIDECAR_SUFFIX,
     DataRoot,
@@ -40,11 +37,14 @@ from backend.records.layout import (
     checkpoint_name,
     run_tag,
 )
-from backend.records.library import Pin
-from backend.records.node import NodeReading
-from backend.records.node_past import names_line, past_line, uuids_of
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.library.item import Pin
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.history import names_line, past_line, uuids_of
+from backend.records.nodes.reading import NodeReading
 from backend.training.reporter import Reporter, Step
 from tests.fakes.nvml.driver import FakeDriver
 

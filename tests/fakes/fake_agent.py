@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from backend.node import identity
-from backend.records.files import replace_json
+from backend.records.base.atomic_files import replace_json
 
 _LONGEST_S = 300
 

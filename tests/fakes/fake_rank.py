@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-from backend.records.beat import Beat, Phase
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--job", type=Path)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.cluster.shell import Answer, RemoteFile, Unreachable
-from backend.records.files import replace_bytes
+from backend.records.base.atomic_files import replace_bytes
 
 _PIECE_BYTES = 1 << 20
 

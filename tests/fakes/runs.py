@@ -16,12 +16,12 @@ from typing import Any
 from backend.launch import mpirun, placement
 from backend.node import identity, sweep, traces
 from backend.node.start import CODE_ROOT, start_supervisor
-from backend.records.files import read_json, replace_json
-from backend.records.job import parse_job
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder, run_tag
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder, run_tag
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from tests.waiting import LIMIT_S, wait_for
 
 FAKES = Path(__file__).parent

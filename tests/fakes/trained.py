@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from backend.datastore.job_files import create_job
-from backend.records.files import replace_json
-from backend.records.history import Block, encode
-from backend.records.job import CheckpointPolicy, JobConfig, Optimizer, Placement
-from backend.records.layout import DataRoot
-from backend.records.library import Pin
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.library.item import Pin
 
 BEGAN = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 STEPS_PER_EPOCH = 10

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from backend.records.layout import RUN_VARIABLE, DataRoot, JobFolder
-from backend.records.node import Gpu
-from backend.records.state import JobState
-from backend.records.status import RunExit
+from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.nodes.reading import Gpu
 from installers import gpu_check
 from installers.gpu_check import QUERY, Failed, Ground, Load, Row, Steps
 from tests.fakes.nvml.driver import FakeDriver, build, put_smi

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from backend.node import sweep
-from backend.records.job_view import JobView
-from backend.records.layout import run_tag
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from backend.services.workplace import Services, open_services
 from tests.integration.tiny import ALONE, raw_job, write_sources
 from tests.waiting import wait_for

@@ -18,10 +18,10 @@ import torch
 
 from backend.datastore import job_files
 from backend.datastore.checkpoint_files import list_checkpoints, verify
-from backend.records.beat import Beat
-from backend.records.files import read_json, replace_json
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.heartbeat import Beat
+from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import Checkpointer
 from backend.training.course import Outcome, Workers
 from backend.training.interrupt import StopWatcher

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from backend.datastore.checkpoint_files import list_checkpoints, verify
 from backend.node import mpi
-from backend.records.files import read_json, replace_json
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
 from backend.services.workplace import Services
 from tests.integration.conftest import leftovers
 from tests.integration.tiny import ALONE, raw_job

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backend.errors import Cancelled
-from backend.records.state import JobState
+from backend.base.errors import Cancelled
+from backend.records.jobs.state import JobState
 from backend.services.workplace import Services
 from tests.integration.tiny import ALONE, raw_job
 

@@ -19,10 +19,10 @@ import tomli_w
 
 from backend.cli.run import run
 from backend.node.start import CODE_ROOT
-from backend.records.files import read_json
-from backend.records.layout import DataRoot
-from backend.records.node import Finding
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.nodes.reading import Finding
 from backend.services.nodes import NodeService
 from backend.services.workplace import Services
 from tests.fakes import trained

@@ -16,9 +16,9 @@ import tomli_w
 
 from backend.node import sweep
 from backend.node.start import CODE_ROOT
-from backend.records.files import read_json
-from backend.records.layout import DataRoot, run_tag
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, run_tag
+from backend.records.jobs.state import JobState
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.integration.tiny import raw_job
 from tests.waiting import wait_for

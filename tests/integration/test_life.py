@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.errors import BackendError
 from backend.datastore.checkpoint_files import verify
-from backend.errors import BackendError
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json, replace_json
-from backend.records.job_view import JobView
-from backend.records.layout import JobFolder
-from backend.records.library import Kind
-from backend.records.schedule import learning_rate
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
 from backend.services.workplace import Services
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import ALONE, ENDLESS, LOADER, MODEL, raw_job

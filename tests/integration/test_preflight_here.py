@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.cli.preflight import preflight
 from backend.datastore import job_files
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records import figures
-from backend.records.files import replace_json
-from backend.records.job import JobConfig, Placement
-from backend.records.layout import JobFolder
-from backend.records.library import Kind
-from backend.records.state import JobState
-from backend.records.status import RunExit
+from backend.records.base import number_format
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Kind
 from backend.services import preflight_node_words
 from backend.services import preflight_words as words
 from backend.services.preflight import NotFit, PreflightService
@@ -153,7 +153,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     services.library._add_facts(model, {"parameter_bytes": free // 4}, "")
     # Weights and momentum; three of them are kept, and a fourth is there while it is written.
     raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
-    need = f"the job's checkpoints need about {figures.size(4 * 2 * (free // 4))}."
+    need = f"the job's checkpoints need about {number_format.size(4 * 2 * (free // 4))}."
     with pytest.raises(NotFit) as refused:
         services.jobs.create_and_start(raw)
     (fault,) = refused.value.found.faults

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore import queue_files
-from backend.errors import BackendError
 from backend.node import identity
 from backend.node.queue_keeper import lock_of
-from backend.records.files import read_json
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.library import Kind
-from backend.records.queue import Cause, QueueEntry
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.records.queue.entry import Cause, QueueEntry
 from backend.services.workplace import Services
 from tests.integration.conftest import is_training
 from tests.integration.test_cli import Cli

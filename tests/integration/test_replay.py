@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from backend.base.progress import Progress
 from backend.datastore.bundle_files import open_bundle
-from backend.progress import Progress
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from backend.services.example import create_example
 from backend.services.workplace import open_services
 from tests.integration.test_cli import Cli

@@ -13,10 +13,10 @@ from backend.datastore.history_reader import read_history
 from backend.launch.mpirun import environment
 from backend.launch.placement import rank_plans, this_computer
 from backend.node.start import CODE_ROOT
-from backend.records.files import read_json, replace_json
-from backend.records.job import parse_job
-from backend.records.launch import Launch
-from backend.records.layout import JobFolder
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.launch import Launch
 from tests.integration.tiny import raw_job, write_sources
 from tests.waiting import LIMIT_S
 

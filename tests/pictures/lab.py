@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from backend.records.alarm import DIVERGED, Alarm
-from backend.records.checkpoint import Checkpoint
-from backend.records.explanation import Evidence
-from backend.records.job import JobConfig, parse_job
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.node import NodeState
-from backend.records.node_past import PastGpu, PastReading
-from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.alarm import DIVERGED, Alarm
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from tests.widgets.cluster import samples
 from widgets.cluster.node_history import Past, past_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QApplication
 
 from app.bootstrap import Program
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end
 from tests.turns import are_done, wait_in_loop

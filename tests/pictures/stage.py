@@ -11,9 +11,9 @@ from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.library import Kind
-from backend.records.node import NodeState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import NodeState
 from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size

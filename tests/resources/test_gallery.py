@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from backend.records.job import parse_job
-from backend.records.schedule import learning_rate
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.lr_schedule import learning_rate
 from backend.training import user_code
 
 DIGITS = Path(__file__).parents[2] / "resources/gallery/digits"

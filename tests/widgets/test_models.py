@@ -11,9 +11,9 @@ from PySide6.QtCore import QAbstractItemModel
 
 import app
 import widgets
-from backend.records.checkpoint import Checkpoint
-from backend.records.library import Kind, LibraryItem
-from backend.records.parallel import parallel
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.sweeps.parallel_coordinates import parallel
 from tests.app.test_status_poller import LIVE
 from tests.widgets.cluster import samples
 from tests.widgets.compare.sweep_samples import sweep

@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QTextEdit, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.library import Kind, Together
-from backend.records.node import Finding
-from backend.records.preview import ClassCount
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.library.item import Kind, Together
+from backend.records.library.preview import ClassCount
+from backend.records.nodes.reading import Finding
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE
 from tests.pictures.screens.jobs import open_job

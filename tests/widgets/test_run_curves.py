@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from widgets.curves.curve_data import XAxis
 from widgets.curves.run_curves import RunCurves, metric_title
 

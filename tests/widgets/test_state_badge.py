@@ -13,7 +13,7 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from widgets.common import theme
 from widgets.common.state_badge import (
     Logo,

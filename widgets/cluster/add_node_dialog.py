@@ -12,9 +12,9 @@ from pathlib import Path, PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
-from backend.records.cluster import HostKey, NodeAddress
-from backend.records.set_up_choices import SHARED, SetUpOptions
-from backend.records.values import name_fault
+from backend.records.base.validation import name_fault
+from backend.records.nodes.entry import HostKey, NodeAddress
+from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.cluster.key_pages import DEFAULT_PORT, ChangedKeyPage, PassphrasePage, TrustPage
 from widgets.cluster.set_up_choices import SetUpChoices
 from widgets.common.buttons import Button, IconButton, Switch

@@ -10,8 +10,8 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import Condition, NodeRow, condition_of, upper_first
 from widgets.common import formats

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.node import Gpu, HealthFinding
+from backend.records.nodes.reading import Gpu, HealthFinding
 from widgets.cluster.node_row import gpu_cell, upper_first
 from widgets.common import formats, theme
 from widgets.common.cards import Card

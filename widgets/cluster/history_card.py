@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import Gpu, NodeState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Gpu, NodeState
 from widgets.cluster.job_lane import JobLane, bars_of
 from widgets.cluster.node_history import (
     BY_KEY,

@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_text
 from widgets.common.text import plain_tip

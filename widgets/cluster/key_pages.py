@@ -6,8 +6,8 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from backend.records.cluster import HostKey
-from backend.records.program import to_forget
+from backend.records.base.program_name import to_forget
+from backend.records.nodes.entry import HostKey
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
 from widgets.common.cards import Frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from backend.records.node import NodeReading, NodeState, Presence
+from backend.records.nodes.reading import NodeReading, NodeState, Presence
 from widgets.common import formats
 from widgets.common.facts import Fact
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backend.records.health import Limits
-from backend.records.node import Gpu, NodeReading
-from backend.records.node_past import EVERY_S, PastGpu, PastReading
+from backend.records.nodes.health import Limits
+from backend.records.nodes.history import EVERY_S, PastGpu, PastReading
+from backend.records.nodes.reading import Gpu, NodeReading
 from widgets.common import formats
 from widgets.curves.column import Floats
 from widgets.curves.plot_range import Scale

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Rule

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeReading, NodeState, Orphan, Presence
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from widgets.cluster.gpu_card import GpuCard, Meter
 from widgets.cluster.history_card import HistoryCard
 from widgets.cluster.node_facts import facts_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from backend.records.cluster import SetUp, StepState
-from backend.records.job import THIS_COMPUTER
-from backend.records.node import Gpu, NodeReading, NodeState, Presence, worst
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import SetUp, StepState
+from backend.records.nodes.reading import Gpu, NodeReading, NodeState, Presence, worst
 from widgets.common import formats
 from widgets.common.state_badge import FAMILY_TONES, GpuUse
 from widgets.common.theme import Family, Tone

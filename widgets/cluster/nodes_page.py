@@ -11,10 +11,17 @@ from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.cluster import SetUp
-from backend.records.job_view import JobView
-from backend.records.node import Finding, NodeState, Orphan, Presence, bad_gpus, words_by_gpu
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import SetUp
+from backend.records.nodes.reading import (
+    Finding,
+    NodeState,
+    Orphan,
+    Presence,
+    bad_gpus,
+    words_by_gpu,
+)
 from widgets.cluster.attention import AttentionCards, attentions
 from widgets.cluster.node_history import NO_PAST, NodeHistory, Past
 from widgets.cluster.node_page import NodePage

@@ -9,8 +9,8 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QSizePolicy, QWidget
 
-from backend.records.cluster import HostKey, NodeEntry
-from backend.records.set_up_choices import SetUpOptions, choice_faults
+from backend.records.nodes.entry import HostKey, NodeEntry
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_faults
 from widgets.cluster.key_pages import KeyPlate
 from widgets.cluster.set_up_choices import SetUpChoices
 from widgets.common import formats

@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.set_up_choices import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
+from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
 from widgets.common.buttons import Switch
 from widgets.common.layout import col
 from widgets.common.text import Label

@@ -8,8 +8,8 @@ from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
-from backend.records.cluster import HostKey, SetUp, StepState
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.nodes.entry import HostKey, SetUp, StepState
 from widgets.cluster.key_pages import KeyPlate, TrustedKey
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import step_line

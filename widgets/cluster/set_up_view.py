@@ -10,8 +10,8 @@ from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame, Rule

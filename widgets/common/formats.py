@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from backend.records import figures
+from backend.records.base import number_format
 
-THIN = figures.THIN
+THIN = number_format.THIN
 """Between thousands: narrow, and no line breaks at it."""
-GAP = figures.GAP
+GAP = number_format.GAP
 """Before a unit: no line breaks at it either."""
 NONE = "–"
 """Stands where there is no value."""
@@ -64,12 +64,12 @@ _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def count(value: int) -> str:
     """``12 480``: a whole number."""
-    return figures.count(value)
+    return number_format.count(value)
 
 
 def of(value: int, total: int) -> str:
     """``12 480 of 19 500``."""
-    return figures.of(value, total)
+    return number_format.of(value, total)
 
 
 def plural(value: int, one: str, many: str = "") -> str:

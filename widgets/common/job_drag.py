@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from backend.records.values import printable
+from backend.records.base.validation import printable
 from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_text, text_width
 from widgets.common.theme import R_CELL, S2

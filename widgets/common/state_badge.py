@@ -28,7 +28,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from widgets.common import theme
 from widgets.common.formats import progress_figure
 from widgets.common.layout import row

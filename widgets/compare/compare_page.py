@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.comparison import (
+from backend.records.jobs.comparison import (
     MOST_JOBS,
     ComparedLook,
     Comparison,
@@ -23,8 +23,8 @@ from backend.records.comparison import (
     judged_metrics,
     too_many,
 )
-from backend.records.job_line import JobQuery
-from backend.records.job_view import JobView
+from backend.records.jobs.summary import JobQuery
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll

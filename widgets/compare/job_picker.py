@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QListView, QWidget
 
-from backend.records.comparison import MOST_JOBS
-from backend.records.job_line import JobQuery
+from backend.records.jobs.comparison import MOST_JOBS
+from backend.records.jobs.summary import JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField

@@ -10,11 +10,17 @@ from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from backend.records.comparison import FEWEST_JOBS
-from backend.records.job_view import JobView
-from backend.records.metric_words import metric_words
-from backend.records.parallel import METRIC, MOST_LINES, Parallel, ParallelLine, parallel
-from backend.records.sweep import sweep_name, sweep_of
+from backend.records.jobs.comparison import FEWEST_JOBS
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.parallel_coordinates import (
+    METRIC,
+    MOST_LINES,
+    Parallel,
+    ParallelLine,
+    parallel,
+)
+from backend.records.sweeps.spec import sweep_name, sweep_of
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Card

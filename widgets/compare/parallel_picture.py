@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
-from backend.records.parallel import Parallel, ParallelLine
+from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine
 from widgets.common import theme
 from widgets.common.paint import fill_round, paint_text, round_pen, text_width
 from widgets.common.theme import FOCUS_W, S1, S2, S3

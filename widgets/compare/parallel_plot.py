@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.parallel import Parallel, ParallelLine, chosen
+from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, chosen
 from widgets.common.paint import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_keys import axis_step, brushed

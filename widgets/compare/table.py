@@ -15,9 +15,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
-from backend.records.comparison import ComparedRow, Comparison, RowKind
-from backend.records.job_view import JobView
-from backend.records.setting_words import value_words
+from backend.records.jobs.comparison import ComparedRow, Comparison, RowKind
+from backend.records.jobs.setting_labels import value_words
+from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
 from widgets.common.layout import STRETCH, col, row

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from widgets.curves.column import Floats
 from widgets.curves.curve_data import CurveData, Gaps, XAxis
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from backend.records.node import NodeState
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.node_names import fitted
 from widgets.cluster.node_row import (
     NODES_A_TURN,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from backend.records.bundle import SUFFIX
-from backend.records.library import is_weights
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.bundles.job_archive import SUFFIX
+from backend.records.library.item import is_weights
 from widgets.common import formats
 
 _NAME_CHARS = 48

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from backend.records.notice import (
+from backend.records.notifications.notification import (
     MAIL,
     PLAIN,
     PORTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QSignalBlocker, Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.node import Finding
+from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch
 from widgets.common.cards import PageHeader, Scroll

@@ -9,9 +9,9 @@ from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
-from backend.records.queue import Queue
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Rule

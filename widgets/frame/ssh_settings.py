@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.cluster import HostKey, SshFacts
+from backend.records.nodes.entry import HostKey, SshFacts
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_view import JobView
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 
 _STEP = 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Gpu
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.nodes.reading import Gpu
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fitted_dialog import FittedDialog

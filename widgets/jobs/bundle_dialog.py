@@ -7,8 +7,8 @@ from pathlib import PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.bundle import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
-from backend.records.checkpoint import Checkpoint
+from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
+from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.answer import Answer
 from widgets.common.buttons import Button, Switch

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDrag
 from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
 
-from backend.records.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common.promised_file import Promise, PromisedFile
 from widgets.common.row_table import RECORD_ROLE, AnyIndex, RowTableModel
 

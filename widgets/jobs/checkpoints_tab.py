@@ -8,10 +8,10 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import CheckpointPolicy
-from backend.records.metric_words import metric_words
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.metric_labels import metric_words
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState

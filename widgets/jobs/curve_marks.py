@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.alarm import Alarm
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
+from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from widgets.curves.axis_marks import AxisMark, MarkKind
 from widgets.curves.curve_data import XAxis
 from widgets.curves.marks import Boundary, Post, Span

@@ -12,9 +12,9 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.series import HistoryUpdate
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Slider

@@ -9,9 +9,9 @@ from functools import partial
 from PySide6.QtCore import QObject, QPoint, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.job_view import JobRun
-from backend.records.stamps import instant
-from backend.records.state import JobState
+from backend.records.base.timestamps import instant
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobRun
 from widgets.common import formats
 from widgets.common.text import literal
 from widgets.jobs.job_finding import JobFinding

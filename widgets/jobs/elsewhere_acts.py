@@ -7,8 +7,8 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.elsewhere_dialog import ElsewhereDialog
 

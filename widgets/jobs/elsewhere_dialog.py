@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QWidget
 
-from backend.records.node import NodeState
+from backend.records.nodes.reading import NodeState
 from widgets.common.buttons import Button
 from widgets.common.formats import plural
 from widgets.common.layout import STRETCH, col, row

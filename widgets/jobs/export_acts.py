@@ -7,8 +7,8 @@ from functools import partial
 from PySide6.QtCore import QObject, QStandardPaths, Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.view import JobView
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.export_dialog import USUAL_FORMAT, ExportDialog, is_format
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.answer import Answer
 from widgets.common.buttons import Button, SegmentedControl

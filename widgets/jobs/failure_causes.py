@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.records.alarm import DIVERGED, NOT_A_NUMBER
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
-from backend.records.stamps import instant
-from backend.records.state import JobState
+from backend.records.base.timestamps import instant
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.node_history import BY_KEY, NODE, NodeHistory
 from widgets.cluster.node_row import node_words
 from widgets.common import formats

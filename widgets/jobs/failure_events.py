@@ -10,10 +10,10 @@ from itertools import chain
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.stamps import instant
-from backend.records.state import JobState
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import STRETCH, clear, col

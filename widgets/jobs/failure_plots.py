@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.view import JobView
 from widgets.common.cards import Card
 from widgets.common.layout import col, row
 from widgets.common.text import Label

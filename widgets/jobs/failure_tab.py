@@ -13,11 +13,11 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.explanation import UNKNOWN, Evidence
-from backend.records.job_view import MPIRUN_LOG, JobView
-from backend.records.node import NodeState
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.diagnosis import UNKNOWN, Evidence
+from backend.records.jobs.view import MPIRUN_LOG, JobView
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats
 from widgets.common.buttons import Button

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Finding, NodeReading
+from backend.records.nodes.reading import Finding, NodeReading
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Scroll

@@ -7,10 +7,10 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
-from backend.records.job import MODES, CheckpointPolicy
-from backend.records.metric_words import usual_mode
-from backend.records.setting_words import LABELS, value_words
-from backend.records.torch_settings import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.config import MODES, CheckpointPolicy
+from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.setting_labels import LABELS, value_words
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from widgets.common.banner import Banner
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field

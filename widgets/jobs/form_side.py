@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.job_view import JobCheck, JobForecast
-from backend.records.node import Finding
-from backend.records.settings import Change
+from backend.records.jobs.flat_settings import Change
+from backend.records.jobs.view import JobCheck, JobForecast
+from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame, Rule, Scroll

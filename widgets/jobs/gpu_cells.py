@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
-from backend.records.node import Gpu
+from backend.records.nodes.reading import Gpu
 from widgets.cluster.node_row import display_words
 from widgets.common import formats, icons, theme
 from widgets.common.paint import elided, fill_round, paint_focus, paint_text, text_width

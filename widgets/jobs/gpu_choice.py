@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from backend.records.node import Gpu, NodeState, Presence
+from backend.records.nodes.reading import Gpu, NodeState, Presence
 
 
 def owner(gpu: Gpu) -> str:

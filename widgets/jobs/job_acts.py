@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
 
 KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
 KILL_TIP = "What it did since its newest checkpoint is lost"

@@ -9,13 +9,13 @@ from enum import IntEnum
 
 from PySide6.QtCore import Qt
 
-from backend.records import line_settings
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
-from backend.records.metric_words import short_metric
-from backend.records.queue import QueuePlace
-from backend.records.setting_words import name_and_unit, value_words
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs import summary_settings
+from backend.records.jobs.metric_labels import short_metric
+from backend.records.jobs.setting_labels import name_and_unit, value_words
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.text import plain_tip
 
@@ -88,7 +88,7 @@ _FIGURES = frozenset(
         JobColumn.GPU_HOURS,
         JobColumn.ENERGY,
         JobColumn.CREATED,
-        *(column for column in SETTINGS if column.key in line_settings.NUMBERS),
+        *(column for column in SETTINGS if column.key in summary_settings.NUMBERS),
     }
 )
 
@@ -170,10 +170,10 @@ def shown(line: JobLine, column: JobColumn) -> str:
 def _setting(line: JobLine, key: str) -> str:
     if line.sweep is not None:
         return ""
-    if key in line_settings.NUMBERS:
-        value = line_settings.number(line, key)
+    if key in summary_settings.NUMBERS:
+        value = summary_settings.number(line, key)
         return formats.NONE if value != value else formats.setting(value)
-    words = value_words(_path(key), line_settings.setting(line, key))
+    words = value_words(_path(key), summary_settings.setting(line, key))
     name, _, version = words.partition("@")
     return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
 
@@ -182,7 +182,7 @@ def _path(key: str) -> str:
     """Where a setting stands in the job file."""
     if key == "lr":
         return "optimizer.lr"
-    return f"{key}.name" if key in line_settings.TEXTS else key
+    return f"{key}.name" if key in summary_settings.TEXTS else key
 
 
 def _few_nodes(line: JobLine) -> str:

@@ -9,9 +9,9 @@ from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QPointF,
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.job_line import JobLine
-from backend.records.queue import QueuePlace
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
 from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
 from widgets.common.paint import (

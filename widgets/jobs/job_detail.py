@@ -9,12 +9,12 @@ from PySide6.QtCore import QEvent, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.act import Act
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
-from backend.records.node import NodeState
-from backend.records.queue import QueuePlace
-from backend.records.series import RunStart
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import QueuePlace
 from widgets.cluster.node_history import NodeHistory
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col

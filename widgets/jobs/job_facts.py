@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.metric_words import metric_words, short_metric
-from backend.records.queue import QueuePlace
-from backend.records.stamps import instant
-from backend.records.state import JobState
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_labels import metric_words, short_metric
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.facts import Fact
 from widgets.jobs.job_columns import took_s, where

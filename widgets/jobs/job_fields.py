@@ -2,7 +2,7 @@
 
 The form keeps no second idea of a job: what is in the fields is a job file (`JobFields.draft`), and
 whatever a person typed that is no number goes into it as typed, because the one check of job files
-(`backend.records.job.parse_job`) has the sentence for it and names the field.
+(`backend.records.jobs.config.parse_job`) has the sentence for it and names the field.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.setting_words import CHOICES, name_and_unit
-from backend.records.sweep import Sweep
-from backend.records.sweep_values import Axis
-from backend.records.torch_settings import Setting
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.setting_labels import CHOICES, name_and_unit
+from backend.records.jobs.torch_options import Setting
+from backend.records.sweeps.spec import Sweep
+from backend.records.sweeps.values import Axis
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.terms import term_tip

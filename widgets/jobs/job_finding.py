@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from backend.records.alarm import Alarm
-from backend.records.job_view import JobView
-from backend.records.queue import QueuePlace
-from backend.records.stamps import instant
-from backend.records.state import JobState
+from backend.records.base.timestamps import instant
+from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.theme import Family
 from widgets.jobs.slow_node import SlowNode

@@ -15,14 +15,14 @@ from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
-from backend.records.job import without_usual_stop
-from backend.records.job_view import JobCheck, JobView
-from backend.records.library import Kind, LibraryItem
-from backend.records.node import Finding, NodeState
-from backend.records.settings import changes
-from backend.records.sweep_values import axis_text
-from backend.records.template import Template
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import without_usual_stop
+from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.template import Template
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.nodes.reading import Finding, NodeState
+from backend.records.sweeps.values import axis_text
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, Scroll

@@ -7,8 +7,8 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_line import JobChoices, JobQuery
-from backend.records.metric_words import metric_words
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.summary import JobChoices, JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame
 from widgets.common.fields import ComboBox, Field, LineEdit

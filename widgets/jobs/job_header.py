@@ -7,9 +7,9 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.queue import QueuePlace
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.facts import Facts

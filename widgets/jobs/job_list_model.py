@@ -19,10 +19,10 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from backend.records.job_line import JobLine
-from backend.records.queue import Queue, QueuePlace
-from backend.records.state import JobState
-from backend.records.sweep_line import FEWEST, own_words
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import Queue, QueuePlace
+from backend.records.sweeps.summary import FEWEST, own_words
 from widgets.jobs.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.job_ticks import JobTicks

@@ -15,8 +15,8 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_line import ENDED, LIVE, WAITING, JobLine, JobQuery
-from backend.records.queue import Queue
+from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobLine, JobQuery
+from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState

@@ -20,9 +20,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from backend.records.job_line import JobLine
-from backend.records.queue import QueuePlace
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
 from widgets.common import theme
 from widgets.common.job_drag import dragged_words, put_jobs
 from widgets.common.paint import fill_round, paint_text, text_width

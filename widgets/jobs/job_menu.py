@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu
 
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
 from widgets.jobs.job_acts import KEYS_OF_ACTS, Act, main_act
 from widgets.jobs.job_wishes import JobWishes
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
-from backend.records.values import job_name_fault
+from backend.records.base.validation import job_name_fault
 from widgets.common.fields import LineEdit
 from widgets.common.paint import paint_focus, text_width
 from widgets.common.text import Label

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job_view import JobView
-from backend.records.series import RunStart
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.layout import col, row
 from widgets.common.text import Label

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from backend.records.job_line import JobLine
+from backend.records.jobs.summary import JobLine
 
 
 def _no_slot(_job_id: str) -> int | None:

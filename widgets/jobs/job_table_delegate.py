@@ -8,10 +8,10 @@ from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRect, Q
 from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from backend.records.job_line import JobLine
-from backend.records.queue import QueuePlace
-from backend.records.state import JobState
-from backend.records.sweep import sweep_of
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
+from backend.records.sweeps.spec import sweep_of
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon

@@ -9,10 +9,10 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_line import JobLine, JobQuery
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.queue import Queue
-from backend.records.sweep_line import FEWEST
+from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.records.queue.entry import Queue
+from backend.records.sweeps.summary import FEWEST
 from widgets.common.cards import READING_AFTER_MS, EmptyState
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col

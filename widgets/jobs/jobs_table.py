@@ -10,8 +10,8 @@ from PySide6.QtCore import QModelIndex, QPoint, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.job_line import JobChoices, JobLine, JobQuery
-from backend.records.queue import Queue
+from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
+from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState

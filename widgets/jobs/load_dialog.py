@@ -8,8 +8,8 @@ from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QDialog, QHeaderView, QStackedWidget, QTableView, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.template import Template
+from backend.records.jobs.template import Template
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState

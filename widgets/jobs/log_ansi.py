@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from backend.records.log_text import SEQUENCE
-from backend.records.log_text import plain as plain
+from backend.records.base.terminal_text import SEQUENCE
+from backend.records.base.terminal_text import plain as plain
 from widgets.common.theme import Tone
 
 TAB = 8

@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
-from backend.records.job_view import LogLines
+from backend.records.jobs.view import LogLines
 from widgets.common import theme
 from widgets.common.paint import paint_focus
 from widgets.common.theme import R_CONTROL, S2, S3

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.values import printable, tags_fault
+from backend.records.base.validation import printable, tags_fault
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit

@@ -8,9 +8,9 @@ from datetime import datetime
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.act import Act
-from backend.records.job_view import JobView
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.cards import Card, Scroll
 from widgets.common.fields import Field, LineEdit, TextBox

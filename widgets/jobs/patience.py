@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from backend.records.job_view import JobView
-from backend.records.state import JobState
-from backend.records.stop import STOP_GRACE_S
+from backend.records.jobs.state import JobState
+from backend.records.jobs.stop_request import STOP_GRACE_S
+from backend.records.jobs.view import JobView
 
 
 class Patience:

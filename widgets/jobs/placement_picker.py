@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.node import Gpu, NodeState, Presence, words_by_gpu, worst
+from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu, worst
 from widgets.cluster.node_names import fitted, without_domain
 from widgets.cluster.node_row import node_title, node_words
 from widgets.common import formats

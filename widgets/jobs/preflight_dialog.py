@@ -9,8 +9,8 @@ from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
-from backend.records.job import Placement
-from backend.records.preflight import Canary, Preflight, PreflightFinding
+from backend.records.jobs.config import Placement
+from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Frame, ProgressLine, Rule, Scroll
 from widgets.common.layout import STRETCH, clear, col, row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.preflight import Fix, PreflightFinding
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.nodes.preflight import Fix, PreflightFinding
 from widgets.common.buttons import Button
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.state_badge import StateGlyph

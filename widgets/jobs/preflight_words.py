@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.records.job import THIS_COMPUTER, Placement
-from backend.records.preflight import Canary, Fix, Preflight, PreflightFinding
+from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.records.nodes.preflight import Canary, Fix, Preflight, PreflightFinding
 from widgets.common import formats
 
 _NAMES_SHOWN = 3

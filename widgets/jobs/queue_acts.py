@@ -7,10 +7,10 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.job_line import JobLine
-from backend.records.job_view import JobView
-from backend.records.queue import QueuePlace
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.queue_dialog import QueueDialog
 

@@ -7,10 +7,10 @@ from datetime import datetime
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.queue import HIGHEST, LOWEST, QueueEntry
-from backend.records.queue_when import FORMS, parse_when
-from backend.records.stamps import instant
-from backend.records.values import printable
+from backend.records.base.timestamps import instant
+from backend.records.base.validation import printable
+from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
+from backend.records.queue.start_time import FORMS, parse_when
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit, SpinBox

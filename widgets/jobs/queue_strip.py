@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.queue import Queue
+from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Frame

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import Slot
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.history_card import HistoryCard, Stretch, unwell_spans
 from widgets.cluster.node_history import NodeHistory
 from widgets.cluster.node_names import without_domain

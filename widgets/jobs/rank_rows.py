@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backend.records.job_view import JobView
-from backend.records.layout import run_tag
-from backend.records.node import Gpu, NodeState
+from backend.records.base.layout import run_tag
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Gpu, NodeState
 from widgets.cluster.node_names import without_domain
 from widgets.cluster.node_row import node_title
 from widgets.common import formats

@@ -10,7 +10,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.job_view import JobView
+from backend.records.jobs.view import JobView
 from widgets.cluster.node_names import fitted
 from widgets.cluster.node_row import node_title
 from widgets.common import formats, theme

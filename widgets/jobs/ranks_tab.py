@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QTableView, QWidget
 
-from backend.records.job_view import JobView
-from backend.records.node import NodeState
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
 from widgets.cluster.node_history import NodeHistory
 from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.explanation import USER_CODE
-from backend.records.job_view import JobView
-from backend.records.node import NodeState, Presence
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.diagnosis import USER_CODE
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
 

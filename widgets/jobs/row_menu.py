@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
-from backend.records.job_line import JobLine
+from backend.records.jobs.summary import JobLine
 from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE
 from widgets.jobs.job_menu import add_acts, add_main_act
 

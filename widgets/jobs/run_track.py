@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from widgets.common import formats, theme
 
 _BAR_H, _MARK_H = 8, 6

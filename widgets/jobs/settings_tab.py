@@ -10,10 +10,10 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.job import THIS_COMPUTER
-from backend.records.job_view import JobCommand, JobView
-from backend.records.setting_words import LABELS, label, place, section, value_words
-from backend.records.settings import PINNED, effective, usual_settings
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
+from backend.records.jobs.setting_labels import LABELS, label, place, section, value_words
+from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Frame, Scroll

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from backend.records.sweep_values import (
+from backend.records.sweeps.values import (
     LINEAR,
     LOG,
     Axis,

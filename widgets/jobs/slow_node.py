@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backend.records.job_view import JobView
-from backend.records.node import HealthFinding, NodeState, worst
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import HealthFinding, NodeState, worst
 from widgets.cluster.node_row import node_title
 from widgets.common import formats
 

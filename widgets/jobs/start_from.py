@@ -11,10 +11,10 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import NOTHING
-from backend.records.job_view import JobView
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.fields import LineEdit, SearchField, paint_caret
 from widgets.common.layout import col

@@ -9,8 +9,8 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu
 
-from backend.records.job_line import JobLine, JobQuery
-from backend.records.sweep_line import Folds
+from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.sweeps.summary import Folds
 from widgets.jobs.many_acts import many_acts
 
 _MOST_KEPT = 200

@@ -7,8 +7,8 @@ import math
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.sweep import DRAWS, SEED
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.sweeps.spec import DRAWS, SEED
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Frame

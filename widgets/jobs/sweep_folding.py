@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QTableView
 
-from backend.records.job_line import JobLine
+from backend.records.jobs.summary import JobLine
 from widgets.jobs.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)

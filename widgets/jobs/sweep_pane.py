@@ -9,8 +9,8 @@ import numpy as np
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.job_line import JobLine
-from backend.records.metric_words import metric_words
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.summary import JobLine
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from backend.records.job_line import JobLine, SweepCount
-from backend.records.metric_words import metric_words
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.summary import JobLine, SweepCount
 from widgets.common import formats
 from widgets.common.text import plain_tip
 from widgets.common.theme import Tone

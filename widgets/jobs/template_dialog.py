@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QDialog, QWidget
 
-from backend.records.values import name_fault
+from backend.records.base.validation import name_fault
 from widgets.common.buttons import Button
 from widgets.common.fields import Field, LineEdit
 from widgets.common.layout import STRETCH, col, row

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.template import Template
+from backend.records.jobs.template import Template
 from widgets.common.buttons import Button
 from widgets.common.layout import STRETCH, row
 from widgets.common.paint import elided

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QSyntaxHighlighter, QTextCharFormat
 from PySide6.QtWidgets import QWidget
 
-from backend.records.library import VersionChanges
+from backend.records.library.item import VersionChanges
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import TextBox

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTableView, QWidget
 
-from backend.records.preview import LayerRow, ModelCheck
+from backend.records.library.preview import LayerRow, ModelCheck
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.facts import Fact, Facts

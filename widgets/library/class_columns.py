@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from backend.records.preview import ClassCount, rare_classes
+from backend.records.library.preview import ClassCount, rare_classes
 from widgets.common import formats, theme
 from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
 from widgets.common.text import plain_tip

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.preview import ClassCount
+from backend.records.library.preview import ClassCount
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox

@@ -10,7 +10,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.library import Kind, LibraryItem
+from backend.records.library.item import Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.paint import paint_focus, paint_ground, paint_text, text_width
 from widgets.common.text import plain_tip

@@ -12,9 +12,9 @@ from pathlib import PurePath
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.library import Kind
-from backend.records.project import Found, Project
-from backend.records.values import name_fault
+from backend.records.base.validation import name_fault
+from backend.records.library.item import Kind
+from backend.records.library.project import Found, Project
 from widgets.common.answer import Answer
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.fields import Field, LineEdit, beside_field

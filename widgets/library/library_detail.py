@@ -14,9 +14,9 @@ from PySide6.QtCore import QEvent, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.library import WEIGHTS_FACT, Kind, LibraryItem, Together
-from backend.records.preview import ModelCheck, Preview
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
+from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine

@@ -21,8 +21,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QListView, QWidget
 
-from backend.records.library import Kind, LibraryItem, is_weights
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, Frame
 from widgets.common.drop_sheet import DropSheet

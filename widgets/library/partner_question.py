@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.values import printable
+from backend.records.base.validation import printable
 from widgets.common.buttons import Button
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.text import IconLabel, Label

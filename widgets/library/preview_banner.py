@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.preview import Preview, rare_classes, rare_words
+from backend.records.library.preview import Preview, rare_classes, rare_words
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.preview import Sample
+from backend.records.library.preview import Sample
 from widgets.common import theme
 from widgets.common.paint import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2

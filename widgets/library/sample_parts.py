@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.preview import Part, Sample
+from backend.records.library.preview import Part, Sample
 from widgets.common import formats, theme
 from widgets.common.paint import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2

@@ -8,7 +8,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.preview import Part, Preview, Sample, rare_classes
+from backend.records.library.preview import Part, Preview, Sample, rare_classes
 from widgets.common import formats
 from widgets.common.cards import Card, Scroll
 from widgets.common.layout import STRETCH, clear, col, row

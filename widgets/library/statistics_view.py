@@ -8,7 +8,7 @@ from PySide6.QtCore import QModelIndex, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QStackedWidget, QTableView, QWidget
 
-from backend.records.preview import ChannelStatistics, Preview
+from backend.records.library.preview import ChannelStatistics, Preview
 from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
 from widgets.common.layout import REST, STRETCH, clear, col, row

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from backend.records.preview import ModelCheck, Preview
+from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.cards import EmptyState
 from widgets.common.facts import Fact

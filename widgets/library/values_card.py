@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.preview import ChannelStatistics, Preview
+from backend.records.library.preview import ChannelStatistics, Preview
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox

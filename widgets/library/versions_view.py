@@ -8,8 +8,8 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
-from backend.records.library import LibraryItem, VersionChanges
-from backend.records.stamps import instant
+from backend.records.base.timestamps import instant
+from backend.records.library.item import LibraryItem, VersionChanges
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import REST, col

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.records.library import Kind
-from backend.records.project import Project
-from backend.records.values import printable
+from backend.records.base.validation import printable
+from backend.records.library.item import Kind
+from backend.records.library.project import Project
 
 
 @dataclass(frozen=True)

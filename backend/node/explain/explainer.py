@@ -32,7 +32,7 @@ from backend.node.explain.log_text import LogPart, tidy
 from backend.node.explain.raised import Raised, endings, without_ignored
 from backend.node.explain.rule import Weight, Where
 from backend.node.explain.weighing import Found, surest
-from backend.records.explanation import UNKNOWN, USER_CODE, Evidence, Explanation
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Evidence, Explanation
 
 RULES = (
     *rules_node.SHARED_MEMORY_RULES,

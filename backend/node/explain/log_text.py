@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.records.layout import JobFolder
-from backend.records.log_text import last_state
+from backend.records.base.layout import JobFolder
+from backend.records.base.terminal_text import last_state
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.training.strategies.base import Strategy
 
 SINGLE_BYTES = 2**20

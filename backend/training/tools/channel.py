@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backend.errors import BackendError
-from backend.records.files import replace_json
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_json
 from backend.training.user_code import UserCodeError, is_out_of_memory
 
 _PR_SET_CHILD_SUBREAPER = 36

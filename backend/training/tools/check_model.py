@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from backend.records.figures import some
-from backend.records.job import JobConfig
-from backend.records.preview import LayerRow, ModelCheck
+from backend.records.base.number_format import some
+from backend.records.jobs.config import JobConfig
+from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import channel
 from backend.training.tools.plain_state import changed, generators, plain_state
 from backend.training.user_code import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.records.preview import Sample
+from backend.records.library.preview import Sample
 
 _OF_EACH, _IN_ALL = 24, 240
 

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from backend.errors import BackendError
-from backend.records.checkpoint import EXPORT_FORMATS, Checkpoint
-from backend.records.files import read_json
-from backend.records.layout import SIDECAR_SUFFIX
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import SIDECAR_SUFFIX
+from backend.records.jobs.checkpoint import EXPORT_FORMATS, Checkpoint
 from backend.training.tools import channel, history_table
 from backend.training.user_code import (
     clean_traceback,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from backend.records.history import BLOCK_END, BLOCK_START
-from backend.records.metric_names import headings
+from backend.records.jobs.history import BLOCK_END, BLOCK_START
+from backend.records.jobs.metric_names import headings
 
 Row = tuple[int, dict[str, float]]
 _METRIC = "metrics."

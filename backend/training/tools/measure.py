@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backend.records.preview import DataSize
+from backend.records.library.preview import DataSize
 from backend.training.tools import channel
 from backend.training.user_code import open_data
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy
 
-from backend.records import figures
-from backend.records.job import JobConfig
-from backend.records.preview import (
+from backend.records.base import number_format
+from backend.records.jobs.config import JobConfig
+from backend.records.library.preview import (
     ClassCount,
     ItemFault,
     Preview,
@@ -91,8 +91,8 @@ class Survey:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            told = f"Read {figures.of(examined, self._count)} samples, next is item "
-            self._report(told + figures.count(index), examined, self._count)
+            told = f"Read {number_format.of(examined, self._count)} samples, next is item "
+            self._report(told + number_format.count(index), examined, self._count)
             if not self._examine(index, left, index in shown):
                 break
             examined += 1
@@ -127,7 +127,7 @@ class Survey:
             if waited > 1:
                 self._fault(
                     ItemFault(
-                        f"Item {figures.count(index)} of {self._data.class_name} did not come "
+                        f"Item {number_format.count(index)} of {self._data.class_name} did not come "
                         f"within {waited:.0f} s.",
                         "Look for a loop without an end or a download in __getitem__.",
                         index,
@@ -258,12 +258,12 @@ class Survey:
     def _warnings(self, examined: int) -> Iterator[str]:
         if examined < self._count:
             yield (
-                f"Read {figures.of(examined, self._count)} samples, spread evenly, in the time "
+                f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the time "
                 "given; the figures are of those."
             )
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))
-            seen = figures.count(sum(self._classes.values()))
+            seen = number_format.count(sum(self._classes.values()))
             yield (
                 f"All {seen} items looked at are of one class ({name}); "
                 "a model learns nothing from that."
@@ -275,13 +275,13 @@ class Survey:
         inf = sum(total.inf_count for total in self._sums.values())
         if nan or inf:
             kinds = " and ".join(
-                f"{figures.count(number)} {word}"
+                f"{number_format.count(number)} {word}"
                 for number, word in ((nan, "NaN"), (inf, "infinite"))
                 if number
             )
             yield (
                 f"The data holds values that are no numbers ({kinds}), first in item "
-                f"{figures.count(min(self._bad_items))}; the loss will be none either."
+                f"{number_format.count(min(self._bad_items))}; the loss will be none either."
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy
 
-from backend.records.preview import ChannelStatistics, Histogram
+from backend.records.library.preview import ChannelStatistics, Histogram
 from backend.training.tools.thumbnails import Array
 
 _BINS = 65

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import numpy.typing
 
-from backend.records.preview import Part
+from backend.records.library.preview import Part
 
 Array = numpy.typing.NDArray[Any]
 

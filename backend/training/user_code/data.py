@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backend.records import figures
+from backend.records.base import number_format
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.faults import (
     UserCodeError,
@@ -67,7 +67,7 @@ class UserData:
             UserCodeError: The user's code raised; ``index`` says at which item.
         """
         try:
-            with calling(f"{self.class_name}, item {figures.count(index)},", self.source):
+            with calling(f"{self.class_name}, item {number_format.count(index)},", self.source):
                 return self.user_dataset[index]
         except UserCodeError as error:
             error.index = index

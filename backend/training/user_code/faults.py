@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.training.user_code.packages import PYPI_NAMES
 from backend.training.user_code.sources import Source, known_sources
 

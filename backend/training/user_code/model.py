@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backend.records.figures import some
+from backend.records.base.number_format import some
 from backend.training.user_code.faults import UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from backend.records.job import JobConfig, Optimizer, Placement
-from backend.records.job_view import JobView
-from backend.records.library import Kind, LibraryItem, Pin
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, LibraryItem, Pin
 
 CONFIG = JobConfig(
     name="digits",

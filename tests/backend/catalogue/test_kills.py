@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend.catalogue.store import open_catalogue
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
 
 LONGEST = 25

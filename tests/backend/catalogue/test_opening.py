@@ -19,7 +19,7 @@ from backend.catalogue import migrate
 from backend.catalogue.place import network_file_system
 from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
 from backend.catalogue.tables import HEAD, Base
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
 
 OLD = Path(__file__).parents[2] / "data" / "catalogues"

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text as sql
 
+from backend.base.errors import BackendError
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
-from backend.errors import BackendError
-from backend.records.job import Placement
-from backend.records.job_line import line_of
-from backend.records.library import Kind
-from backend.records.state import JobState
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import line_of
+from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
 
 

@@ -4,9 +4,9 @@ import hashlib
 import json
 
 from backend.cli.run import run
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import replace_json
-from backend.records.layout import DataRoot
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.checkpoint import Checkpoint
 from tests.fakes import trained
 
 NAME = "epoch-0001-step-000010"

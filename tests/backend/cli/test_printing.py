@@ -8,9 +8,9 @@ import math
 import pytest
 
 from backend.cli.printing import in_bytes, in_time, plain, print_json, print_table, shown
-from backend.records.checkpoint import Checkpoint
-from backend.records.node import Finding
-from backend.records.state import JobState
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.nodes.reading import Finding
 
 
 def test_json_has_null_where_a_number_is_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from backend.cluster.horovod import HorovodWheel, Target
 from backend.cluster.set_up import SetUpPlan
 from backend.cluster.shell import Shell
 from backend.cluster.wheelhouse import PIP, Wheelhouse, describe
-from backend.records.cluster import (
+from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
     NodeFacts,

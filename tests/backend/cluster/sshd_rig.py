@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.cluster.known_hosts import KnownHosts
-from backend.records.cluster import HostKey, NodeAddress
+from backend.records.nodes.entry import HostKey, NodeAddress
 from tests.waiting import LIMIT_S
 
 USER = getpass.getuser()

@@ -40,7 +40,7 @@ print(strangers)
 
 
 def test_the_nodes_own_modules_start_with_a_bare_python(tmp_path: Path) -> None:
-    names = modules(unpack(tmp_path), "records", "node")
+    names = modules(unpack(tmp_path), "base", "records", "node")
     done = subprocess.run(
         ["/usr/bin/python3", "-I", "-S", "-c", IMPORT, tmp_path, *names],
         cwd=tmp_path,
@@ -65,7 +65,7 @@ def test_training_needs_nothing_of_ours_that_is_not_in_it(tmp_path: Path) -> Non
 
 def test_a_node_is_sent_no_part_of_the_desktop(tmp_path: Path) -> None:
     found = {path.name for path in (unpack(tmp_path) / "backend").iterdir()}
-    assert found == {"__init__.py", "errors.py", "records", "node", "training"}
+    assert found == {"__init__.py", "base", "records", "node", "training"}
 
 
 def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
     assert bundle_name(copy) == make_bundle().name
 
 
-@pytest.mark.parametrize("name", ["errors.py", "node/guard.py", "training/strategies/base.py"])
+@pytest.mark.parametrize("name", ["base/errors.py", "node/guard.py", "training/strategies/base.py"])
 def test_another_content_has_another_name(tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pyc"))
     with (copy / name).open("a") as file:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster.ssh import hops_of
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
+from backend.records.nodes.entry import NodeAddress
 
 BOTH = pytest.mark.parametrize("has_ssh", [True, False], ids=["ssh", "no ssh"])
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.keys import Peer
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress, NodeEntry
-from backend.records.layout import NodeHome
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeAddress, NodeEntry
 from tests.fakes.local_shell import LocalShell
 
 KEY = keys.make_key()

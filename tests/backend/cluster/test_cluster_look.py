@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster import look
 from backend.cluster.look import look_at, ranks_address
 from backend.cluster.shell import Answer, Shell
-from backend.errors import BackendError
-from backend.records.cluster import Interface, NodeFacts
+from backend.records.nodes.entry import Interface, NodeFacts
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError
 from backend.cluster.known_hosts import KnownHosts, fingerprint, host_key, host_name
-from backend.errors import BackendError
-from backend.records.cluster import HostKey
+from backend.records.nodes.entry import HostKey
 from tests.backend.cluster.sshd_rig import make_key
 
 hosts = st.sampled_from(["gpu1", "GPU2.lab", "10.0.0.7", "fe80::1", "127.0.0.1"])

@@ -13,7 +13,7 @@ import pytest
 from backend.cluster import horovod
 from backend.cluster.set_up import set_up
 from backend.cluster.wheelhouse import Wheelhouses
-from backend.records.cluster import NodeEntry, PythonFound
+from backend.records.nodes.entry import NodeEntry, PythonFound
 from backend.services.set_up import default_places
 from tests.backend.cluster.set_up_rig import Node
 from tests.fakes.local_shell import LocalShell

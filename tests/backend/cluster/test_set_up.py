@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster import agent_commands, remove
 from backend.cluster.bundle import Bundle
 from backend.cluster.set_up import TITLES, set_up
 from backend.cluster.shell import Answer, Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
-from backend.errors import BackendError, Cancelled
 from backend.node import identity
-from backend.records.cluster import NodeEntry, PythonFound, SetUp, StepState
-from backend.records.files import read_json
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
 from tests.backend.cluster.set_up_rig import BUNDLE, KEY, Node, put_house
 
 

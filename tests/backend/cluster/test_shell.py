@@ -13,10 +13,10 @@ import paramiko
 import pytest
 from paramiko.sftp import CMD_READ
 
+from backend.base.errors import BackendError
 from backend.cluster import ssh
 from backend.cluster.far_command import OUTPUT_LIMIT_BYTES
 from backend.cluster.shell import Refused, Shell, Unreachable
-from backend.errors import BackendError
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.shell import (
     HostKeyChanged,
@@ -28,8 +29,7 @@ from backend.cluster.shell import (
     Unreachable,
 )
 from backend.cluster.ssh import connect
-from backend.errors import BackendError
-from backend.records.cluster import NodeAddress
+from backend.records.nodes.entry import NodeAddress
 from tests.backend.cluster.sshd_rig import USER, Sshd, make_key
 from tests.waiting import LIMIT_S
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cluster import horovod, wheelhouse
 from backend.cluster.horovod import HorovodWheel, Target
 from backend.cluster.wheelhouse import PIP, Wheelhouses
-from backend.errors import BackendError, Cancelled
-from backend.records.cluster import NodeFacts, PythonFound
+from backend.records.nodes.entry import NodeFacts, PythonFound
 from tests.installers.small_project import put_wheel
 
 CONSTRAINTS = Path(__file__).parents[3] / "installers/constraints.txt"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.imports import import_version
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, LibraryItem
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind, LibraryItem
 
 
 def import_now(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from backend.datastore.history_cache import WORTH_KEEPING_BYTES, HistoryReader, joined
 from backend.datastore.history_reader import read_history
-from backend.records.history import Block, encode
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
 
 
 def block(

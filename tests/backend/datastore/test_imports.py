@@ -18,15 +18,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.datastore import imports, library_files
 from backend.datastore.content import MANIFEST, manifest, read_manifest
 from backend.datastore.imports import import_version
 from backend.datastore.staging import make_staging, stagings
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.layout import DataRoot
-from backend.records.library import Kind
-from backend.records.values import name_fault
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import name_fault
+from backend.records.library.item import Kind
 from tests.backend.datastore.import_rig import (
     contents,
     everything,
@@ -149,7 +149,7 @@ def test_f48_a_file_that_cannot_be_read_is_named(root: Path, source: Path, tmp_p
         "import os, sys; from pathlib import Path\n"
         "import backend.datastore.imports\n"
         "from tests.backend.datastore.import_rig import import_now\n"
-        "from backend.errors import BackendError\n"
+        "from backend.base.errors import BackendError\n"
         "if os.getuid() == 0: os.setgid(65534), os.setuid(65534)\n"
         "try: import_now(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "except BackendError as error: print(error)\n"

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore import job_files
 from backend.datastore.checkpoint_files import list_checkpoints
 from backend.datastore.job_files import JobFile
-from backend.errors import BackendError
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import replace_bytes, replace_json
-from backend.records.job import JobConfig, parse_job
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.library import Pin
-from backend.records.stop import wish_to_stop
+from backend.records.base.atomic_files import replace_bytes, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.library.item import Pin
 
 HARD_NAMES = (
     "a b 'c' \"d\"",

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.base.errors import Cancelled
+from backend.base.progress import Progress
 from backend.datastore import log_index
 from backend.datastore.log_index import BLOCK_BYTES, LINE_CHARACTERS, LogIndex
 from backend.datastore.share import Mounted
-from backend.errors import Cancelled
-from backend.progress import Progress
 
 
 def indexed(path: Path) -> LogIndex:

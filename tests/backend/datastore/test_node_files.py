@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from backend.datastore import node_files, stranger
 from backend.datastore.node_watch import StatusWatch
 from backend.node.probe import Probe
-from backend.records.files import replace_json
-from backend.records.layout import DataRoot
-from backend.records.node import (
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.reading import (
     Cpu,
     Finding,
     Gpu,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.imports import import_source, look_at
 from backend.datastore.projects import look_at as recognised
 from backend.datastore.projects import recognise
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.layout import DataRoot
-from backend.records.library import Kind
-from backend.records.project import Found
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind
+from backend.records.library.project import Found
 from backend.services.example import EXAMPLE
 from tests.backend.datastore.import_rig import contents, make_zip
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore import run_state
 from backend.datastore.run_state import (
     Evidence,
@@ -19,14 +20,13 @@ from backend.datastore.run_state import (
     Supervision,
     judge,
 )
-from backend.errors import BackendError
 from backend.node import identity
 from backend.node.supervise import final_status
-from backend.records.files import read_json, replace_json
-from backend.records.layout import JobFolder
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
 from tests.fakes.runs import Run
 from tests.waiting import wait_for
 

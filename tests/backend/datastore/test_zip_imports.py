@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError
 from backend.datastore import zip_source
-from backend.errors import BackendError
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.backend.datastore.import_rig import (
     contents,
     entry,

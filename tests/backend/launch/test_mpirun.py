@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.mpirun import Network
 from backend.launch.placement import NodeRoom, rank_plans, this_computer
-from backend.records.job import JobConfig, parse_job
-from backend.records.launch import RankPlan
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.launch import RankPlan
 
 GUARD = ("/venv/bin/python", "-m", "backend.node.guard", "--job", "/data/jobs/7", "--run", "3")
 

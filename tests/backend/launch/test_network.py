@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.launch.network import common_subnet
 
 DOCKER = "172.17.0.1/16"

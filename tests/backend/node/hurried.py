@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.records.files import replace_json
+from backend.records.base.atomic_files import replace_json
 
 if TYPE_CHECKING:
     from tests.fakes.runs import Run

@@ -18,11 +18,11 @@ from backend.node import identity
 from backend.node.agent import Agent
 from backend.node.agent_lock import AgentLock
 from backend.node.run_watch import RunWatch
-from backend.records.files import read_json, replace_json
-from backend.records.layout import DataRoot, JobFolder, NodeFolder
-from backend.records.node import NodeReading
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.nodes.reading import NodeReading
 from tests.fakes.runs import Run
 from tests.waiting import LIMIT_S, wait_for
 

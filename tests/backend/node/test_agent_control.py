@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from backend.node import agent_control, identity
-from backend.records.files import read_json, replace_json
-from backend.records.layout import RUN_VARIABLE
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE
+from backend.records.jobs.status import ProcessIdentity
 
 ROOT = Path(__file__).parents[3]
 FAKE_AGENT = ROOT / "tests/fakes/fake_agent.py"

@@ -15,9 +15,9 @@ import pytest
 from backend.node import agent_service, identity
 from backend.node.agent_lock import AgentLock
 from backend.node.agent_service import AgentService, Kept
-from backend.records.files import read_json
-from backend.records.layout import NodeFolder
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import NodeFolder
+from backend.records.jobs.status import ProcessIdentity
 from tests.waiting import wait_for
 
 NASTY = "a b;$(touch pwned) 'q' \"d\" 100% $HOME `id` ü -x #"

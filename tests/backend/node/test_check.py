@@ -11,7 +11,7 @@ import pytest
 
 from backend.node import check, mpi
 from backend.node.check import Places, file_system, findings
-from backend.records.node import Finding
+from backend.records.nodes.reading import Finding
 
 
 def by_name(found: tuple[Finding, ...]) -> dict[str, Finding]:

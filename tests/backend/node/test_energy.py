@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from backend.node.energy import EnergyMeter
-from backend.records.files import read_json, replace_json
-from backend.records.job import THIS_COMPUTER
-from backend.records.launch import RankPlan
-from backend.records.layout import DataRoot
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
 from tests.widgets.cluster import samples
 
 RANKS = tuple(

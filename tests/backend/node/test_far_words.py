@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.node import far_words
-from backend.records.layout import JobFolder
+from backend.records.base.layout import JobFolder
 
 RUN = 2
 EARLIER = b"an earlier run\n"

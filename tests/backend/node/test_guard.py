@@ -13,7 +13,7 @@ import pytest
 
 from backend.node import identity, sweep
 from backend.node.start import CODE_ROOT
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
 from tests.fakes.runs import FAKES, Run
 from tests.waiting import LIMIT_S, wait_for
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from backend.node import look
-from backend.records.cluster import NodeFacts
+from backend.records.nodes.entry import NodeFacts
 from tests.waiting import LIMIT_S
 
 SOURCE = Path(look.__file__)

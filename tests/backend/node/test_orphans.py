@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from backend.node import identity, orphans, sweep
-from backend.records.layout import RUN_VARIABLE, TOOL_TAG, DataRoot
-from backend.records.node import Orphan
+from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG, DataRoot
+from backend.records.nodes.reading import Orphan
 from tests.waiting import LIMIT_S, wait_for
 
 Plant = Callable[[str], "subprocess.Popen[bytes]"]

@@ -15,15 +15,15 @@ import pytest
 from backend.datastore.node_past import PastReader
 from backend.node.agent_lock import AgentLock
 from backend.node.past import LIMIT_BYTES, Lines, Past
-from backend.records.layout import DataRoot, NodeFolder
-from backend.records.node import Cpu, Gpu, NodeReading
-from backend.records.node_past import (
+from backend.records.base.layout import DataRoot, NodeFolder
+from backend.records.nodes.history import (
     WEEK_EVERY_S,
     PastLines,
     PastReading,
     names_line,
     past_line,
 )
+from backend.records.nodes.reading import Cpu, Gpu, NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import wait_for
 from widgets.cluster.node_history import past_of

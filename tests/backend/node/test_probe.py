@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from backend.node import probe
-from backend.records.node import NodeReading
+from backend.records.nodes.reading import NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import LIMIT_S, wait_for
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import identity, queue_start, waiting
 from backend.node.beats import Beats
 from backend.node.live_runs import LiveRuns
 from backend.node.machine import machine
 from backend.node.queue_watch import QueueWatch
-from backend.records.cluster import NodeAddress, NodeEntry
-from backend.records.files import read_json, replace_json
-from backend.records.job import Placement
-from backend.records.launch import Launch
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.node import Cpu, NodeReading
-from backend.records.queue import QueueEntry, Seat
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import Placement
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.reading import Cpu, NodeReading
+from backend.records.queue.entry import QueueEntry, Seat
 from tests.fakes.runs import Run
 
 READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from backend.records.files import read_json
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs.state import JobState
 from tests.backend.node.hurried import hurry_guard
 from tests.fakes.runs import Run
 from tests.waiting import wait_for

@@ -17,10 +17,10 @@ from backend.datastore import job_files
 from backend.node import identity, sweep
 from backend.node.guard import Guard
 from backend.node.start import CODE_ROOT
-from backend.records.beat import Phase
-from backend.records.files import read_json, replace_json
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.heartbeat import Phase
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity
 from tests.backend.node import hurried
 from tests.backend.node.hurried import hurry_guard
 from tests.fakes.nvml.driver import FakeDriver, build

@@ -21,9 +21,11 @@ from backend.node.message import last_lines, message_of
 from backend.node.post import NotSent, post_webhook, send_mail
 from backend.node.run_watch import RunWatch
 from backend.node.telling import ABANDONED_S, GIVEN_UP, MOST_TRIES, SENT, Telling
-from backend.records.files import read_json, replace_json
-from backend.records.layout import AttemptFolder, DataRoot
-from backend.records.notice import (
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import AttemptFolder, DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit
+from backend.records.notifications.notification import (
     PLAIN,
     TLS,
     Channels,
@@ -33,8 +35,6 @@ from backend.records.notice import (
     mail_fault,
     webhook_fault,
 )
-from backend.records.state import JobState
-from backend.records.status import RankError, RunExit
 from tests.fakes.mail_server import MailServer, certificate
 from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
@@ -201,8 +201,8 @@ def test_s16_of_two_processes_exactly_one_tells(
         "import sys; from pathlib import Path\n"
         "from backend.node.telling import Telling\n"
         "from backend.node.post import post_webhook\n"
-        "from backend.records.layout import AttemptFolder\n"
-        "from backend.records.notice import Message, Target\n"
+        "from backend.records.base.layout import AttemptFolder\n"
+        "from backend.records.notifications.notification import Message, Target\n"
         "sys.stdin.read(1)\n"
         "message = Message('job-1', 2, 'ERROR', 'Failed', 'digits', 'Why.')\n"
         "Telling(AttemptFolder(Path(sys.argv[1])), message, (Target('webhook', 'aa11'),),\n"

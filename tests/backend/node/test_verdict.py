@@ -14,11 +14,11 @@ from backend.node.dump import place_in_words, threads
 from backend.node.explain.log_text import LogPart
 from backend.node.outcome import EndedBy, Seen, rank_exit
 from backend.node.verdict import Found, run_exit
-from backend.records.beat import Phase
-from backend.records.explanation import UNKNOWN
-from backend.records.launch import RankPlan
-from backend.records.state import JobState
-from backend.records.status import RankError, RankExit, RunExit
+from backend.records.jobs.diagnosis import UNKNOWN
+from backend.records.jobs.heartbeat import Phase
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RankExit, RunExit
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
 

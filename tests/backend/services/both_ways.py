@@ -13,23 +13,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.datastore.node_files import write_entry
-from backend.errors import BackendError
 from backend.launch.placement import Site
 from backend.node import sweep
 from backend.node.mpi import find_mpirun
 from backend.node.probe import Probe
 from backend.node.start import CODE_ROOT
-from backend.records.checkpoint import Checkpoint
-from backend.records.cluster import Interface, NodeEntry, NodeFacts, NodeInstallation
-from backend.records.far_root import FarRoot
-from backend.records.files import replace_json
-from backend.records.history import Block, encode
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder, run_tag
-from backend.records.library import Kind
-from backend.records.state import JobState
-from backend.records.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.records.nodes.entry import Interface, NodeEntry, NodeFacts, NodeInstallation
 from backend.services.training_python import training_python
 from backend.services.workplace import Services, open_services
 from tests.backend.cluster.sshd_rig import USER, Sshd

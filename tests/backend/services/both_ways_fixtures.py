@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.records import health
+from backend.records.nodes import health
 from backend.services import tool_process
 from backend.services.tool_process import ToolError
 from tests.backend.cluster.sshd_rig import Sshd

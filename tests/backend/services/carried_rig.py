@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.datastore.node_files import entry, write_entry
-from backend.records.carried import carried_of
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot, JobFolder
-from backend.records.node import NodeState, Presence
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.nodes.remote_run import carried_of
 from backend.services.workplace import Services
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.backend.services.both_ways import NODE, FakeHead, FarRun, Place, on_node

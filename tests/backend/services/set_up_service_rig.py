@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.shell import Shell, Unreachable
 from backend.cluster.wheelhouse import Wheelhouse, Wheelhouses
 from backend.datastore import node_files
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry, NodeFacts, SetUp
-from backend.records.layout import DataRoot
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
+from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.set_up import DesktopPlaces, SetUpService
 from tests.backend.cluster.set_up_rig import Node, start_fake
 from tests.backend.cluster.test_wheelhouse import built

@@ -17,23 +17,23 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.datastore import bundle_files, job_files
 from backend.datastore.bundle_files import Part
 from backend.datastore.bundled_job import mark_replay
 from backend.datastore.content import hash_file
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.bundle import MANIFEST, Manifest
-from backend.records.checkpoint import Checkpoint
-from backend.records.environment import RunEnvironment, differences
-from backend.records.files import replace_json
-from backend.records.history import Block, encode
-from backend.records.job import parse_job
-from backend.records.layout import JobFolder
-from backend.records.library import Kind
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
-from backend.records.status import RunExit, RunStatus
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.bundles.job_archive import MANIFEST, Manifest
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.run_environment import RunEnvironment, differences
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.library.item import Kind
 from backend.services.replay import first_difference
 from backend.services.workplace import Services, open_services
 from tests.integration.tiny import raw_job, write_sources

@@ -8,8 +8,8 @@ import contextlib
 import psutil
 import pytest
 
-from backend.errors import Cancelled
-from backend.records.state import JobState
+from backend.base.errors import Cancelled
+from backend.records.jobs.state import JobState
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import Beat, Place, on_node
 

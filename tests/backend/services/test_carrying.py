@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.cluster import line
 from backend.cluster.shell import Unreachable
 from backend.datastore.checkpoint_files import verify
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records import health
-from backend.records.carried import Carried, carried_of
-from backend.records.far_root import FarRoot
-from backend.records.files import read_json, replace_json
-from backend.records.job import Placement
-from backend.records.node import Presence
-from backend.records.preflight import Fix
-from backend.records.state import JobState
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.nodes import health
+from backend.records.nodes.preflight import Fix
+from backend.records.nodes.reading import Presence
+from backend.records.nodes.remote_run import Carried, carried_of
 from backend.services import carrying, preflight_words
 from backend.services.preflight_node_words import of_node
 from backend.services.preflight_words import Site, Told

@@ -14,11 +14,11 @@ from keyring.backends.fail import Keyring as Fail
 from keyring.backends.null import Keyring as Null
 from keyring.errors import KeyringLocked
 
+from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from backend.cluster.system_keyring import SystemKeyring
-from backend.errors import BackendError
-from backend.records.cluster import HostKey, NodeAddress, NodeEntry
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.services.cluster import ClusterService
 from tests.backend.cluster.sshd_rig import Sshd, make_key
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cli.run import run
-from backend.errors import BackendError
-from backend.records.comparison import ComparedRow, RowKind, RunFigures, compare
-from backend.records.history import Block, encode
-from backend.records.job import CheckpointPolicy, Optimizer, Placement
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.layout import DataRoot
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.comparison import ComparedRow, RowKind, RunFigures, compare
+from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.workplace import Services, open_services
 from tests.fakes import trained
 from widgets.curves.curve_data import CurveData, XAxis

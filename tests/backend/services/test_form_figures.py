@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.files import read_json, replace_json
-from backend.records.library import Kind
-from backend.records.preview import DataSize
-from backend.records.status import RunStatus
-from backend.records.sweep import Sweep
-from backend.records.sweep_values import Axis
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.status import RunStatus
+from backend.records.library.item import Kind
+from backend.records.library.preview import DataSize
+from backend.records.sweeps.spec import Sweep
+from backend.records.sweeps.values import Axis
 from backend.services.data_size import DataSizes
 from backend.services.workplace import Services, open_services
 from tests.backend.services.test_bundle_service import finished_job

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.services.held_checkpoint import held
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.datastore import sources
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.library import Kind, LibraryItem
+from backend.records.library.item import Kind, LibraryItem
 from backend.services.library import LibraryService
 from backend.services.workplace import open_services
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records import line_settings
-from backend.records.job_line import JobLine, JobQuery, line_of, make_line
-from backend.records.library import Pin
-from backend.records.state import JobState
+from backend.records.jobs import summary_settings
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobQuery, line_of, make_line
+from backend.records.library.item import Pin
 from backend.services.job_index import ORDERS, JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 
@@ -241,17 +241,17 @@ def test_drafts_stand_among_what_waits_and_are_not_counted():
 def test_settings_are_read_from_a_line_as_they_were_written():
     """Numbers as they are typed, what nearly every job has, and what a version is pinned to."""
     line = line_of(job(1, pins={"model": Pin("mlp", 3, "a" * 64)}))
-    read = {key: line_settings.setting(line, key) for key in line_settings.TEXTS}
+    read = {key: summary_settings.setting(line, key) for key in summary_settings.TEXTS}
     assert read == {"optimizer": "adam", "strategy": "allreduce"}
-    numbers = {key: line_settings.number(line, key) for key in line_settings.NUMBERS}
+    numbers = {key: summary_settings.number(line, key) for key in summary_settings.NUMBERS}
     assert numbers == {"lr": 0.01, "batch_size": 32.0, "epochs": 3.0, "seed": 1.0}
-    assert line_settings.setting(line, "model") == "mlp@3"
-    assert line_settings.setting(line, "dataset") == ""
+    assert summary_settings.setting(line, "model") == "mlp@3"
+    assert summary_settings.setting(line, "dataset") == ""
 
 
 @pytest.mark.parametrize("word", ["lr<", "<0.1", "lr=0.1", "lr<much", "a<b>c", "resnet"])
 def test_a_word_that_compares_nothing_is_just_a_word(word):
-    assert line_settings.comparison(word) is None
+    assert summary_settings.comparison(word) is None
 
 
 def test_a_rate_at_the_very_limit_is_within_it():

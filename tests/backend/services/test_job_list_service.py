@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore import job_files
-from backend.errors import BackendError
-from backend.records.job_line import JobListing, line_of
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing, line_of
 from backend.services import job_list
 from backend.services.job_list import JobList
 from backend.services.workplace import Services, open_services

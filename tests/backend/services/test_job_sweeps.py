@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.job_line import JobLine, JobQuery, make_line
-from backend.records.state import JobState
-from backend.records.sweep import sweep_of
-from backend.records.sweep_line import OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobQuery, make_line
+from backend.records.sweeps.spec import sweep_of
+from backend.records.sweeps.summary import OPEN_UP_TO, Folds, line_of_sweep
 from backend.services.job_index import JobIndex
 
 S = JobState

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError
-from backend.records import history
-from backend.records.files import read_json
-from backend.records.job_view import ALL_LOGS, JobView, earlier_log
-from backend.records.state import JobState
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs import history
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import ALL_LOGS, JobView, earlier_log
 from backend.services import tool_process
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import (

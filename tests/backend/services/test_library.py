@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.catalogue.store import open_catalogue
 from backend.datastore import content
 from backend.datastore.job_files import JobFile, create_job
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import read_json, replace_json
-from backend.records.job import JobConfig, Optimizer, Placement
-from backend.records.job_view import JobView
-from backend.records.layout import DataRoot
-from backend.records.library import Kind, LibraryItem, Pin, Together
-from backend.records.preview import ItemFault, ModelCheck, Preview
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, LibraryItem, Pin, Together
+from backend.records.library.preview import ItemFault, ModelCheck, Preview
 from backend.services import tool_process
 from backend.services.library import LibraryService
 from backend.services.workplace import Services, default_catalogue, open_services

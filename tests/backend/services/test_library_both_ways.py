@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.cli.run import run as cli
 from backend.cluster.far_files import FarFiles
-from backend.errors import BackendError, Cancelled
 from backend.node.past import Past
-from backend.progress import Progress
-from backend.records import health
-from backend.records.far_root import FarRoot
-from backend.records.files import read_json
-from backend.records.job import parse_job
-from backend.records.layout import DataRoot
-from backend.records.library import Kind
-from backend.records.node import NodeReading, Presence
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.config import parse_job
+from backend.records.library.item import Kind
+from backend.records.nodes import health
+from backend.records.nodes.reading import NodeReading, Presence
 from backend.services.workplace import Services, open_services
 from tests.backend.services.both_ways import NODE, Beat, Place, on_node
 from tests.waiting import wait_for

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from backend.errors import BackendError
-from backend.records.files import replace_json
-from backend.records.layout import DataRoot, JobFolder
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.services.logs import AllLogs, LogService
 from tests.waiting import LIMIT_S
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cluster.shell import HostKeyUnknown, Unreachable
 from backend.datastore.job_files import clear_old_wish
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records import health
-from backend.records.files import replace_json
-from backend.records.job_view import RunUpdate
-from backend.records.library import Kind
-from backend.records.node import Presence
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
+from backend.records.library.item import Kind
+from backend.records.nodes import health
+from backend.records.nodes.reading import Presence
 from backend.services.workplace import open_services
 from tests.backend.services.both_ways import (
     Beat,

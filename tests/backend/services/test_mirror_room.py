@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.progress import Progress
 from backend.cli.run import run as cli
-from backend.progress import Progress
-from backend.records.layout import JobFolder
-from backend.records.library import Kind
+from backend.records.base.layout import JobFolder
+from backend.records.library.item import Kind
 from backend.services import mirror_room
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import PAYLOAD, Beat, Place, add_checkpoint, started

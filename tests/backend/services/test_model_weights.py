@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
-from backend.records.files import read_json
-from backend.records.library import Kind
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json
+from backend.records.library.item import Kind
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import Beat, FakeHead, Place, on_node
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import keyring
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore import node_files
-from backend.errors import BackendError
-from backend.records.files import read_json, replace_json
-from backend.records.notice import MAIL, PLAIN, WEBHOOK, Channels, Mail
-from backend.records.state import JobState
-from backend.records.status import RankError, RunExit
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit
+from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.workplace import Services
 from tests.backend.cluster.sshd_rig import Sshd
 from tests.backend.services.both_ways import NODE, FakeHead, FarRun, Heart, Place, on_node

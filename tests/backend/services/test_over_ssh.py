@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster.knock import knock
 from backend.cluster.route import Hop
 from backend.cluster.shell import Answer, HostKeyUnknown, Unreachable
-from backend.errors import BackendError
-from backend.records.cluster import NodeEntry
-from backend.records.layout import DataRoot
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeEntry
 from backend.services import far_reading
 from backend.services.cluster import ClusterService
 from backend.services.nodes import _orphans

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
-from backend.records.preflight import Fix, PreflightFinding
+from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight_routes import Meeting, route_findings
 
 FOUR = ("a", "b", "c", "d")

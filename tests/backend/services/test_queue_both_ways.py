@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from backend.errors import BackendError
+from backend.base.errors import BackendError
 from backend.node import identity, queue_start
 from backend.node.probe import Probe
 from backend.node.queue_watch import QueueWatch
-from backend.records import health
-from backend.records.files import replace_json
-from backend.records.layout import JobFolder
-from backend.records.queue import Cause
-from backend.records.state import JobState
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.nodes import health
+from backend.records.queue.entry import Cause
 from backend.services.workplace import Services
 from tests.backend.services.both_ways import NODE, Heart, Place, on_node
 from tests.waiting import wait_for

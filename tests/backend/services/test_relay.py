@@ -11,7 +11,7 @@ import pytest
 
 from backend.cluster.shell import Answer
 from backend.cluster.wheelhouse import Wheelhouse
-from backend.records.cluster import NodeEntry
+from backend.records.nodes.entry import NodeEntry
 from tests.backend.cluster.set_up_rig import put_house
 from tests.backend.services.set_up_service_rig import NAMES, Cluster, cluster_of
 

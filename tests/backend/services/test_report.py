@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError
-from backend.records.library import Kind
-from backend.records.node import Finding
+from backend.base.errors import BackendError
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import Finding
 from backend.services.report import write_report
 from backend.services.workplace import open_services
 from tests.integration.tiny import raw_job, write_sources

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError, Cancelled
 from backend.cli import nodes
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED
 from backend.cluster.shell import Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
 from backend.datastore import node_files
-from backend.errors import BackendError, Cancelled
-from backend.records.cluster import Interface, NodeEntry, PythonFound
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.nodes.entry import Interface, NodeEntry, PythonFound
+from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.set_up import SetUpService
 from tests.backend.cluster.set_up_rig import put_house
 from tests.backend.services.set_up_service_rig import HOST_KEY, NAMES, Cluster, cluster_of

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Answer
 from backend.cluster.wheelhouse import Wheelhouse
-from backend.errors import BackendError
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.backend.cluster.set_up_rig import put_house
 from tests.backend.services.set_up_service_rig import NAMES, Cluster, cluster_of
 

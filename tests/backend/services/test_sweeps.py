@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.cli.run import run
-from backend.errors import BackendError
-from backend.progress import Progress
-from backend.records.files import replace_json
-from backend.records.library import Kind
-from backend.records.state import JobState
-from backend.records.status import RunExit
-from backend.records.sweep import Sweep, sweep_of
-from backend.records.sweep_values import Axis
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Kind
+from backend.records.sweeps.spec import Sweep, sweep_of
+from backend.records.sweeps.values import Axis
 from backend.services import tool_process
 from backend.services.queue import QueueService
 from backend.services.sweeps import HalfMade

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cli.run import run
-from backend.errors import BackendError
-from backend.records.figures import count
-from backend.records.job import Placement
-from backend.records.sweep import Sweep, read_sweep, sweep_file
-from backend.records.sweep_values import Axis, Span
+from backend.records.base.number_format import count
+from backend.records.jobs.config import Placement
+from backend.records.sweeps.spec import Sweep, read_sweep, sweep_file
+from backend.records.sweeps.values import Axis, Span
 from backend.services.job_check import read_job_file
 from backend.services.templates import TemplateService
 from backend.services.workplace import Services

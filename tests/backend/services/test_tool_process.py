@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from backend.errors import BackendError, Cancelled
-from backend.progress import Progress
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.services import tool_process
 from backend.services.tool_process import ToolError
 from tests.waiting import LIMIT_S

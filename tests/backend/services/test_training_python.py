@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.errors import BackendError
-from backend.records.job import THIS_COMPUTER
-from backend.records.library import Kind
+from backend.base.errors import BackendError
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.library.item import Kind
 from backend.services import training_python
 from backend.services.example import create_example
 from backend.services.tool_process import ToolError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cli.run import run as cli
-from backend.errors import BackendError
-from backend.records.library import Kind, VersionChanges
+from backend.records.library.item import Kind, VersionChanges
 from backend.services import version_changes
 from backend.services.version_changes import changes
 from tests.backend.services.both_ways import Place

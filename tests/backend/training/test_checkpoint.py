@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from backend.errors import BackendError
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import read_json, replace_json
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import JobFolder
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
 from backend.training import checkpoint
 from backend.training.checkpoint import (
     FORMAT,

@@ -21,11 +21,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from backend.errors import BackendError
-from backend.records.checkpoint import Checkpoint
-from backend.records.files import replace_json
-from backend.records.history import Block, encode
-from backend.records.job import JobConfig, Optimizer, Placement
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.history import Block, encode
 from backend.services import tool_process
 from backend.training.tools import channel
 from backend.training.tools.export import export

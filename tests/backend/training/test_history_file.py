@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.history import Block, encode
+from backend.records.jobs.history import Block, encode
 from backend.training import history_file
 from backend.training.history_file import HistoryFile, open_history
 

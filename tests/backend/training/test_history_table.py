@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from backend.records.history import Block, encode
+from backend.records.jobs.history import Block, encode
 from backend.training.tools.history_table import blocks, rows, write_csv
 
 NAMES = (

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.beat import LAST_WORDS_VARIABLE, Beat, Phase
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import JobFolder
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Beat, Phase
 from backend.training import last_save
 from backend.training.checkpoint import FORMAT, Checkpointer, load_checkpoint
 from backend.training.explain import record_of

@@ -33,7 +33,7 @@ def test_no_optimizer_loads_the_compiler_made_stepped_or_taken_up_again() -> Non
 import sys, torch
 from backend.training import late_compiler
 late_compiler.postpone()
-from backend.records.job import Optimizer
+from backend.records.jobs.config import Optimizer
 from backend.training.optimizer import load_optimizer, make_optimizer
 layer = torch.nn.Linear(2, 2)
 for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):

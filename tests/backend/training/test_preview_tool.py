@@ -15,8 +15,8 @@ import numpy
 import pytest
 from PySide6.QtGui import QImage
 
-from backend.records.figures import GAP, count
-from backend.records.preview import Preview
+from backend.records.base.number_format import GAP, count
+from backend.records.library.preview import Preview
 from backend.training.tools import channel, thumbnails
 from backend.training.tools import preview as preview_module
 from backend.training.tools.measure import measure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.records.status import RankError
+from backend.records.jobs.status import RankError
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}

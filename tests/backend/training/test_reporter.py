@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from backend.node import run_signs
-from backend.records.files import read_json
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.training.reporter import Reporter, Step
 from backend.training.tensorboard import EventFile
 from tests.backend.training.training_rig import new_training

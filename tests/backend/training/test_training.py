@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from backend.records.beat import Beat, Phase
-from backend.records.schedule import learning_rate
+from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.lr_schedule import learning_rate
 from backend.training.loop import Trainer
 from backend.training.strategies.alone import Alone
 from tests.backend.training.training_rig import LOADER, MODEL, new_training

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.records.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
-from backend.records.checkpoint import Checkpoint
-from backend.records.job import CheckpointPolicy
-from backend.records.layout import JobFolder
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.training.checkpoint import retired
 from backend.training.watchdog import WINDOW, DivergenceWatch, StandstillWatch
 from tests.backend.training.test_reporter import Watched, step
@@ -145,7 +145,7 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
     reporter.state(state)
 
     def told() -> RunStatus:
-        from backend.records.files import read_json
+        from backend.records.base.atomic_files import read_json
 
         return RunStatus.from_dict(read_json(folder.status))
 

@@ -16,10 +16,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from backend.records.files import read_json, replace_json
-from backend.records.job import JobConfig, parse_job
-from backend.records.launch import Launch, RankPlan
-from backend.records.layout import DataRoot, JobFolder
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.launch import Launch, RankPlan
 from backend.training import rank
 from tests.waiting import wait_for
 

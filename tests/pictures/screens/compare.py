@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.comparison import ComparedLook, RunFigures
-from backend.records.job_line import JobQuery
-from backend.records.series import HistoryUpdate
+from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.summary import JobQuery
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backend.records.bundle import Bundled, Unbundled
-from backend.records.library import Kind
-from backend.records.preflight import Preflight
-from backend.records.project import Found, Project, ProjectPart
+from backend.records.bundles.job_archive import Bundled, Unbundled
+from backend.records.library.item import Kind
+from backend.records.library.project import Found, Project, ProjectPart
+from backend.records.nodes.preflight import Preflight
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job, table

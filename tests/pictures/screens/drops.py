@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from tests.pictures.gallery import screen
 from tests.pictures.screens.compare import put_looks
 from tests.pictures.screens.jobs import open_job

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.help import read_topics
-from backend.records.cluster import HostKey, SshFacts
-from backend.records.node import Finding
-from backend.records.notice import Channels, Mail
+from backend.records.nodes.entry import HostKey, SshFacts
+from backend.records.nodes.reading import Finding
+from backend.records.notifications.notification import Channels, Mail
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import SOUND, open_job

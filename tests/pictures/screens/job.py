@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu
 
-from backend.records.act import Act
-from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
-from backend.records.job_view import JobCommand, JobRun
-from backend.records.node import Presence
-from backend.records.series import RunStart
-from backend.records.state import JobState
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCommand, JobRun
+from backend.records.nodes.reading import Presence
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu
 
-from backend.records.node import Finding
-from backend.records.queue import Cause, Queue, Waiting
+from backend.records.nodes.reading import Finding
+from backend.records.queue.entry import Cause, Queue, Waiting
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
 from tests.pictures.stage import Stage

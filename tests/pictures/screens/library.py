@@ -14,8 +14,8 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library import Kind, LibraryItem, Together, VersionChanges
-from backend.records.preview import (
+from backend.records.library.item import Kind, LibraryItem, Together, VersionChanges
+from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.job_view import JobCheck
-from backend.records.library import Kind
-from backend.records.node import Finding, GpuProcess
-from backend.records.sweep_values import Axis
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.view import JobCheck
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import Finding, GpuProcess
+from backend.records.sweeps.values import Axis
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item

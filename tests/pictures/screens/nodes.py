@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.job import THIS_COMPUTER
-from backend.records.node import WARN, Finding, HealthFinding, NodeState, Presence
-from backend.records.set_up_choices import SetUpOptions
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.reading import WARN, Finding, HealthFinding, NodeState, Presence
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backend.records.job_view import JobCheck
-from backend.records.sweep_values import Axis, Span
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.values import Axis, Span
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
 from tests.pictures.stage import Stage

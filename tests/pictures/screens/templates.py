@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.job_view import JobForecast
-from backend.records.template import Template
+from backend.records.jobs.template import Template
+from backend.records.jobs.view import JobForecast
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, READY, filled

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.cluster import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
-from backend.records.health import Health
-from backend.records.node import Cpu, Gpu, GpuProcess, NodeReading, NodeState, Orphan, Presence
-from backend.records.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.health import Health
+from backend.records.nodes.reading import (
+    Cpu,
+    Gpu,
+    GpuProcess,
+    NodeReading,
+    NodeState,
+    Orphan,
+    Presence,
+)
 
 GIB = 1 << 30
 JOBS = {"j1": "retinanet-r50 · coco 2x", "j2": "unet-cells · dice v3"}

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from backend.records.cluster import HostKey, NodeAddress
+from backend.records.nodes.entry import HostKey, NodeAddress
 from widgets.cluster.add_node_dialog import AddNodeDialog, host_fault, suggested_name
 from widgets.common.buttons import Button
 

@@ -11,8 +11,8 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
-from backend.records.node_past import PastGpu, PastReading
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.nodes.history import PastGpu, PastReading
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.cluster.history_card import HistoryCard, Stretch

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.node import (
+from backend.records.nodes.reading import (
     Cpu,
     Finding,
     Gpu,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.node import GpuProcess, NodeState, Presence
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.cluster import samples
 from widgets.cluster.node_names import fitted, without_domain
 from widgets.cluster.node_row import Condition, counts_sentence, node_row

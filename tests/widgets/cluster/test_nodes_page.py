@@ -6,11 +6,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
 
-from backend.records.cluster import SetUp, SetUpStep, StepState
-from backend.records.job import THIS_COMPUTER
-from backend.records.node import Finding, NodeState, Presence
-from backend.records.node_past import PastReading
-from backend.records.state import JobState
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.history import PastReading
+from backend.records.nodes.reading import Finding, NodeState, Presence
 from tests.turns import finish
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE

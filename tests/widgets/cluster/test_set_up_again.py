@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.set_up_choices import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
+from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
 from tests.widgets.cluster import samples
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.set_up_again import SetUpAgainDialog, state_words

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPushButton
 
-from backend.records.cluster import SetUp, SetUpStep, StepState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from tests.widgets.cluster.test_add_node_dialog import KEY, default
 from widgets.cluster.set_up_dialog import SetUpDialog
 from widgets.cluster.set_up_view import STEPS, last_lines, step_time

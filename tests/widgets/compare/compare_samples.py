@@ -7,11 +7,11 @@ from functools import cache
 
 import numpy as np
 
-from backend.records.comparison import ComparedLook, MetricFigures, RunFigures
-from backend.records.job import CheckpointPolicy, Optimizer, Placement
-from backend.records.job_view import JobView
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
+from backend.records.jobs.comparison import ComparedLook, MetricFigures, RunFigures
+from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from tests.fakes.trained import CONFIG
 
 MAP = "validation/mAP"

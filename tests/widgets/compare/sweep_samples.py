@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from backend.records.job import Optimizer
-from backend.records.job_view import JobView
-from backend.records.state import JobState
-from backend.records.sweep import Sweep, expand
-from backend.records.sweep_values import Axis, Span
+from backend.records.jobs.config import Optimizer
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import Sweep, expand
+from backend.records.sweeps.values import Axis, Span
 from tests.fakes.trained import CONFIG
 
 TAG = "sweep:digits-k3pf"

@@ -8,9 +8,9 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.comparison import ComparedRow, RowKind
-from backend.records.job_line import line_of
-from backend.records.state import JobState
+from backend.records.jobs.comparison import ComparedRow, RowKind
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import line_of
 from backend.services.job_index import JobIndex
 from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.compare_controller import CompareController
 from app.take_away import TakeAway
-from backend.records.job import Placement
-from backend.records.queue import Queue, QueueEntry, QueuePlace
-from backend.records.state import JobState
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
 from tests.app.test_compare_controller import Service
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight

@@ -10,9 +10,9 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from backend.records.comparison import ComparedLook, RunFigures
-from backend.records.parallel import parallel
-from backend.records.series import HistoryUpdate
+from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.sweeps.parallel_coordinates import parallel
 from tests.turns import finish
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.common import formats

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint, Qt
 
-from backend.records.node import Presence
+from backend.records.nodes.reading import Presence
 from tests.widgets.cluster import samples
 from widgets.common.text import Note
 from widgets.frame.cluster_summary import ClusterSummary

@@ -7,8 +7,8 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QWidget
 
-from backend.records.job import Placement
-from backend.records.node import Cpu, NodeReading, NodeState, Presence
+from backend.records.jobs.config import Placement
+from backend.records.nodes.reading import Cpu, NodeReading, NodeState, Presence
 from tests.widgets import drags
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import LIVE

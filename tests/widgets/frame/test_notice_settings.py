@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from backend.records.notice import PLAIN, TLS, Channels, Mail
+from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
 from widgets.frame.notice_settings import NoticeSettings
 
 MAIL = Mail("smtp.lab", ("a@lab", "b@lab"), "ring@lab", user="ring")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.job_finder import JobFinder
-from backend.records.job_line import JobListing, line_of
+from backend.records.jobs.summary import JobListing, line_of
 from tests.conftest import Immediately
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_page import JobsPage

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from backend.records.job import Placement
-from backend.records.preflight import Canary, Fix, Preflight, PreflightFinding, smaller_placement
+from backend.records.jobs.config import Placement
+from backend.records.nodes.preflight import (
+    Canary,
+    Fix,
+    Preflight,
+    PreflightFinding,
+    smaller_placement,
+)
 
 PLACEMENT = (
     Placement("gpu09", gpus=tuple(f"GPU-9{n}" for n in range(8))),

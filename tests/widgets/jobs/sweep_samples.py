@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.job_view import JobView
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView
 from tests.widgets.jobs.test_jobs_table import HERE, ONE, TWO, VIEWS, job
 
 S = JobState

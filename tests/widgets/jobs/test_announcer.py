@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
 from tests.pictures import lab
 from widgets.jobs.job_detail import JobDetail
 

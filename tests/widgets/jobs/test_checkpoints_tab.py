@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.job import CheckpointPolicy
+from backend.records.jobs.config import CheckpointPolicy
 from tests.widgets.jobs.test_job_detail import checkpoint
 from widgets.jobs.checkpoints_tab import CheckpointsTab, marks
 

@@ -7,9 +7,9 @@ import pytest
 from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QApplication
 
-from backend.records.alarm import NOT_A_NUMBER, Alarm
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
+from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
 from tests.widgets.jobs.test_job_detail import LIVE, checkpoint
 from widgets.common import formats
 from widgets.curves.marks import Span

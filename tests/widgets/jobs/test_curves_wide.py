@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.series import HistoryUpdate
+from backend.records.jobs.history_update import HistoryUpdate
 from tests.turns import are_done
 from widgets.common.look import Look
 from widgets.jobs.curves_body import WIDE_FROM_W

@@ -7,8 +7,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu
 
-from backend.records.job_view import JobRun
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobRun
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import FAILED, LIVE, checkpoint, update
 from widgets.common import formats

@@ -9,9 +9,9 @@ import pytest
 from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
-from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
-from backend.records.job_view import RunUpdate
-from backend.records.series import HistoryUpdate
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.view import RunUpdate
 from tests.pictures import lab
 from widgets.cluster.node_history import NodeHistory
 from widgets.common import formats

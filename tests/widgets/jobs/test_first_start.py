@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.records.node import Finding
+from backend.records.nodes.reading import Finding
 from tests.widgets.cluster import samples
 from widgets.common.text import Label
 from widgets.jobs.first_start import FirstStart

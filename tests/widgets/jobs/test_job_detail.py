@@ -7,15 +7,15 @@ import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, Qt
 
-from backend.records.alarm import DIVERGED, NOT_A_NUMBER, Alarm
-from backend.records.checkpoint import Checkpoint
-from backend.records.explanation import Evidence
-from backend.records.job import parse_job
-from backend.records.job_view import JobView, RunUpdate
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
-from backend.records.status import RankError
-from backend.records.stop import STOP_GRACE_S
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.stop_request import STOP_GRACE_S
+from backend.records.jobs.view import JobView, RunUpdate
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button

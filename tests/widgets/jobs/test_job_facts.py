@@ -7,10 +7,10 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.datastore.job_files import JobFile, view_of
-from backend.records.job_line import line_of
-from backend.records.stamps import instant
-from backend.records.state import JobState
-from backend.records.status import RunStatus
+from backend.records.base.timestamps import instant
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.summary import line_of
 from tests.widgets.jobs.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
 from widgets.common import formats
 from widgets.jobs.curves_tab import CurvesTab

@@ -8,12 +8,20 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.job import parse_job
-from backend.records.job_view import GPU_CHECK, JobCheck, JobForecast
-from backend.records.library import Kind, LibraryItem
-from backend.records.node import Cpu, Finding, Gpu, GpuProcess, NodeReading, NodeState, Presence
-from backend.records.torch_settings import OPTIMIZERS
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.torch_options import OPTIMIZERS
+from backend.records.jobs.view import GPU_CHECK, JobCheck, JobForecast
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.nodes.reading import (
+    Cpu,
+    Finding,
+    Gpu,
+    GpuProcess,
+    NodeReading,
+    NodeState,
+    Presence,
+)
 from tests.turns import are_done, wait_in_loop
 from tests.widgets.cluster import samples
 from widgets.common.cards import Card, PageHeader

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QApplication
 
-from backend.records.job_line import line_of
-from backend.records.job_view import RunUpdate
-from backend.records.series import HistoryUpdate
-from backend.records.state import JobState
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import line_of
+from backend.records.jobs.view import RunUpdate
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
 from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, LIVE
 from widgets.jobs.jobs_page import JobsPage

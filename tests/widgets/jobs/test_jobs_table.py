@@ -8,10 +8,10 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-from backend.records.job import parse_job
-from backend.records.job_view import JobView
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.jobs.job_columns import JobColumn
 from widgets.jobs.job_list_model import JOB_ROLE

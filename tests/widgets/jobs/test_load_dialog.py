@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from backend.records.template import Template
+from backend.records.jobs.template import Template
 from widgets.common import theme
 from widgets.common.look import Look
 from widgets.jobs.load_dialog import LoadDialog

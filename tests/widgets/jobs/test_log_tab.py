@@ -6,10 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
-from backend.records.explanation import Evidence
-from backend.records.job_view import LogLines, LogMatches, LogSize
-from backend.records.state import JobState
-from backend.records.status import RankError
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.widgets.jobs.test_job_detail import FAILED, LIVE
 from widgets.jobs.log_ansi import Piece, Style, pieces, plain
 from widgets.jobs.log_tab import LogTab

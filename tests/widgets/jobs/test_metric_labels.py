@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.job import parse_job
-from backend.records.job_line import line_of
-from backend.records.series import HistoryUpdate, RunStart
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.summary import line_of
 from tests.widgets.jobs.test_job_detail import LIVE
 from tests.widgets.jobs.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from widgets.jobs.curves_tab import CurvesTab

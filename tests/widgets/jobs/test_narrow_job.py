@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
-from backend.records.job import CheckpointPolicy
-from backend.records.job_view import JobCommand
-from backend.records.queue import Queue
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.view import JobCommand
+from backend.records.queue.entry import Queue
 from tests.pictures import lab
 from widgets.common.text import Label
 from widgets.jobs.checkpoints_tab import CheckpointsTab

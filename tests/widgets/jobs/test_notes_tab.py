@@ -1,6 +1,6 @@
 """The tab Notes tells who started, stopped and changed the job."""
 
-from backend.records.act import Act
+from backend.records.jobs.audit_entry import Act
 from tests.widgets.jobs.test_job_detail import LIVE
 from widgets.jobs.notes_tab import NotesTab
 

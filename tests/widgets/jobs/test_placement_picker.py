@@ -9,8 +9,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
-from backend.records.health import Health
-from backend.records.node import GpuProcess, NodeState, Presence
+from backend.records.nodes.health import Health
+from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.cluster import samples
 from widgets.common import formats
 from widgets.common.buttons import Button

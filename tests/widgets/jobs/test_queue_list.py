@@ -10,10 +10,10 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QMenu
 
-from backend.records.job import Placement
-from backend.records.job_view import JobCheck
-from backend.records.queue import Cause, Queue, QueueEntry, QueuePlace, Waiting
-from backend.records.state import JobState
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCheck
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from tests.widgets import drags
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE

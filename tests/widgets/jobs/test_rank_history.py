@@ -9,14 +9,14 @@ from PySide6.QtWidgets import QAbstractSlider, QApplication
 
 from backend.datastore.node_past import PastReader
 from backend.node.past import Past
-from backend.records.health import CALM_READINGS, Health
-from backend.records.job import Placement
-from backend.records.job_view import RunUpdate
-from backend.records.layout import DataRoot
-from backend.records.node import bad_gpus, words_by_gpu
-from backend.records.node_past import PastGpu, PastReading
-from backend.records.series import HistoryUpdate, RunStart
-from backend.records.state import JobState
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Placement
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
+from backend.records.nodes.health import CALM_READINGS, Health
+from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.reading import bad_gpus, words_by_gpu
 from tests.backend.node.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.pictures import lab

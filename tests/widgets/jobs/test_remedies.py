@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.job import Placement
-from backend.records.state import JobState
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
 from tests.widgets.cluster import samples
 from tests.widgets.jobs.test_job_detail import CONFIG, FAILED, checkpoint
 from widgets.common.buttons import Button

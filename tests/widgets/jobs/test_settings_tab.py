@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.job import parse_job
-from backend.records.setting_words import name_and_unit
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.setting_labels import name_and_unit
 from tests.widgets.jobs.test_job_detail import LIVE
 from tests.widgets.jobs.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from widgets.jobs.settings_tab import SettingsTab

@@ -8,12 +8,12 @@ from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 
-from backend.records.job import parse_job
-from backend.records.job_view import JobCheck
-from backend.records.library import Kind
-from backend.records.node import NodeState, Presence
-from backend.records.sweep_values import Axis, Span
-from backend.records.values import Fault
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.view import JobCheck
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.sweeps.values import Axis, Span
 from tests.widgets.jobs.test_job_form import DIGITS, item, reading
 from widgets.common.fields import LineEdit
 from widgets.common.theme import TARGET_MIN

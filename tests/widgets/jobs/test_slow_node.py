@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.state import JobState
+from backend.records.jobs.state import JobState
 from tests.pictures import lab
 from widgets.cluster.attention import attentions
 from widgets.cluster.node_row import node_row

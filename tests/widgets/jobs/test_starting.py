@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from backend.records.job_view import JobCheck
+from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.test_job_detail import CREATED, FAILED, LIVE
 from widgets.jobs.job_detail import JobDetail
 from widgets.jobs.job_form import JobForm

@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
 
-from backend.records.job_line import JobQuery, line_of
-from backend.records.state import JobState
-from backend.records.sweep_line import Folds
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobQuery, line_of
+from backend.records.sweeps.summary import Folds
 from backend.services.job_index import JobIndex
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS

@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton
 
-from backend.records.library import Kind, LibraryItem, Together
-from backend.records.preview import (
+from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     LayerRow,
@@ -17,7 +17,7 @@ from backend.records.preview import (
     Sample,
     rare_words,
 )
-from backend.records.project import Found, Project, ProjectPart
+from backend.records.library.project import Found, Project, ProjectPart
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.text import Label

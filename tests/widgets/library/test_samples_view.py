@@ -9,7 +9,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.preview import (
+from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,

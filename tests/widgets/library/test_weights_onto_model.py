@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPoint
 
 from app.library_controller import LibraryController
-from backend.records.library import Kind
+from backend.records.library.item import Kind
 from backend.services.workplace import open_services
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item

@@ -54,7 +54,7 @@ import pytest
 
 from backend.node.explain.explainer import LAST_LINES, RULES, Failure, explain
 from backend.node.explain.log_text import HEAD_BYTES, TAIL_BYTES, LogPart, read_parts
-from backend.records.explanation import UNKNOWN, USER_CODE, Explanation
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
 DATA = Path(__file__).parents[3] / "data" / "failures"
 

@@ -10,7 +10,7 @@ import pytest
 
 from backend.node.explain.explainer import RAISED, Failure, explain
 from backend.node.explain.log_text import LogPart
-from backend.records.explanation import UNKNOWN, USER_CODE, Explanation
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
 TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12, in forward\n'
 

@@ -1,0 +1,283 @@
+"""Checking values that came from a file, a form or a person.
+
+Every check adds its faults to one list, because a person who is told one fault at a time has to
+start five times (https://github.com/allenai/allennlp/issues/1536).
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.base import number_format
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one field. ``field`` is its path in the job file (``optimizer.lr``).
+
+    ``sentence`` begins with the path and a colon. What follows begins with a capital or a
+    figure where it is a sentence by itself; else the field is its subject ("must be above 0.").
+    """
+
+    field: str
+    sentence: str
+
+    @property
+    def part(self) -> str:
+        """The part of the job file that the field is in: ``placement`` of ``placement[0].node``."""
+        return self.field.partition(".")[0].partition("[")[0]
+
+    def named(self, label: str) -> str:
+        """The whole sentence, with the field called ``label``."""
+        said = self.sentence.removeprefix(f"{self.field}: ")
+        return said if said[:1].isupper() or said[:1].isdigit() else f"{label} {said}"
+
+
+class Table:
+    """One table of a job file being checked: take each key once, then see what is left over."""
+
+    def __init__(self, raw: Mapping[str, Any], path: str, faults: list[Fault]) -> None:
+        self._left = dict(raw)
+        self._path = path
+        self._faults = faults
+
+    def name_of(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def fault(self, key: str, sentence: str) -> None:
+        self._faults.append(Fault(self.name_of(key), f"{self.name_of(key)}: {sentence}"))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def take(self, key: str, default: Any) -> Any:
+        """The raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
+        if key in self._left:
+            return self._left.pop(key)
+        if default is REQUIRED:
+            self.fault(key, "is missing.")
+        return default
+
+    def text(self, key: str, default: Any = "", *, empty_ok: bool = True) -> str:
+        value = self.take(key, default)
+        if value is REQUIRED:
+            return ""
+        if not isinstance(value, str):
+            self.fault(key, f"must be text, not {kind_of(value)}.")
+            return ""
+        if not empty_ok and not value.strip():
+            self.fault(key, "is empty.")
+        return value
+
+    def whole(self, key: str, default: Any, low: int, high: int | None = None) -> int:
+        value = self.take(key, default)
+        if value is REQUIRED:
+            return low
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fault(key, f"must be a whole number, not {kind_of(value)}.")
+            return low
+        if value < low or (high is not None and value > high):
+            self.fault(key, f"must be {span(low, high)}.")
+            return low
+        return value
+
+    def number(
+        self,
+        key: str,
+        default: Any,
+        ok: Callable[[float], bool],
+        wanted: str,
+    ) -> float:
+        """A finite number for which ``ok``; ``wanted`` completes "must be …"."""
+        value = self.take(key, default)
+        if value is REQUIRED:
+            return 0.0
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fault(key, f"must be a number, not {kind_of(value)}.")
+            return 0.0
+        try:
+            number = float(value)
+        except OverflowError:
+            # TOML files may hold whole numbers of any length.
+            number = math.inf
+        if not math.isfinite(number):
+            self.fault(key, f"must be a number, not {number:g}.")
+            return 0.0
+        if not ok(number):
+            self.fault(key, f"must be {wanted}.")
+            return 0.0
+        return number
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            self.fault(key, f"must be true or false, not {kind_of(value)}.")
+            return default
+        return value
+
+    def choice(self, key: str, default: Any, choices: tuple[str, ...]) -> str:
+        value = self.take(key, default)
+        if value is REQUIRED:
+            return choices[0]
+        if value not in choices:
+            shown = value if isinstance(value, str) else kind_of(value)
+            self.fault(key, f"must be one of {', '.join(choices)}, not “{printable(shown)}”.")
+            return choices[0]
+        return str(value)
+
+    def table(self, key: str, default: Mapping[str, Any] | None = None) -> Table:
+        value = self.take(key, default if default is not None else REQUIRED)
+        if not isinstance(value, Mapping):
+            if value is not REQUIRED:
+                self.fault(key, f"must be a table, not {kind_of(value)}.")
+            value = {}
+            return Table(value, self.name_of(key), [])
+        return Table(value, self.name_of(key), self._faults)
+
+    def done(self, known: tuple[str, ...]) -> None:
+        """Call last: a key that nobody took is unknown."""
+        for key in self._left:
+            near = nearest(key, known)
+            hint = f" Did you mean “{near}”?" if near else ""
+            self.fault(key, f"is not a setting of a job.{hint}")
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in the user's words."""
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def span(low: int, high: int | None) -> str:
+    least = number_format.count(low)
+    return (
+        f"{least} or more" if high is None else f"between {least} and {number_format.count(high)}"
+    )
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, known, 1)), "")
+
+
+def printable(text: str, limit: int = 60) -> str:
+    """``text`` safe to print in a terminal: control characters shown as ``?``, cut at ``limit``."""
+    shown = text
+    if not text.isprintable():
+        shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+RESERVED_NAMES = frozenset(
+    {"CON", "PRN", "AUX", "NUL"} | {f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10)}
+)
+
+
+def name_fault(name: str) -> str:
+    """Why ``name`` cannot be the name of a dataset, model, loader or node, or "".
+
+    Such a name becomes a folder on shares that Windows machines mount too, and stands in
+    ``NAME@2`` and on command lines; a job's name does neither and is free but for control
+    characters (`job_name_fault`).
+    """
+    if not name:
+        return "A name is needed."
+    shown = printable(name)
+    if any(unicodedata.category(c).startswith("C") for c in name):
+        return (
+            f"The name “{shown}” holds a character that cannot be shown; "
+            "use letters, digits, blanks, - _ and dots."
+        )
+    if len(name.encode()) > 100:
+        return f"The name “{shown}” is longer than 100 bytes; choose a shorter one."
+    if name != name.strip() or name.startswith((".", "-")) or name.endswith("."):
+        return (
+            f"The name “{shown}” begins with a blank, a dot or -, or ends with a blank or a dot; "
+            "leave that out."
+        )
+    bad = sorted(set(name) & set('/\\:*?"<>|@'))
+    if bad:
+        return (
+            f"The name “{shown}” holds {' '.join(bad)}, which a folder's name cannot hold "
+            "everywhere; leave it out."
+        )
+    if name.split(".")[0].upper() in RESERVED_NAMES:
+        return (
+            f"The name “{shown}” is reserved by Windows, whose machines may mount the same "
+            "folder; choose another."
+        )
+    return ""
+
+
+def job_name_fault(name: str) -> str:
+    """Why ``name`` cannot be a job's name, or ""."""
+    if not name.strip():
+        return "A job needs a name."
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        return "A job's name cannot hold line breaks or other control characters."
+    if len(name.encode()) > 255:
+        return "A job's name can be 255 bytes at most; choose a shorter one."
+    return ""
+
+
+MOST_TAGS = 50
+_TAG_BYTES = 100
+_NOTES_BYTES = 100_000
+
+
+def tags_fault(tags: Sequence[str]) -> str:
+    """Why a job cannot have these tags, or ""."""
+    if len(tags) > MOST_TAGS:
+        return f"A job can have {MOST_TAGS} tags; these are {len(tags)}."
+    for tag in tags:
+        if not tag.strip() or tag != tag.strip():
+            return "A tag needs a letter, and no blank before or behind it."
+        if "," in tag:
+            return f"The tag “{printable(tag)}” holds a comma, which stands between tags."
+        if any(unicodedata.category(c) in ("Cc", "Cs") for c in tag):
+            return f"The tag “{printable(tag)}” holds a line break or another control character."
+        if len(tag.encode()) > _TAG_BYTES:
+            return f"The tag “{printable(tag, 20)}” is longer than {_TAG_BYTES} bytes."
+    return ""
+
+
+def notes_fault(notes: str) -> str:
+    """Why a job cannot have these notes, or ""."""
+    if len(notes.encode(errors="replace")) > _NOTES_BYTES:
+        return "Notes can be 100 kB at most; keep the rest in a file of its own."
+    if any(unicodedata.category(c) == "Cs" or c == "\0" for c in notes):
+        return "The notes hold a character that cannot be stored; leave it out."
+    return ""
+
+
+def variable_fault(name: str) -> str:
+    """Why ``name`` cannot be an environment variable of a job, or ""."""
+    if (
+        not name
+        or not all(c.isascii() and (c.isalnum() or c == "_") for c in name)
+        or name[0].isdigit()
+    ):
+        return (
+            f"“{printable(name)}” cannot name an environment variable; use letters, digits and _."
+        )
+    if name.startswith(("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")) or name in (
+        "PYTHONPATH",
+        "CUDA_VISIBLE_DEVICES",
+    ):
+        return f"{name} is set by Ringmaster itself and cannot be changed by a job."
+    return ""

@@ -1,0 +1,164 @@
+"""A job as one file: what ``manifest.json`` of a ``.ringmaster`` file says.
+
+The file is a zip whose entries are stored as they are, sorted, and dated alike, so that the same
+job makes the same bytes. Its comment, the last bytes of all, is a seal: the SHA-256 of everything
+before the seal's digits, so that no byte can change unseen, not even between two entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from backend.records.jobs.run_environment import RunEnvironment
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, Pin
+
+FORMAT = 1
+SUFFIX = ".ringmaster"
+MANIFEST = "manifest.json"
+JOB_FILE = "job.toml"
+HISTORY = "history.toml"
+CHECKPOINTS = "checkpoint"
+NO_CHECKPOINT = "none"
+
+
+@dataclass(frozen=True)
+class BundledFile:
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BundledThing:
+    """A version of the library. ``folder`` is where its files lie in the bundle, "" when they do
+    not; ``empty_folders`` are those inside of it that no file would make."""
+
+    kind: Kind
+    name: str
+    version: int
+    sha256: str
+    bytes: int
+    files: int
+    folder: str = ""
+    empty_folders: tuple[str, ...] = ()
+
+    @property
+    def pin(self) -> Pin:
+        return Pin(self.name, self.version, self.sha256)
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind.value} {self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``left_out`` are names of environment variables whose values stay at home; ``files`` are all
+    entries but the manifest."""
+
+    job_id: str
+    user: str
+    created: str
+    name: str
+    notes: str
+    tags: tuple[str, ...]
+    status: RunStatus
+    things: Mapping[str, BundledThing]
+    runs: tuple[RunEnvironment, ...] = ()
+    checkpoint: str = ""
+    left_out: tuple[str, ...] = ()
+    files: Mapping[str, BundledFile] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["format"] = FORMAT
+        raw["status"] = self.status.to_dict()
+        for thing in raw["things"].values():
+            thing["kind"] = thing["kind"].value
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Manifest:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`.
+        """
+        try:
+            return cls(
+                job_id=str(raw["job_id"]),
+                user=str(raw["user"]),
+                created=str(raw["created"]),
+                name=str(raw["name"]),
+                notes=str(raw["notes"]),
+                tags=tuple(str(tag) for tag in raw["tags"]),
+                status=RunStatus.from_dict(raw["status"]),
+                things={str(key): _thing(one) for key, one in raw["things"].items()},
+                runs=tuple(RunEnvironment.from_dict(one) for one in raw["runs"]),
+                checkpoint=str(raw["checkpoint"]),
+                left_out=tuple(str(name) for name in raw["left_out"]),
+                files={
+                    str(path): BundledFile(str(one["sha256"]), int(one["bytes"]))
+                    for path, one in raw["files"].items()
+                },
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"manifest without a usable {error}") from error
+
+
+def _thing(raw: Mapping[str, Any]) -> BundledThing:
+    return BundledThing(
+        kind=Kind(raw["kind"]),
+        name=str(raw["name"]),
+        version=int(raw["version"]),
+        sha256=str(raw["sha256"]),
+        bytes=int(raw["bytes"]),
+        files=int(raw["files"]),
+        folder=str(raw["folder"]),
+        empty_folders=tuple(str(folder) for folder in raw["empty_folders"]),
+    )
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A bundle that was written. ``left_out`` as in `Manifest`; ``without_data``: the dataset's
+    files are not in it."""
+
+    path: str
+    bytes: int
+    files: int
+    checkpoint: str = ""
+    left_out: tuple[str, ...] = ()
+    without_data: bool = False
+
+
+@dataclass(frozen=True)
+class Unbundled:
+    """A job that came from a bundle. ``imported`` and ``reused`` name versions of the library,
+    ``notes`` are sentences about what a replay would need."""
+
+    view: JobView
+    origin: str
+    imported: tuple[str, ...] = ()
+    reused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayVerdict:
+    """How a replay went beside its original. ``step`` is the first at which they differ, 0 when
+    none does; ``steps`` is how many both made; ``differences`` are those of the environments."""
+
+    original: str
+    replay: str
+    is_same: bool
+    sentence: str
+    steps: int = 0
+    step: int = 0
+    metric: str = ""
+    then: float | None = None
+    now: float | None = None
+    differences: tuple[str, ...] = ()

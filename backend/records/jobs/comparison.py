@@ -1,0 +1,227 @@
+"""Several jobs side by side: what each reached, and which settings are not the same.
+
+Standard library only, as all records: the figures come in as plain numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from backend.records.jobs import flat_settings
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.metric_labels import metric_words, usual_mode
+from backend.records.jobs.setting_labels import label
+from backend.records.jobs.status import finite
+from backend.records.jobs.view import JOULES_A_KWH, JobView
+
+FEWEST_JOBS, MOST_JOBS = 2, 8
+_OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
+
+
+def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
+    """Why these jobs cannot be compared beside those that are, "" when they can."""
+    known = set(compared)
+    new = set(more) - known
+    over = len(known) + len(new) - MOST_JOBS
+    if over <= 0:
+        return ""
+    if len(new) > MOST_JOBS:
+        return f"{MOST_JOBS} jobs are the most that can be compared at once"
+    return f"{MOST_JOBS} jobs are the most: take {'one' if over == 1 else over} out first"
+
+
+@dataclass(frozen=True)
+class MetricFigures:
+    """The last, the lowest and the highest value that is a number."""
+
+    last: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a job's history comes to. ``seconds``: spent training, pauses between runs left out."""
+
+    metrics: Mapping[str, MetricFigures] = field(default_factory=dict)
+    seconds: float = 0.0
+    steps: int = 0
+    """Steps that ``seconds`` were spent on."""
+
+
+@dataclass(frozen=True)
+class ComparedLook:
+    """One look at a job that is compared. ``cursor`` is opaque: give it back with the next one."""
+
+    view: JobView
+    history: HistoryUpdate
+    figures: RunFigures
+    cursor: object = None
+
+
+class RowKind(Enum):
+    """How the values of a row are written."""
+
+    METRIC = "metric"
+    SECONDS = "seconds"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One value for each job; None where a job has none. ``best`` says which are the best."""
+
+    key: str
+    label: str
+    values: tuple[float | str | None, ...]
+    best: tuple[bool, ...]
+    kind: RowKind = RowKind.TEXT
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table of Compare."""
+
+    jobs: tuple[JobView, ...] = ()
+    results: tuple[ComparedRow, ...] = ()
+    differing: tuple[ComparedRow, ...] = ()
+    equal: tuple[ComparedRow, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``--json`` prints."""
+        return {
+            "jobs": [
+                {"id": v.id, "name": v.name, "state": v.state.value, "progress": v.progress}
+                for v in self.jobs
+            ],
+            "results": [_row_json(row) for row in self.results],
+            "settings": [_row_json(row) for row in self.differing],
+            "equal_settings": [_row_json(row) for row in self.equal],
+        }
+
+
+def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> Comparison:
+    """The table for these jobs, in their order."""
+    views = tuple(view for view, _ in jobs)
+    rows = list(_settings(views))
+    return Comparison(
+        views,
+        tuple(_results(jobs)),
+        tuple(row for row in rows if len(set(row.values)) > 1),
+        tuple(row for row in rows if len(set(row.values)) <= 1),
+    )
+
+
+def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
+    """The metrics by which these jobs call a checkpoint the best, each once."""
+    return tuple(dict.fromkeys(view.config.checkpoint.best_metric for view in jobs))
+
+
+def better(metric: str, jobs: Sequence[JobView]) -> str:
+    """``min`` or ``max``, or "" where the jobs do not say so, or do not agree."""
+    told = {
+        view.config.checkpoint.best_mode
+        for view in jobs
+        if view.config.checkpoint.best_metric == metric
+    } | {
+        view.config.early_stop.mode
+        for view in jobs
+        if view.config.early_stop is not None and view.config.early_stop.metric == metric
+    }
+    if len(told) > 1:
+        return ""
+    return next(iter(told), usual_mode(metric))
+
+
+def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
+    views = [view for view, _ in jobs]
+    known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
+    judged = [name for name in judged_metrics(views) if name in known]
+    measured = sorted(n for n in known if n not in judged and n not in _OWN_METRICS)
+    # What is measured now and then is judged by its best, and where it is now stands below; what
+    # each step brings has a last value and none by which it is judged.
+    for name in (*judged, *measured):
+        way = better(name, views)
+
+        def value(figures: RunFigures, name: str = name, way: str = way) -> float | None:
+            found = figures.metrics.get(name)
+            return None if found is None else found.lowest if way == "min" else found.highest
+
+        def last(figures: RunFigures, name: str = name) -> float | None:
+            found = figures.metrics.get(name)
+            return None if found is None else found.last
+
+        words, key = metric_words(name), name
+        if way and (name in judged or name.startswith("validation/")):
+            values = tuple(value(figures) for _, figures in jobs)
+            best = _best(values, way)
+            yield ComparedRow(key, f"Best {words}", values, best, RowKind.METRIC)
+            key = f"last {name}"
+        values = tuple(last(figures) for _, figures in jobs)
+        unjudged = (False,) * len(views)
+        yield ComparedRow(key, f"Last {words}", values, unjudged, RowKind.METRIC)
+    done = tuple(_epochs_done(view) for view in views)
+    yield ComparedRow("epochs_done", "Epochs done", done, (False,) * len(views))
+    for key, words, seconds in (
+        ("epoch_seconds", "Time an epoch", _epoch_seconds),
+        ("seconds", "Trained for", _trained),
+    ):
+        values = tuple(seconds(view, figures) for view, figures in jobs)
+        best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
+        yield ComparedRow(key, words, values, best, RowKind.SECONDS)
+    now_s = time.time()
+    for key, words, used, each in (
+        ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
+        ("energy_kwh", "Energy, kWh", [view.energy_j for view in views], JOULES_A_KWH),
+    ):
+        if any(used):
+            values = tuple(None if one is None else one / each for one in used)
+            yield ComparedRow(key, words, values, (False,) * len(views), RowKind.METRIC)
+
+
+def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
+    all_of = [flat_settings.effective(view) for view in views]
+    for key in dict.fromkeys(key for one in all_of for key in one):
+        values = tuple(one.get(key) for one in all_of)
+        yield ComparedRow(key, label(key), values, (False,) * len(views))
+
+
+def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
+    """Nothing is the best where there is nothing to choose from."""
+    told = [value for value in values if value is not None]
+    if not way or len(set(told)) < 2:
+        return (False,) * len(values)
+    pick: Callable[[Sequence[float]], float] = min if way == "min" else max
+    top = pick(told)
+    return tuple(value == top for value in values)
+
+
+def _epochs_done(view: JobView) -> str:
+    if not view.run:
+        return "0"
+    per_epoch = view.steps_per_epoch
+    done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.epoch - 1, 0)
+    return str(done) if done == view.epochs else f"{done} of {view.epochs}"
+
+
+def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
+    if not figures.steps or not view.steps_per_epoch or figures.seconds <= 0:
+        return None
+    return figures.seconds / figures.steps * view.steps_per_epoch
+
+
+def _trained(_view: JobView, figures: RunFigures) -> float | None:
+    return figures.seconds if figures.steps else None
+
+
+def _row_json(row: ComparedRow) -> dict[str, Any]:
+    return {
+        "key": row.key,
+        "label": row.label,
+        "values": [v if isinstance(v, str) else finite(v) for v in row.values],
+        "best": [number for number, is_so in enumerate(row.best) if is_so],
+    }

@@ -1,0 +1,513 @@
+"""What the user asked to be trained: the job file as a record, checked all at once.
+
+`parse_job` never raises: it gives the job, or every fault it has, each with the field it belongs
+to, because the form marks fields and the command line prints sentences.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.base.validation import (
+    REQUIRED,
+    Fault,
+    Table,
+    job_name_fault,
+    kind_of,
+    printable,
+    variable_fault,
+)
+from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, Setting
+
+THIS_COMPUTER = "this-computer"
+NOTHING = "nothing"
+"""In ``start_from``: fresh, although the model has weights of its own."""
+"""Name of the node that needs no SSH and exists from the first start."""
+
+STRATEGIES = ("allreduce", "alone")
+LR_SCALINGS = ("linear", "sqrt", "none")
+MODES = ("min", "max")
+"""Whether the lowest value of a metric is the best, or the highest."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How the workers of the job cooperate."""
+
+    name: str = "allreduce"
+    lr_scaling: str = "linear"
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """``settings`` holds only what the user gave, by PyTorch's names."""
+
+    name: str
+    lr: float
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    name: str = "constant"
+    warmup_epochs: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def setting(self, name: str) -> Any:
+        return self.settings.get(name, SCHEDULES[self.name][name].default)
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """When checkpoints are made and which are kept. The last epoch's is always kept."""
+
+    every_epochs: int | None = 1
+    every_steps: int | None = None
+    every_minutes: float | None = None
+    keep_latest: int = 2
+    keep_best: int = 1
+    best_metric: str = "validation/loss"
+    best_mode: str = "min"
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    metric: str = "validation/loss"
+    mode: str = "min"
+    patience_epochs: int = 5
+    min_delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Processes on one node: a number of CPU processes, or one process for each GPU named."""
+
+    node: str
+    processes: int = 0
+    gpus: tuple[str, ...] = ()
+    beside: tuple[tuple[str, str], ...] = ()
+    """GPUs on which a user may be at the start, and who: somebody chose them all the same."""
+
+    def user_beside(self, gpu: str) -> str:
+        return dict(self.beside).get(gpu, "")
+
+    @property
+    def slots(self) -> int:
+        return len(self.gpus) or self.processes
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a job file has it."""
+        if not self.gpus:
+            return {"node": self.node, "processes": self.processes}
+        beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
+        more = {"beside": beside} if beside else {}
+        return {"node": self.node, "gpus": list(self.gpus), **more}
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """The job file. References (``model`` …) are ``NAME`` or ``NAME@VERSION``."""
+
+    name: str
+    model: str
+    dataset: str
+    loader: str
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer
+    placement: tuple[Placement, ...]
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+    validation_dataset: str = ""
+    validation_loader: str = ""
+    start_from: str = ""
+    strategy: Strategy = Strategy()
+    schedule: Schedule = Schedule()
+    seed: int = 1
+    gradient_norm: float | None = None
+    mixed_precision: bool = False
+    loader_workers: int = 0
+    stop_on_nan: bool = True
+    stop_on_divergence: bool = False
+    stall_limit_s: float = 600.0
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    early_stop: EarlyStop | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        return sum(placement.slots for placement in self.placement)
+
+    @property
+    def global_batch_size(self) -> int:
+        return self.batch_size * self.world_size
+
+    @property
+    def hash_seed(self) -> str:
+        """PYTHONHASHSEED of the processes that run user code: a set has one order in all."""
+        return str(self.seed % 2**32)
+
+    @property
+    def lr_factor(self) -> float:
+        """What the learning rate is multiplied by for the number of processes."""
+        scaling = self.strategy.lr_scaling
+        if scaling == "sqrt":
+            return math.sqrt(self.world_size)
+        return float(self.world_size) if scaling == "linear" else 1.0
+
+    @property
+    def uses_gpus(self) -> bool:
+        return any(placement.gpus for placement in self.placement)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job file as plain values; what equals the default and says nothing is left out."""
+        raw: dict[str, Any] = {"name": self.name}
+        for key in ("notes", "validation_dataset", "validation_loader", "start_from"):
+            if getattr(self, key):
+                raw[key] = getattr(self, key)
+        if self.tags:
+            raw["tags"] = list(self.tags)
+        raw.update(model=self.model, dataset=self.dataset, loader=self.loader)
+        raw["strategy"] = {"name": self.strategy.name, "lr_scaling": self.strategy.lr_scaling}
+        raw.update(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
+        raw["optimizer"] = {
+            "name": self.optimizer.name,
+            "lr": self.optimizer.lr,
+            **{
+                k: list(v) if isinstance(v, tuple) else v
+                for k, v in self.optimizer.settings.items()
+            },
+        }
+        raw["schedule"] = {
+            "name": self.schedule.name,
+            "warmup_epochs": self.schedule.warmup_epochs,
+            **self.schedule.settings,
+        }
+        if self.gradient_norm is not None:
+            raw["gradient_norm"] = self.gradient_norm
+        raw.update(
+            mixed_precision=self.mixed_precision,
+            loader_workers=self.loader_workers,
+            stop_on_nan=self.stop_on_nan,
+            stall_limit_s=self.stall_limit_s,
+        )
+        if self.stop_on_divergence:
+            raw["stop_on_divergence"] = True
+        policy = self.checkpoint
+        raw["checkpoint"] = {
+            **{
+                key: getattr(policy, key)
+                for key in ("every_epochs", "every_steps", "every_minutes")
+                if getattr(policy, key) is not None
+            },
+            "keep_latest": policy.keep_latest,
+            "keep_best": policy.keep_best,
+            "best_metric": policy.best_metric,
+            "best_mode": policy.best_mode,
+        }
+        if self.early_stop is not None:
+            raw["early_stop"] = {
+                "metric": self.early_stop.metric,
+                "mode": self.early_stop.mode,
+                "patience_epochs": self.early_stop.patience_epochs,
+                "min_delta": self.early_stop.min_delta,
+            }
+        if self.environment:
+            raw["environment"] = dict(self.environment)
+        raw["placement"] = [one.to_dict() for one in self.placement]
+        return raw
+
+    def sha256(self) -> str:
+        """Hash of the settings, the same for the same settings however they were written."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ParsedJob:
+    """A job that can be used, or the faults that keep it from being one.
+
+    ``draft`` is what the job would be with a stand-in for each value at fault.
+    """
+
+    config: JobConfig | None
+    draft: JobConfig
+    faults: tuple[Fault, ...] = ()
+
+
+def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
+    """Check a job file that was read as TOML (or edited in the form); all faults at once.
+
+    What only the catalogue or the nodes know (does the model exist, is the GPU there, is the
+    batch larger than the dataset) is not checked here.
+    """
+    faults: list[Fault] = []
+    top = Table(raw, "", faults)
+    name = top.text("name", REQUIRED)
+    if isinstance(raw.get("name"), str) and job_name_fault(name):
+        top.fault("name", job_name_fault(name))
+    config = JobConfig(
+        name=name,
+        notes=top.text("notes"),
+        tags=_texts(top, "tags"),
+        model=top.text("model", REQUIRED, empty_ok=False),
+        dataset=top.text("dataset", REQUIRED, empty_ok=False),
+        loader=top.text("loader", REQUIRED, empty_ok=False),
+        validation_dataset=top.text("validation_dataset"),
+        validation_loader=top.text("validation_loader"),
+        start_from=top.text("start_from"),
+        strategy=_strategy(top.table("strategy", {})),
+        epochs=top.whole("epochs", REQUIRED, 1, 1_000_000),
+        batch_size=top.whole("batch_size", REQUIRED, 1, 10_000_000),
+        seed=top.whole("seed", 1, 0, 2**63 - 1),
+        optimizer=_optimizer(top.table("optimizer")),
+        schedule=_schedule(top.table("schedule", {})),
+        gradient_norm=_positive_or_none(top, "gradient_norm"),
+        mixed_precision=top.flag("mixed_precision", False),
+        loader_workers=top.whole("loader_workers", 0, 0, 256),
+        stop_on_nan=top.flag("stop_on_nan", True),
+        stop_on_divergence=top.flag("stop_on_divergence", False),
+        stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
+        checkpoint=(policy := _checkpoint(top.table("checkpoint", {}))),
+        early_stop=_early_stop(top.table("early_stop", {}), policy)
+        if "early_stop" in top
+        else None,
+        environment=_environment(top),
+        placement=_placement(top),
+    )
+    top.done(tuple(JobConfig.__dataclass_fields__))
+    if config.strategy.name == "alone" and config.world_size > 1:
+        top.fault(
+            "strategy.name", "“alone” trains in one process; choose allreduce or one process."
+        )
+    if config.mixed_precision and not config.uses_gpus:
+        top.fault("mixed_precision", "needs GPUs; the job runs on processors.")
+    return ParsedJob(None if faults else config, config, tuple(faults))
+
+
+def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a job file without its ``beside``: that permission is given to one job alone."""
+    copy = dict(raw)
+    if isinstance(placements := copy.get("placement"), list):
+        copy["placement"] = [
+            {key: value for key, value in one.items() if key != "beside"}
+            if isinstance(one, Mapping)
+            else one
+            for one in placements
+        ]
+    return copy
+
+
+def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a job file; what its early stop watches goes where it is what tells the best anyway.
+
+    It then goes on with that when another metric is chosen.
+    """
+    copy = dict(raw)
+    policy, stop = copy.get("checkpoint", {}), copy.get("early_stop")
+    if not isinstance(stop, Mapping) or not isinstance(policy, Mapping):
+        return copy
+    judged = _checkpoint(Table(policy, "", []))
+    kept = {key: value for key, value in stop.items() if key not in ("metric", "mode")}
+    usual = _early_stop(Table(kept, "", []), judged)
+    if _early_stop(Table(stop, "", []), judged) == usual:
+        copy["early_stop"] = kept
+    return copy
+
+
+def _strategy(table: Table) -> Strategy:
+    strategy = Strategy(
+        table.choice("name", "allreduce", STRATEGIES),
+        table.choice("lr_scaling", "linear", LR_SCALINGS),
+    )
+    table.done(("name", "lr_scaling"))
+    return strategy
+
+
+def _optimizer(table: Table) -> Optimizer:
+    name = table.choice("name", REQUIRED, tuple(OPTIMIZERS))
+    lr = table.number("lr", REQUIRED, lambda v: v > 0, "above 0")
+    settings = _settings(table, OPTIMIZERS[name])
+    if settings.get("nesterov") and not (
+        settings.get("momentum", 0) > 0 and not settings.get("dampening")
+    ):
+        table.fault("nesterov", "needs momentum above 0 and no dampening.")
+    table.done(("name", "lr", *OPTIMIZERS[name]))
+    return Optimizer(name, lr, settings)
+
+
+def _schedule(table: Table) -> Schedule:
+    name = table.choice("name", "constant", tuple(SCHEDULES))
+    warmup = table.number("warmup_epochs", 0.0, lambda v: v >= 0, "0 or more")
+    settings = _settings(table, SCHEDULES[name])
+    table.done(("name", "warmup_epochs", *SCHEDULES[name]))
+    return Schedule(name, warmup, settings)
+
+
+def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
+    """What the user gave of ``known``; a setting left out stays left out."""
+    given: dict[str, Any] = {}
+    for key, setting in known.items():
+        if key not in table:
+            continue
+        if setting.kind == "flag":
+            given[key] = table.flag(key, False)
+        elif setting.kind == "whole":
+            given[key] = table.whole(key, setting.default, int(setting.low))
+        elif setting.kind == "number":
+            given[key] = table.number(key, setting.default, _within(setting), _wanted(setting))
+        else:
+            given[key] = _pair(table, key, setting)
+    return given
+
+
+def _within(setting: Setting) -> Any:
+    return lambda v: v >= setting.low and (setting.below is None or v < setting.below)
+
+
+def _wanted(setting: Setting) -> str:
+    return f"{setting.low:g} or more" + (
+        f" and below {setting.below:g}" if setting.below is not None else ""
+    )
+
+
+def _pair(table: Table, key: str, setting: Setting) -> tuple[float, float]:
+    value = table.take(key, setting.default)
+    good = (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) and _within(setting)(v)
+            for v in value
+        )
+    )
+    if not good:
+        table.fault(key, f"must be two numbers, each {_wanted(setting)}.")
+        return (0.0, 0.0)
+    return (float(value[0]), float(value[1]))
+
+
+def _positive_or_none(table: Table, key: str) -> float | None:
+    return table.number(key, 1.0, lambda v: v > 0, "above 0") if key in table else None
+
+
+def _checkpoint(table: Table) -> CheckpointPolicy:
+    given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
+    if len(given) > 1:
+        table.fault(given[1], f"stands beside {given[0]}; give one of them.")
+    metric = table.text("best_metric", "validation/loss", empty_ok=False)
+    policy = CheckpointPolicy(
+        every_epochs=table.whole("every_epochs", 1, 1)
+        if "every_epochs" in given or not given
+        else None,
+        every_steps=table.whole("every_steps", 1, 1) if "every_steps" in given else None,
+        every_minutes=table.number("every_minutes", 1, lambda v: v > 0, "above 0")
+        if "every_minutes" in given
+        else None,
+        keep_latest=table.whole("keep_latest", 2, 1),
+        keep_best=table.whole("keep_best", 1, 0),
+        best_metric=metric,
+        best_mode=table.choice("best_mode", usual_mode(metric) or "min", MODES),
+    )
+    table.done(tuple(CheckpointPolicy.__dataclass_fields__))
+    return policy
+
+
+def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
+    """Unless told otherwise it watches what tells the best checkpoint."""
+    metric = table.text("metric", policy.best_metric, empty_ok=False)
+    is_same = metric == policy.best_metric
+    usual = policy.best_mode if is_same else usual_mode(metric) or "min"
+    stop = EarlyStop(
+        metric=metric,
+        mode=table.choice("mode", usual, MODES),
+        patience_epochs=table.whole("patience_epochs", 5, 1),
+        min_delta=table.number("min_delta", 0.0, lambda v: v >= 0, "0 or more"),
+    )
+    table.done(tuple(EarlyStop.__dataclass_fields__))
+    return stop
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    value = table.take(key, [])
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+        table.fault(key, "must be a list of texts.")
+        return ()
+    return tuple(value)
+
+
+def _environment(table: Table) -> dict[str, str]:
+    value = table.take("environment", {})
+    if not isinstance(value, Mapping):
+        table.fault("environment", f"must be a table, not {kind_of(value)}.")
+        return {}
+    for name, content in value.items():
+        if variable_fault(name):
+            table.fault(f"environment.{name}", variable_fault(name))
+        elif not isinstance(content, str):
+            table.fault(f"environment.{name}", f"must be text, not {kind_of(content)}.")
+        elif "\0" in content:
+            table.fault(f"environment.{name}", "cannot hold a zero byte.")
+    return {str(name): str(content) for name, content in value.items()}
+
+
+def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    value = table.take("beside", {})
+    if not isinstance(value, Mapping) or not all(isinstance(user, str) for user in value.values()):
+        table.fault("beside", "must be a table of GPUs, each with a user's name.")
+        return ()
+    strange = [gpu for gpu in value if gpu not in gpus]
+    if strange:
+        table.fault("beside", f"names the GPU “{printable(str(strange[0]))}”, which is not chosen.")
+    return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)
+
+
+def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
+    """Nodes and what runs on each, as ``placement`` of a job file has them, and what is wrong."""
+    faults: list[Fault] = []
+    found = _placement(Table({"placement": value}, "", faults))
+    return found, tuple(faults)
+
+
+def _placement(table: Table) -> tuple[Placement, ...]:
+    value = table.take("placement", REQUIRED)
+    if value is REQUIRED:
+        return ()
+    if (
+        not isinstance(value, (list, tuple))
+        or not value
+        or not all(isinstance(v, Mapping) for v in value)
+    ):
+        table.fault("placement", "needs at least one node, each as a table [[placement]].")
+        return ()
+    placements = []
+    for number, raw in enumerate(value):
+        faults: list[Fault] = []
+        entry = Table(raw, f"placement[{number}]", faults)
+        node = entry.text("node", REQUIRED, empty_ok=False)
+        gpus = _texts(entry, "gpus")
+        both = gpus and "processes" in entry
+        processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
+        if both:
+            entry.fault("processes", "stands beside gpus; a job uses GPUs or processors of a node.")
+        if len(set(gpus)) < len(gpus):
+            entry.fault("gpus", "names a GPU twice.")
+        beside = _beside(entry, gpus)
+        entry.done(("node", "processes", "gpus", "beside"))
+        for fault in faults:
+            table.fault(fault.field, fault.sentence.partition(": ")[2])
+        placements.append(Placement(node, processes, gpus, beside))
+    nodes = [p.node for p in placements]
+    if len(set(nodes)) < len(nodes):
+        table.fault("placement", "names a node twice.")
+    if len({bool(p.gpus) for p in placements}) > 1:
+        table.fault("placement", "mixes GPUs and processors; one job uses one kind.")
+    return tuple(placements)

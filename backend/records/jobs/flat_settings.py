@@ -1,0 +1,154 @@
+"""The settings of a job as a flat list of names and values, as tables show them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.jobs.config import (
+    NOTHING,
+    THIS_COMPUTER,
+    JobConfig,
+    Optimizer,
+    Schedule,
+    parse_job,
+)
+from backend.records.jobs.setting_labels import label, place, value_words
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.view import JobView
+
+PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
+"""What is used with its version."""
+_NOT_SETTINGS = ("name", "notes", "tags")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that is another than before; "" where one side has none."""
+
+    key: str
+    label: str
+    before: str
+    now: str
+
+
+def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """A job file as path -> text."""
+    rows: dict[str, str] = {}
+    for key, value in raw.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            rows |= flat(value, name)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for number, entry in enumerate(value):
+                rows |= flat(entry, f"{name}[{number}]")
+        else:
+            rows[name] = in_words(value)
+    return rows
+
+
+def in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def effective(view: JobView) -> dict[str, str]:
+    """Every setting that a job was trained with, those that nobody gave too.
+
+    Two jobs that were trained alike have the same, however their files were written.  The model,
+    the dataset and the loader are those that the job is pinned to, with their versions.
+    """
+    return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
+
+
+def usual_settings(config: JobConfig) -> dict[str, str]:
+    """Every setting that has a default, as a job has it that leaves it out."""
+    plain = JobConfig(
+        name="",
+        model="",
+        dataset="",
+        loader="",
+        epochs=0,
+        batch_size=0,
+        optimizer=Optimizer(config.optimizer.name, 0.0),
+        placement=(),
+        schedule=Schedule(config.schedule.name),
+    )
+    return {**_effective(plain, {}), "schedule.name": Schedule.name}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
+    """In what one job file differs from another; name, notes and tags are no settings.
+
+    What nobody gave counts as its default. A setting at fault is compared as it was typed, and one
+    that only one of the two has (a template names no nodes) is no difference.
+    """
+    then, typed = _plain(before, now), _plain(now, before)
+    return tuple(
+        Change(
+            key,
+            label(key),
+            value_words(key, then.get(key, "")),
+            value_words(key, typed.get(key, "")),
+        )
+        for key in sorted(dict.fromkeys((*then, *typed)), key=place)
+        if then.get(key, "") != typed.get(key, "")
+    )
+
+
+def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    parsed = parse_job(raw)
+    if parsed.config is not None:
+        return _effective(parsed.config, {})
+    at_fault = {fault.field for fault in parsed.faults}
+    shown = flat(raw)
+    mended = parse_job(_mended(raw, other, at_fault)).config
+    if mended is None:
+        # Both are at fault: what both give can still be held side by side.
+        theirs = flat(other)
+        return {key: value for key, value in shown.items() if key in theirs}
+    typed = {key: value for key, value in shown.items() if key in at_fault}
+    return _effective(mended, {}) | typed
+
+
+def _mended(
+    raw: Mapping[str, Any], other: Mapping[str, Any], at_fault: Collection[str], path: str = ""
+) -> dict[str, Any]:
+    """``raw`` with the settings at fault as ``other`` has them, or without them."""
+    whole = dict(raw)
+    for key in (*raw, *(key for key in other if key not in raw)):
+        name = f"{path}.{key}" if path else key
+        if not any(field.startswith(name) for field in at_fault):
+            continue
+        mine, theirs = raw.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            whole[key] = _mended(mine, theirs, at_fault, name)
+        elif key in other:
+            whole[key] = theirs
+        else:
+            whole.pop(key, None)
+    return whole
+
+
+def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
+    raw = config.to_dict()
+    for key in _NOT_SETTINGS:
+        raw.pop(key, None)
+    if raw.get("start_from") == NOTHING:
+        del raw["start_from"]
+    raw.update(references)
+    for part, known in (
+        ("optimizer", OPTIMIZERS[config.optimizer.name]),
+        ("schedule", SCHEDULES[config.schedule.name]),
+    ):
+        usual = {name: setting.default for name, setting in known.items()}
+        raw[part] = {**usual, **raw[part]}
+    raw["placement"] = ", ".join(
+        f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"
+        for one in config.placement
+    )
+    return flat(raw)

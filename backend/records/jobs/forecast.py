@@ -1,0 +1,126 @@
+"""What a job will take before it starts: how long, and how much of the disk.
+
+Time is told only from a job that was like it, never from a guess: the pace of a run depends on the
+model, the data, the batch and the machines, and what is not known is left open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from backend.records.base.timestamps import seconds
+from backend.records.jobs.config import JobConfig, Optimizer
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobForecast, JobView
+from backend.records.library.item import Pin
+
+_FEWEST_KEPT = 2
+"""Of the newest two one may be spoiled; training keeps so many whatever was asked for."""
+_PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, "rmsprop": 1}
+"""Numbers that PyTorch's optimizer keeps for each parameter, beside what its settings add."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A job that was like the one to come.
+
+    ``pace_s`` is from one step to the next, ``around_s`` what its run took besides: starting the
+    processes, reading the model, the last checkpoint.
+    """
+
+    name: str
+    pace_s: float
+    around_s: float = 0.0
+    step_j: float | None = None
+    """What its GPUs used for a step, all else of its runs included; None where it is not known."""
+
+
+def alike(
+    config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]
+) -> tuple[JobView, ...]:
+    """The jobs whose pace the one to come will have, those that fit best first."""
+    found = [view for view in jobs if view.step and _is_like(config, pins, view)]
+    return tuple(sorted(found, key=lambda view: -_likeness(config, pins, view)))
+
+
+def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
+    """None where the pace of the job is not known."""
+    if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
+        return None
+    took = seconds(view.ended) - seconds(view.started)
+    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.started)
+    around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
+    step_j = view.energy_j / view.step if view.energy_j is not None and view.step else None
+    return Twin(view.name, pace_s, around_s, step_j)
+
+
+def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
+    other = view.config
+    same = ("batch_size", "world_size", "uses_gpus", "mixed_precision")
+    return all(getattr(config, key) == getattr(other, key) for key in same) and all(
+        key in pins and key in view.pins and pins[key].name == view.pins[key].name
+        for key in ("model", "dataset", "loader")
+    )
+
+
+def _likeness(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
+    """How much else is the same; what moves the pace most counts most."""
+    other = view.config
+    return (
+        8 * (config.placement == other.placement)
+        + 4 * (pins["model"].sha256 == view.pins["model"].sha256)
+        + 2 * (config.loader_workers == other.loader_workers)
+        + (config.optimizer.name == other.optimizer.name)
+    )
+
+
+def checkpoints_kept(
+    config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None, *, writing: int = 0
+) -> int:
+    """How many checkpoints lie on the disk in the end, at most; or while one is being written."""
+    policy = config.checkpoint
+    kept = max(_FEWEST_KEPT, policy.keep_latest + policy.keep_best)
+    made = math.inf
+    if policy.every_epochs is not None:
+        made = math.ceil(config.epochs / policy.every_epochs)
+    elif policy.every_steps is not None and steps_per_epoch is not None:
+        made = math.ceil(config.epochs * steps_per_epoch / policy.every_steps)
+    elif policy.every_minutes is not None and lasts_s is not None:
+        made = math.ceil(lasts_s / 60 / policy.every_minutes)
+    return int(min(kept + writing, max(made, 1)))
+
+
+def checkpoint_bytes(parameter_bytes: int, optimizer: Optimizer) -> int:
+    """About the size of a checkpoint of a model with so many bytes of parameters."""
+    numbers = 1 + _PER_PARAMETER[optimizer.name]
+    settings = optimizer.settings
+    numbers += sum(
+        bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings
+    )
+    return numbers * parameter_bytes
+
+
+def forecast(
+    config: JobConfig,
+    steps_per_epoch: int | None,
+    twin: Twin | None,
+    size_bytes: int | None,
+    free_bytes: int | None = None,
+) -> JobForecast:
+    """All of it, as far as it is known."""
+    steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
+    lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.around_s
+    step_j = None if twin is None else twin.step_j
+    return JobForecast(
+        total_steps=steps,
+        lasts_s=lasts,
+        like="" if twin is None else twin.name,
+        pace_s=None if twin is None else twin.pace_s,
+        checkpoint_bytes=size_bytes,
+        checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts),
+        free_bytes=free_bytes,
+        gpu_s=lasts * config.world_size if lasts is not None and config.uses_gpus else None,
+        energy_j=None if steps is None or step_j is None else steps * step_j,
+    )

@@ -1,0 +1,49 @@
+"""What a reader of ``history.toml`` hands on: the new points since it last looked.
+
+The arrays are numpy's on the desktop; here they are only sequences, because the nodes import the
+records and need no numpy for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from backend.records.jobs.state import JobState
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run's first step on the curve; drawn as a thin line with its number.
+
+    ``after``: how the run before it ended, None where nobody knows.
+    """
+
+    run: int
+    first_step: int
+    after: JobState | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryUpdate:
+    """Points to append, oldest first. All arrays have the length of ``steps``.
+
+    ``drop_from``: before appending, forget every point at this step or later (a resumed run went
+    on from an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is
+    the one under way; ``epochs_done`` is how many were over after each step, with their fraction,
+    empty where nobody knows how long an epoch is. ``seconds`` counts from the first block of the
+    file, which was written at
+    ``began_s`` (Unix time by its writer's clock; 0 while there is none). NaN is "no
+    value here". ``problems`` are sentences about blocks that could not be read; such a block costs
+    only itself.
+    """
+
+    steps: Sequence[int] = ()
+    epochs: Sequence[int] = ()
+    seconds: Sequence[float] = ()
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    run_starts: tuple[RunStart, ...] = ()
+    drop_from: int | None = None
+    problems: tuple[str, ...] = ()
+    began_s: float = 0.0
+    epochs_done: Sequence[float] = ()

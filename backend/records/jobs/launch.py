@@ -1,0 +1,81 @@
+"""``launch.json``: everything a run needs to know, so that no node reads TOML or a catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.stop_request import STOP_GRACE_S
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """Where one rank runs. ``gpu`` is a UUID, or "" on processors."""
+
+    rank: int
+    local_rank: int
+    node: str
+    host: str
+    gpu: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run, resolved. Every path is absolute and the same on every node.
+
+    ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone"
+    the one rank itself), with ``environment`` added to its own. ``resume_from`` is the path of the
+    checkpoint to go on from, ``start_from`` that of weights to begin with; at most one is set.
+    """
+
+    job_id: str
+    run: int
+    config: JobConfig
+    argv: tuple[str, ...]
+    ranks: tuple[RankPlan, ...]
+    model_source: str
+    loader_source: str
+    dataset_files: str
+    validation_loader_source: str = ""
+    validation_dataset_files: str = ""
+    resume_from: str = ""
+    start_from: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Content hash of model, dataset, loader, … as pinned (``{"model": "<sha256>"}``)."""
+    python: str = ""
+    """The Python of every rank, on every node."""
+    ssh_config: str = ""
+    """OpenSSH client file on the head node by which it reaches the others; "" on one node."""
+    apart: bool = False
+    """Its nodes see neither the data root nor each other's files: each has a root of its own."""
+    grace_s: float = STOP_GRACE_S
+    """After a wish to stop: how long the ranks may go on without news before they are ended."""
+    steps_limit: int = 0
+    """Steps of an epoch after which it is over, unevaluated; 0 is none. The last checkpoint of such
+    a trial is read back."""
+
+    def by_hand_id(self, name: str) -> str:
+        """The job's id where a person starts it in a shell: its processes are no run's of ours."""
+        return f"{self.job_id}-{name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["config"] = self.config.to_dict()
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Launch:
+        try:
+            values = dict(raw)
+            parsed = parse_job(values["config"])
+            if parsed.config is None:
+                raise ValueError(parsed.faults[0].sentence)
+            values["config"] = parsed.config
+            values["argv"] = tuple(values["argv"])
+            values["ranks"] = tuple(RankPlan(**rank) for rank in values["ranks"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"launch record that cannot be used: {error}") from error

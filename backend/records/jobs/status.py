@@ -1,0 +1,274 @@
+"""What a run says about itself while it trains, and how it ended.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from backend.records.base.schema import check_schema
+from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.state import JobState
+
+STATUS_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RankError:
+    """The first failure of a run. ``sentence`` is for people; the traceback is one click away.
+
+    ``cause`` names what the logs prove (see `records.explanation`), "" when nobody asked them;
+    ``evidence`` are the lines that prove it, or the last ones when nothing does.
+    """
+
+    sentence: str
+    rank: int | None = None
+    node: str = ""
+    traceback: str = ""
+    cause: str = ""
+    remedy: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RankError:
+        return cls(
+            sentence=str(raw.get("sentence", "")),
+            rank=None if raw.get("rank") is None else int(raw["rank"]),
+            node=str(raw.get("node", "")),
+            traceback=str(raw.get("traceback", "")),
+            cause=str(raw.get("cause", "")),
+            remedy=str(raw.get("remedy", "")),
+            evidence=tuple(Evidence.from_dict(one) for one in raw.get("evidence", ())),
+        )
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One reading of ``status.json``.
+
+    ``heartbeat`` is a counter: fresh is what advances, never what two clocks agree on.
+    ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
+    from 1. ``pace_s`` is the time from one step to the next with evaluations and checkpoints spread
+    over all. ``rank_step_ms`` is the median time of a step per rank over the last ones; which
+    ranks are slow (`training.slow_ranks`) is in ``slow_ranks``.
+    ``is_planned``: its ranks know their steps; before, the figures are those of the run before it.
+    ``earlier_s`` is how long the job's runs before this one took together, ``earlier_gpu_s`` the
+    same times the GPUs of each, and ``earlier_energy_j`` what those used; ``gpus`` and ``energy_j``
+    are this run's, which knows the latter when it is over. None is "not known".
+    """
+
+    state: JobState
+    run: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    step: int = 0
+    total_steps: int = 0
+    steps_per_epoch: int = 0
+    world_size: int = 0
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    message: str = ""
+    error: RankError | None = None
+    heartbeat: int = 0
+    samples_per_second: float | None = None
+    eta_s: float | None = None
+    pace_s: float | None = None
+    rank_step_ms: tuple[float, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    started: str = ""
+    updated: str = ""
+    earlier_s: float = 0.0
+    earlier_gpu_s: float | None = None
+    earlier_energy_j: float | None = None
+    gpus: int = 0
+    energy_j: float | None = None
+    is_planned: bool = False
+    schema: int = STATUS_SCHEMA
+
+    @property
+    def progress(self) -> float:
+        """Share of the job that is done, 0 to 1."""
+        return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    @property
+    def total_energy_j(self) -> float | None:
+        """What this run and those before it used."""
+        if self.energy_j is None or self.earlier_energy_j is None:
+            return None
+        return self.earlier_energy_j + self.energy_j
+
+    def ended_as(self, record: RunExit) -> RunStatus:
+        """The last of a run: the figures are these, how it ended is on record."""
+        return replace(
+            self,
+            state=record.state,
+            message=record.message,
+            error=record.error,
+            eta_s=None,
+            energy_j=record.energy_j,
+            updated=record.ended or self.updated,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["state"] = self.state.value
+        raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
+        raw["rank_step_ms"] = list(self.rank_step_ms)
+        raw["slow_ranks"] = list(self.slow_ranks)
+        raw["alarms"] = [alarm.to_dict() for alarm in self.alarms]
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RunStatus:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        check_schema(raw, "status", STATUS_SCHEMA)
+        try:
+            return cls(
+                state=JobState(raw["state"]),
+                run=int(raw["run"]),
+                epoch=int(raw["epoch"]),
+                epochs=int(raw["epochs"]),
+                step=int(raw["step"]),
+                total_steps=int(raw["total_steps"]),
+                steps_per_epoch=int(raw["steps_per_epoch"]),
+                world_size=int(raw["world_size"]),
+                metrics={
+                    str(name): None if value is None else float(value)
+                    for name, value in dict(raw["metrics"]).items()
+                },
+                message=str(raw["message"]),
+                error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+                heartbeat=int(raw["heartbeat"]),
+                samples_per_second=_optional(raw.get("samples_per_second")),
+                eta_s=_optional(raw.get("eta_s")),
+                pace_s=_optional(raw.get("pace_s")),
+                rank_step_ms=tuple(float(v) for v in raw.get("rank_step_ms", ())),
+                slow_ranks=tuple(int(rank) for rank in raw.get("slow_ranks", ())),
+                alarms=tuple(Alarm.from_dict(one) for one in raw.get("alarms", ())),
+                started=str(raw.get("started", "")),
+                updated=str(raw.get("updated", "")),
+                earlier_s=float(raw.get("earlier_s", 0.0)),
+                earlier_gpu_s=_optional(raw.get("earlier_gpu_s")),
+                earlier_energy_j=_optional(raw.get("earlier_energy_j")),
+                gpus=int(raw.get("gpus", 0)),
+                energy_j=_optional(raw.get("energy_j")),
+                is_planned=bool(raw.get("is_planned", False)),
+                schema=raw["schema"],
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"status without a usable {error}") from error
+
+
+def finite(value: float | None) -> float | None:
+    """``value``, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process that cannot be confused with another: pids repeat, after a reboot from 1 on.
+
+    ``start_ticks`` is field 22 of ``/proc/<pid>/stat`` (clock ticks since boot).
+    """
+
+    host: str
+    boot_id: str
+    pid: int
+    start_ticks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> ProcessIdentity:
+        return cls(str(raw["host"]), str(raw["boot_id"]), int(raw["pid"]), int(raw["start_ticks"]))
+
+
+@dataclass(frozen=True)
+class RankExit:
+    """How one rank ended; written by its guard (``rank-<k>.json``).
+
+    ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (left by
+    itself with ``code``), "signal" (killed by ``signal``), "stalled" (no progress in the limit).
+    """
+
+    rank: int
+    run: int
+    host: str
+    node: str
+    outcome: str
+    code: int | None = None
+    signal: str = ""
+    error: RankError | None = None
+    secondary: bool = False
+    """The failure is an echo of another rank's (a collective that broke)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RankExit:
+        return cls(
+            rank=int(raw["rank"]),
+            run=int(raw["run"]),
+            host=str(raw["host"]),
+            node=str(raw["node"]),
+            outcome=str(raw["outcome"]),
+            code=None if raw.get("code") is None else int(raw["code"]),
+            signal=str(raw.get("signal", "")),
+            error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+            secondary=bool(raw.get("secondary", False)),
+        )
+
+
+@dataclass(frozen=True)
+class RunExit:
+    """How a run ended, from its supervisor (``exit.json``): the first truth about it.
+
+    ``leftovers``: processes that carried the run's tag and outlived the sweep (should be empty).
+    ``energy_j``: what its GPUs used, None where that is not known.
+    """
+
+    run: int
+    state: JobState
+    message: str
+    error: RankError | None = None
+    mpirun_code: int | None = None
+    leftovers: tuple[int, ...] = ()
+    ended: str = ""
+    energy_j: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["state"] = self.state.value
+        raw["leftovers"] = list(self.leftovers)
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> RunExit:
+        return cls(
+            run=int(raw["run"]),
+            state=JobState(raw["state"]),
+            message=str(raw["message"]),
+            error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
+            mpirun_code=None if raw.get("mpirun_code") is None else int(raw["mpirun_code"]),
+            leftovers=tuple(int(pid) for pid in raw.get("leftovers", ())),
+            ended=str(raw.get("ended", "")),
+            energy_j=_optional(raw.get("energy_j")),
+        )

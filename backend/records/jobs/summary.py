@@ -1,0 +1,304 @@
+"""A job as one line of a list: what is shown, sorted by, filtered by and searched, and no more.
+
+A window holds a line of every job there is, and the whole `JobView` of those few that are open or
+under way: of 100,000 jobs a line takes about 1 kB each, the view 6 kB and eight times the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
+from typing import Any, NamedTuple, Optional
+
+from backend.records.base.timestamps import seconds
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView, gpu_seconds
+
+LIVE, WAITING, ENDED = 0, 1, 2
+
+
+class SweepCount(NamedTuple):
+    """How many jobs of a sweep are how.
+
+    Attributes:
+        ids: Of all of them, the first made first.
+        stopped: What can go on; ``failed`` counts what was lost, too.
+        common: The words that the names of all of them have.
+        best_job: What tells the job with the best metric from the others, "" for none.
+    """
+
+    ids: tuple[str, ...]
+    live: int = 0
+    waiting: int = 0
+    finished: int = 0
+    stopped: int = 0
+    failed: int = 0
+    common: frozenset[str] = frozenset()
+    best_job: str = ""
+
+
+class JobLine(NamedTuple):
+    """One job at one moment, or all jobs of a sweep together (`sweep_line.line_of_sweep`).
+
+    Times are seconds since 1970 in UTC, 0.0 when there is none.
+    """
+
+    id: str
+    name: str
+    state: JobState
+    progress: float = 0.0
+    best_metric: Optional[tuple[str, float]] = None  # noqa: UP045 - read at run time by 3.9
+    nodes: tuple[str, ...] = ()
+    world_size: int = 0
+    uses_gpus: bool = False
+    created: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    earlier_s: float = 0.0
+    """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
+    """The same, each times its GPUs; None where that was not recorded."""
+    energy_j: Optional[float] = None  # noqa: UP045
+    run: int = 0
+    user: str = ""
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it failed, was stopped, or is in doubt; "" when it is as one expects."""
+    doubt: str = ""
+    eta_s: Optional[float] = None  # noqa: UP045
+    pins: tuple[tuple[str, str], ...] = ()
+    """What it uses: its key in the job file ("model"), and ``NAME@VERSION``."""
+    text: str = ""
+    """What a search looks through, case folded."""
+    settings: str = ""
+    """More of it: the job file's settings, kept once for all jobs that have the same."""
+    most_is_best: bool = False
+    """Of two values of its best metric, the larger one is the better."""
+    sweep: Optional[SweepCount] = None  # noqa: UP045
+    """None for a job; the line of a sweep has the sweep's tag as its id."""
+
+    @property
+    def group(self) -> int:
+        """`LIVE`, `WAITING` (drafts too) or `ENDED`."""
+        if self.state.is_live:
+            return LIVE
+        return WAITING if self.state in (JobState.CREATED, JobState.QUEUED) else ENDED
+
+    def took_s(self, now: float) -> float | None:
+        """Seconds that all its runs took, up to ``now``."""
+        end = self.ended or (now if self.state.is_live else 0.0)
+        return self.earlier_s + end - self.started if self.started and end else None
+
+    def gpu_s(self, now: float) -> float | None:
+        """Seconds that all its runs took, each times its GPUs, up to ``now``."""
+        end = self.ended or (now if self.state.is_live else 0.0)
+        gpus = self.world_size if self.uses_gpus else 0
+        return gpu_seconds(self.earlier_gpu_s, gpus, self.started, end)
+
+
+@dataclass(frozen=True)
+class JobListing:
+    """What is new about all jobs since the listing before.
+
+    Attributes:
+        views: Whole, of all that is under way or waits for its turn, and of what has changed.
+        lines: Of the others, where they are new.
+        gone: Ids of jobs that are not there any more.
+        total: How many there are.
+    """
+
+    views: tuple[JobView, ...] = ()
+    lines: tuple[JobLine, ...] = ()
+    gone: tuple[str, ...] = ()
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class JobQuery:
+    """Which lines are wished for, and in which order.
+
+    Attributes:
+        text: Every word of it stands in what a search looks through, or is true (``lr<0.1``).
+        group: `LIVE`, `WAITING`, `ENDED`, or None for all.
+        tag, user, node: "" for any.
+        metric: Only jobs whose best metric is this one; "" for any.
+        low, high: Between which it lies, both included.
+        order: A key of the index, or "" for the list's own order: live first, then the queue, then
+            what has ended, newest first.
+    """
+
+    text: str = ""
+    group: int | None = None
+    tag: str = ""
+    user: str = ""
+    node: str = ""
+    metric: str = ""
+    low: float | None = None
+    high: float | None = None
+    order: str = ""
+    descending: bool = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it looks for some jobs by what they are, and not by how they are."""
+        return bool(self.text) or self.is_narrow
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the funnel keeps anything back."""
+        numbers = (self.low, self.high)
+        return bool(self.tag or self.user or self.node or self.metric) or numbers != (None, None)
+
+
+@dataclass(frozen=True)
+class JobChoices:
+    """What a funnel can offer: each by name, sorted."""
+
+    tags: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+
+def line_of(view: JobView) -> JobLine:
+    """The line of a job that is known whole."""
+    config = view.config
+    return make_line(
+        config.to_dict(),
+        view.metrics,
+        id=view.id,
+        name=view.name,
+        state=view.state,
+        progress=view.progress,
+        best_metric=view.best_metric,
+        nodes=view.nodes,
+        world_size=view.world_size,
+        uses_gpus=config.uses_gpus,
+        created=seconds(view.created),
+        started=seconds(view.started),
+        ended=seconds(view.ended),
+        earlier_s=view.earlier_s,
+        earlier_gpu_s=view.earlier_gpu_s,
+        energy_j=view.energy_j,
+        run=view.run,
+        user=view.user,
+        notes=view.notes,
+        tags=view.tags,
+        reason=_reason(view),
+        doubt=view.doubt,
+        eta_s=view.eta_s,
+        pins=tuple((key, pin.reference) for key, pin in view.pins.items()),
+    )
+
+
+def make_line(
+    settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
+) -> JobLine:
+    """A line with what a search looks through.
+
+    Args:
+        settings: The job file as plain values; of its variables only the names are searched.
+        metrics: The newest value of each.
+        known: The fields of the line but its text.
+    """
+    line = JobLine(**known)
+    own = [
+        line.id,
+        line.name,
+        line.notes,
+        *line.tags,
+        line.state.word,
+        line.user,
+        *line.nodes,
+        *(reference for _, reference in line.pins),
+        *_metrics({**metrics, **(dict([line.best_metric]) if line.best_metric else {})}),
+    ]
+    others = (pair for pair in _settings(settings) if pair not in _SAYS_NOTHING)
+    policy = settings.get("checkpoint")
+    return line._replace(
+        text=_folded(own),
+        settings=_kept_once(_folded(others)),
+        most_is_best=isinstance(policy, Mapping) and policy.get("best_mode") == "max",
+    )
+
+
+def _folded(parts: Iterable[str]) -> str:
+    return "\n".join(part for part in parts if part).casefold()
+
+
+@lru_cache(maxsize=8192)
+def _kept_once(text: str) -> str:
+    return text
+
+
+_SAID_ELSEWHERE = frozenset({"name", "notes", "tags", "placement", "model", "dataset", "loader"})
+_SAYS_NOTHING = frozenset(
+    {
+        "strategy=allreduce",
+        "lr_scaling=linear",
+        "mixed_precision=false",
+        "loader_workers=0",
+        "stop_on_nan=true",
+        "stall_limit_s=600",
+        "every_epochs=1",
+        "keep_latest=2",
+        "keep_best=1",
+        "best_metric=validation/loss",
+        "best_mode=min",
+        "warmup_epochs=0",
+        "schedule=constant",
+        "seed=1",
+        "checkpoint",
+        "optimizer",
+        "early_stop",
+    }
+)
+"""Of nearly every job: to find them by it would find them all."""
+
+
+def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in settings.items():
+        if key in _SAID_ELSEWHERE:
+            continue
+        if key == "environment":
+            # A variable may hold a token.
+            yield from value
+        elif isinstance(value, dict):
+            yield f"{key}={value['name']}" if "name" in value else key
+            for name, inner in value.items():
+                if name != "name":
+                    yield _pair(name, inner)
+        else:
+            yield _pair(key, value)
+
+
+def _metrics(metrics: Mapping[str, float | None]) -> Iterable[str]:
+    for name, value in metrics.items():
+        yield name if value is None else f"{name}={value:.3g}"
+
+
+@lru_cache(maxsize=4096)
+def _text(key: str, value: object, _kind: str) -> str:
+    """``_kind``: 1, 1.0 and True are equal, and are not written alike."""
+    if isinstance(value, bool):
+        return f"{key}={'true' if value else 'false'}"
+    return intern(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}")
+
+
+def _pair(key: str, value: Any) -> str:
+    return (
+        f"{key}={value}"
+        if isinstance(value, (list, dict))
+        else _text(key, value, type(value).__name__)
+    )
+
+
+def _reason(view: JobView) -> str:
+    if view.doubt:
+        return view.doubt
+    if view.error is not None:
+        return view.error.sentence
+    return view.message if view.state is JobState.INTERRUPTED else ""

@@ -1,0 +1,94 @@
+"""The settings that people compare jobs by, as they stand in the line of a job.
+
+A line has its settings as one text, kept once for all jobs that have the same, and so a column of
+them costs a window nothing until somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from math import nan
+from typing import NamedTuple
+
+from backend.records.jobs.summary import JobLine
+
+NUMBERS = ("lr", "batch_size", "epochs", "seed")
+TEXTS = ("optimizer", "strategy")
+PINS = ("model", "dataset")
+_UNSAID = {"seed": "1", "strategy": "allreduce"}
+"""What a text leaves out, because nearly every job has it."""
+_WORDS = {"learning_rate": "lr", "batch": "batch_size"}
+_COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
+
+
+class Comparison(NamedTuple):
+    """``lr<=0.1`` of a search."""
+
+    name: str
+    sign: str
+    value: float
+
+
+def comparison(word: str) -> Comparison | None:
+    """What a word of a search compares, None when it is just a word."""
+    found = _COMPARED.fullmatch(word)
+    if found is None:
+        return None
+    name, sign, text = found.groups()
+    try:
+        return Comparison(_WORDS.get(name, name), sign, float(text.replace(",", ".")))
+    except ValueError:
+        return None
+
+
+def setting(line: JobLine, key: str) -> str:
+    """The value of a setting, as the text of the line has it; "" for none, and for a sweep."""
+    if key in PINS:
+        return next((reference for name, reference in line.pins if name == key), "")
+    return settings((line,), key)[0]
+
+
+def settings(lines: Iterable[JobLine], key: str) -> list[str]:
+    """The same of many. No call for each line: of 100,000 that is most of the time."""
+    if key in PINS:
+        return [setting(line, key) for line in lines]
+    begin, mark = f"{key}=", f"\n{key}="
+    long, unsaid = len(mark), _UNSAID.get(key, "")
+    found = []
+    for line in lines:
+        text = line.settings
+        at = text.find(mark) + long
+        if at < long:
+            if not text.startswith(begin):
+                # The line of a sweep has no text.
+                found.append(unsaid if text else "")
+                continue
+            at = long - 1
+        end = text.find("\n", at)
+        found.append(text[at:] if end < 0 else text[at:end])
+    return found
+
+
+def number(line: JobLine, key: str) -> float:
+    """The value of a setting that is a number, NaN for none."""
+    return numbers((line,), key)[0]
+
+
+def numbers(lines: Iterable[JobLine], key: str) -> list[float]:
+    """The same of many: jobs mostly share their values."""
+    known: dict[str, float] = {"": nan}
+    found = []
+    for text in settings(lines, key):
+        value = known.get(text)
+        if value is None:
+            value = known[text] = _number(text)
+        found.append(value)
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan

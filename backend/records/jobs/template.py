@@ -1,0 +1,50 @@
+"""A template: settings that people begin with again and again, under a name.
+
+A template is a job file, or a sweep file, without a job's name. It need not be whole: what it does
+not say, the form fills as for any new job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.jobs.config import without_neighbours
+
+SUFFIX = ".toml"
+_OF_ONE_JOB = ("name",)
+
+
+@dataclass(frozen=True)
+class Template:
+    """One of a list. ``sentence`` says what it would train, ``fault`` why it cannot be used."""
+
+    name: str
+    sentence: str = ""
+    path: str = ""
+    fault: str = ""
+
+
+def template_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A job file without what belongs to one job alone."""
+    return without_neighbours({key: raw[key] for key in raw if key not in _OF_ONE_JOB})
+
+
+def describe(raw: Mapping[str, Any]) -> str:
+    """``digits · SGD 0.05 · 20 epochs``: what tells one template from the next."""
+    optimizer = raw.get("optimizer")
+    parts = [str(raw.get("model", "")), str(raw.get("dataset", ""))]
+    if isinstance(optimizer, Mapping):
+        name, rate = str(optimizer.get("name", "")), optimizer.get("lr")
+        parts.append(f"{name} {rate:g}" if _is_number(rate) else name)
+    epochs = raw.get("epochs")
+    if isinstance(epochs, int) and not isinstance(epochs, bool):
+        parts.append("1 epoch" if epochs == 1 else f"{epochs} epochs")
+    if isinstance(raw.get("sweep"), Mapping):
+        parts.append("sweep")
+    return " · ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

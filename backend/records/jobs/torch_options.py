@@ -1,0 +1,89 @@
+"""Optimizers and schedules and the settings of each, by PyTorch's names.
+
+The one table that the check of job files, the form and the training loop share.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an optimizer or schedule, by PyTorch's name.
+
+    ``kind``: "number", "whole", "flag" or "pair" (two numbers). ``low`` ≤ value, and value ``<``
+    ``below`` where given. One without a name (`setting_labels`) has no field in the form.
+    """
+
+    kind: str
+    default: Any
+    low: float = 0.0
+    below: float | None = None
+
+
+def _number(default: float, below: float | None = None, low: float = 0.0) -> Setting:
+    return Setting("number", default, low, below)
+
+
+_EPS = _number(1e-8)
+_DECAY = _number(0.0)
+_COMMON = {"maximize": Setting("flag", False)}
+
+OPTIMIZERS: dict[str, dict[str, Setting]] = {
+    "sgd": {
+        "momentum": _number(0.0, below=1.0),
+        "dampening": _number(0.0),
+        "nesterov": Setting("flag", False),
+        "weight_decay": _DECAY,
+        **_COMMON,
+    },
+    "adam": {
+        "betas": Setting("pair", (0.9, 0.999), below=1.0),
+        "eps": _EPS,
+        "weight_decay": _DECAY,
+        "amsgrad": Setting("flag", False),
+        **_COMMON,
+    },
+    "adamw": {
+        "betas": Setting("pair", (0.9, 0.999), below=1.0),
+        "eps": _EPS,
+        "weight_decay": _number(0.01),
+        "amsgrad": Setting("flag", False),
+        **_COMMON,
+    },
+    "adagrad": {
+        "lr_decay": _number(0.0),
+        "initial_accumulator_value": _number(0.0),
+        "eps": _number(1e-10),
+        "weight_decay": _DECAY,
+        **_COMMON,
+    },
+    "adadelta": {
+        "rho": _number(0.9, below=1.0),
+        "eps": _number(1e-6),
+        "weight_decay": _DECAY,
+        **_COMMON,
+    },
+    "rmsprop": {
+        "momentum": _number(0.0, below=1.0),
+        "alpha": _number(0.99, below=1.0),
+        "eps": _EPS,
+        "centered": Setting("flag", False),
+        "weight_decay": _DECAY,
+        **_COMMON,
+    },
+}
+
+SCHEDULES: dict[str, dict[str, Setting]] = {
+    "constant": {},
+    "step": {
+        "step_size": Setting("whole", 10, 1),
+        "gamma": _number(0.1),
+    },
+    "exponential": {"gamma": _number(0.95)},
+    "cosine": {"eta_min": _number(0.0)},
+}

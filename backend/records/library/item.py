@@ -1,0 +1,188 @@
+"""Datasets, models and loaders: named things in numbered versions, proved by a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from backend.records.base.validation import printable
+
+
+class Kind(str, Enum):
+    """The value is the word on the command line; ``folder`` is the name under the data root."""
+
+    DATASET = "dataset"
+    MODEL = "model"
+    LOADER = "loader"
+
+    @property
+    def folder(self) -> str:
+        return self.value + "s"
+
+    @property
+    def content(self) -> str:
+        """The folder inside a version that holds the user's files."""
+        return "files" if self is Kind.DATASET else "src"
+
+    @property
+    def entry_file(self) -> str:
+        """The file a version must have, or ""."""
+        return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
+
+
+WEIGHTS_SUFFIXES = (".pt", ".safetensors")
+
+
+WEIGHTS_FACT = "weights"
+"""Of a model, in its facts: ``name``, ``sha256``, ``bytes`` and ``source`` of what it was given."""
+
+
+def is_weights(path: str) -> bool:
+    """Whether a file is meant as weights, by its name."""
+    return path.lower().endswith(WEIGHTS_SUFFIXES)
+
+
+_LEFT_OUT = "left_out"
+_LEFT_OUT_NAMES = "left_out_names"
+_NAMES_KEPT = 20
+
+
+def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
+    """What a version's facts keep of what its import left out."""
+    if not paths:
+        return {}
+    return {_LEFT_OUT: len(paths), _LEFT_OUT_NAMES: list(paths[:_NAMES_KEPT])}
+
+
+@dataclass(frozen=True)
+class LibraryItem:
+    """One version of a dataset, model or loader.
+
+    ``sha256`` is the hash over the sorted relative paths and contents of its files.
+    ``facts`` is what a check or preview found (parameters, samples, …); it may grow later.
+    """
+
+    kind: Kind
+    name: str
+    version: int
+    sha256: str
+    bytes: int
+    files: int
+    created: str
+    source: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    @property
+    def left_out(self) -> str:
+        """What the import left out, in a sentence; "" for nothing."""
+        count = self.facts.get(_LEFT_OUT, 0)
+        if not count:
+            return ""
+        shown = [f"“{printable(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
+        more = f" and {count - len(shown)} more" if count > len(shown) else ""
+        return (
+            f"Left out {count} (files of operating systems and tools, loops of links): "
+            f"{', '.join(shown)}{more}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["kind"] = self.kind.value
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> LibraryItem:
+        try:
+            return cls(
+                kind=Kind(raw["kind"]),
+                name=str(raw["name"]),
+                version=int(raw["version"]),
+                sha256=str(raw["sha256"]),
+                bytes=int(raw["bytes"]),
+                files=int(raw["files"]),
+                created=str(raw["created"]),
+                source=str(raw.get("source", "")),
+                facts=dict(raw.get("facts", {})),
+            )
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"library record without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The exact version of a thing that a job uses."""
+
+    name: str
+    version: int
+    sha256: str
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
+class Together:
+    """Names of a dataset, of a loader that has read it, and of a model that took both, or ""."""
+
+    dataset: str
+    loader: str
+    model: str = ""
+
+
+def split_reference(reference: str) -> tuple[str, int | None]:
+    """``"digits@2"`` -> ``("digits", 2)``; without a version, None means the newest.
+
+    Raises:
+        ValueError: What follows the @ is no version number.
+    """
+    name, at, version = reference.partition("@")
+    if not at:
+        return name, None
+    if not version.isdecimal() or int(version) < 1:
+        raise ValueError(f"“{reference}” should be NAME or NAME@VERSION, such as digits@2")
+    return name, int(version)
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of a version. ``path`` is relative, with ``/`` between its parts."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What is different between two versions, by their references; files by their paths.
+
+    ``text`` has the lines of those that are text, as ``diff -u`` prints them.
+    """
+
+    older: str
+    newer: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class RescanReport:
+    """What a rescan found in the data root, and what it could not read, a sentence each."""
+
+    datasets: int = 0
+    models: int = 0
+    loaders: int = 0
+    jobs: int = 0
+    forgotten: tuple[str, ...] = ()
+    """What the catalogue knew and the data root no longer holds (``dataset digits@2``)."""
+    swept: tuple[str, ...] = ()
+    """Imports that had not come to their end and were cleared away, by name."""
+    problems: tuple[str, ...] = ()

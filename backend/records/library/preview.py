@@ -1,0 +1,372 @@
+"""What the tools that touch users' code found out: previews of data, checks of models, sizes.
+
+Everything here crosses from a process that ran a user's code to the desktop as JSON, so `from_dict`
+believes nothing: types are converted, control characters go, and what does not fit is a ValueError.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from backend.records.base import number_format
+from backend.records.base.validation import printable
+from backend.records.jobs.status import finite
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing in an item: ``path`` is ``data``, ``target``, ``data.image``, ``data[1]`` …
+
+    ``look`` says what is filled in: ``image`` (``png``), ``wave`` (``values``, thinned out),
+    ``table`` (``rows``, the first ones), ``values`` (the first ones) or ``text``.
+    """
+
+    path: str
+    shape: tuple[int, ...] | None
+    dtype: str
+    look: str
+    png: str = ""
+    """The thumbnail, a PNG file in base64."""
+    values: tuple[float | None, ...] = ()
+    rows: tuple[tuple[float | None, ...], ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One item as the loader gave it. ``target`` is its target in words."""
+
+    index: int
+    parts: tuple[Part, ...]
+    target: str = ""
+    time_ms: float = 0.0
+    of_class: str = ""
+    """The name of its class among `Preview.classes`; "" when targets are no classes."""
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    name: str
+    count: int
+
+
+_RARE_SHARE = 0.25
+_TOLD_MEAN = 20
+"""Fewer samples a class than this are uneven by chance."""
+
+
+def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
+    """Those with less than a quarter of the mean, the rarest first."""
+    mean = sum(one.count for one in classes) / len(classes) if classes else 0.0
+    found = (one for one in classes if one.count < _RARE_SHARE * mean)
+    return tuple(sorted(found, key=lambda one: one.count))
+
+
+def rare_words(classes: tuple[ClassCount, ...]) -> str:
+    """What is told of classes that are rare, "" when none is or all are too small to say so."""
+    rare = rare_classes(classes)
+    total = sum(one.count for one in classes)
+    if not rare or total < _TOLD_MEAN * len(classes):
+        return ""
+    rarest = f"{number_format.of(rare[0].count, total)} items"
+    if len(rare) > 1:
+        return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
+    share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"
+    return (
+        f"Class {rare[0].name} is rare: {rarest}. A model can be right in {share} "
+        "without ever saying it."
+    )
+
+
+@dataclass(frozen=True)
+class ShapeCount:
+    """How many of the items examined have this shape at ``path``."""
+
+    path: str
+    shape: tuple[int, ...] | None
+    dtype: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many values lie in each of equal stretches, ``width`` wide, the first one at ``low``."""
+
+    low: float
+    width: float
+    counts: tuple[int, ...]
+
+    @property
+    def high(self) -> float:
+        return self.low + self.width * len(self.counts)
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """Over the finite values of one channel of all items examined; None when there are none.
+
+    A channel is one of a picture, or one number of a short vector; else all numbers are one.
+    """
+
+    path: str
+    channel: int
+    mean: float | None
+    std: float | None
+    low: float | None
+    high: float | None
+    nan_count: int = 0
+    inf_count: int = 0
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True)
+class ItemFault:
+    """What is wrong with one item, or with making a batch (``index`` None)."""
+
+    sentence: str
+    remedy: str = ""
+    index: int | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A dataset through its loader. ``count`` is its length, ``examined`` the items looked at.
+
+    ``faults`` keep it from being trained on; ``warnings`` are sentences about what can be trained
+    on and hardly should be (one class only, values that are no numbers). ``fault_count`` counts the
+    items with a fault; ``faults`` holds the first ones.
+    """
+
+    split: str
+    class_name: str
+    count: int
+    examined: int
+    samples: tuple[Sample, ...] = ()
+    """Spread evenly over the whole set."""
+    class_samples: tuple[Sample, ...] = ()
+    """Others, so that there are some of each class."""
+    shapes: tuple[ShapeCount, ...] = ()
+    classes: tuple[ClassCount, ...] = ()
+    """Empty when the targets are no classes."""
+    statistics: tuple[ChannelStatistics, ...] = ()
+    item_time_ms: float = 0.0
+    """Median time of one item."""
+    fault_count: int = 0
+    faults: tuple[ItemFault, ...] = ()
+    warnings: tuple[str, ...] = ()
+    output: str = ""
+    """The end of what the user's code printed."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.examined >= self.count
+
+    @property
+    def nan_count(self) -> int:
+        return sum(channel.nan_count for channel in self.statistics)
+
+    @property
+    def inf_count(self) -> int:
+        return sum(channel.inf_count for channel in self.statistics)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Preview:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not.
+        """
+        try:
+            return cls(
+                split=str(raw["split"]),
+                class_name=str(raw["class_name"]),
+                count=int(raw["count"]),
+                examined=int(raw["examined"]),
+                samples=tuple(_sample(value) for value in raw["samples"]),
+                class_samples=tuple(_sample(value) for value in raw["class_samples"]),
+                shapes=tuple(
+                    ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
+                    for v in raw["shapes"]
+                ),
+                classes=tuple(
+                    ClassCount(_text(v["name"]), int(v["count"])) for v in raw["classes"]
+                ),
+                statistics=tuple(_statistics(value) for value in raw["statistics"]),
+                item_time_ms=float(raw["item_time_ms"]),
+                fault_count=int(raw["fault_count"]),
+                faults=tuple(_fault(value) for value in raw["faults"]),
+                warnings=tuple(_text(value) for value in raw["warnings"]),
+                output=str(raw.get("output", "")),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"preview without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer of a model. ``output`` is the shape it gave, "" when it was not seen running."""
+
+    name: str
+    kind: str
+    parameters: int
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """A model that imports and builds, and what one step on one batch gave.
+
+    ``loss`` is None when no batch was tried; then ``warnings`` says why.
+    """
+
+    parameters: int
+    trainable_parameters: int
+    parameter_bytes: int
+    layers: tuple[LayerRow, ...] = ()
+    loss: float | None = None
+    metrics: Mapping[str, float | None] | None = None
+    batch: str = ""
+    """Shapes of the batch that was tried: ``([4, 1, 8, 8] float32, [4] int64)``."""
+    output_shape: str = ""
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    has_metrics: bool = False
+    warnings: tuple[str, ...] = ()
+    output: str = ""
+    """The end of what the user's code printed."""
+
+    @property
+    def was_tried(self) -> bool:
+        return bool(self.batch)
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = asdict(self)
+        raw["metrics"] = {name: finite(value) for name, value in (self.metrics or {}).items()}
+        return raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> ModelCheck:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not.
+        """
+        try:
+            return cls(
+                parameters=int(raw["parameters"]),
+                trainable_parameters=int(raw["trainable_parameters"]),
+                parameter_bytes=int(raw["parameter_bytes"]),
+                layers=tuple(
+                    LayerRow(str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"]))
+                    for v in raw["layers"]
+                ),
+                loss=_number(raw["loss"]),
+                metrics={str(name): _number(value) for name, value in raw["metrics"].items()},
+                batch=str(raw["batch"]),
+                output_shape=str(raw["output_shape"]),
+                forward_ms=_number(raw["forward_ms"]),
+                backward_ms=_number(raw["backward_ms"]),
+                has_metrics=bool(raw["has_metrics"]),
+                warnings=tuple(_text(value) for value in raw["warnings"]),
+                output=str(raw.get("output", "")),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"model check without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class DataSize:
+    """How many items a job trains and validates on; ``validation`` None: it does not validate."""
+
+    training: int
+    validation: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> DataSize:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not.
+        """
+        try:
+            validation = raw["validation"]
+            return cls(int(raw["training"]), None if validation is None else int(validation))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"data size without a usable {error}") from error
+
+
+def _sample(raw: Mapping[str, Any]) -> Sample:
+    return Sample(
+        index=int(raw["index"]),
+        parts=tuple(_part(value) for value in raw["parts"]),
+        target=_text(raw["target"]),
+        time_ms=float(raw["time_ms"]),
+        of_class=_text(raw["of_class"]),
+    )
+
+
+def _part(raw: Mapping[str, Any]) -> Part:
+    return Part(
+        path=str(raw["path"]),
+        shape=_shape(raw["shape"]),
+        dtype=str(raw["dtype"]),
+        look=str(raw["look"]),
+        png=str(raw["png"]),
+        values=tuple(_number(value) for value in raw["values"]),
+        rows=tuple(tuple(_number(value) for value in row) for row in raw["rows"]),
+        text=_text(raw["text"]),
+    )
+
+
+def _statistics(raw: Mapping[str, Any]) -> ChannelStatistics:
+    return ChannelStatistics(
+        path=str(raw["path"]),
+        channel=int(raw["channel"]),
+        mean=_number(raw["mean"]),
+        std=_number(raw["std"]),
+        low=_number(raw["low"]),
+        high=_number(raw["high"]),
+        nan_count=int(raw["nan_count"]),
+        inf_count=int(raw["inf_count"]),
+        histogram=None if raw["histogram"] is None else _histogram(raw["histogram"]),
+    )
+
+
+def _histogram(raw: Mapping[str, Any]) -> Histogram:
+    low, width = finite(float(raw["low"])), finite(float(raw["width"]))
+    if low is None or width is None or width <= 0:
+        raise ValueError("a histogram without a range")
+    return Histogram(low, width, tuple(int(count) for count in raw["counts"]))
+
+
+def _fault(raw: Mapping[str, Any]) -> ItemFault:
+    index = raw["index"]
+    return ItemFault(
+        sentence=_text(raw["sentence"]),
+        remedy=_text(raw["remedy"]),
+        index=None if index is None else int(index),
+        traceback=str(raw["traceback"]),
+    )
+
+
+def _text(raw: Any) -> str:
+    return printable(str(raw), 1000)
+
+
+def _shape(raw: Any) -> tuple[int, ...] | None:
+    return None if raw is None else tuple(int(size) for size in raw)
+
+
+def _number(raw: Any) -> float | None:
+    return None if raw is None else finite(float(raw))

@@ -1,0 +1,61 @@
+"""A folder or zip that holds a model, its loader and their data, to be imported at once.
+
+`backend.datastore.projects` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backend.records.library.item import Kind
+
+
+@dataclass(frozen=True)
+class ProjectPart:
+    """The files of a folder or zip that make one version.
+
+    ``folder`` is where they lie, "" for the top. Of the entries there only those named in ``only``
+    are taken (all when it is empty), and nothing of the paths in ``but``.
+    """
+
+    folder: str = ""
+    only: frozenset[str] = frozenset()
+    but: frozenset[str] = frozenset()
+
+    def takes(self, path: str) -> bool:
+        """Whether a file or folder belongs to it; the path begins in ``folder``."""
+        if self.only and path.partition("/")[0] not in self.only:
+            return False
+        return not any(path == one or path.startswith(f"{one}/") for one in self.but)
+
+    def path_of(self, name: str) -> str:
+        """The path from the top of something in ``folder``."""
+        return f"{self.folder}/{name}" if self.folder else name
+
+    @property
+    def shown(self) -> list[str]:
+        """The paths of what is taken, as people know them."""
+        return [self.path_of(name) for name in sorted(self.only)] or [self.folder]
+
+
+WHOLE = ProjectPart()
+
+
+@dataclass(frozen=True)
+class Project:
+    """The parts of a folder, in the order in which they are imported.
+
+    ``rest`` are the entries at its top that belong to no part.
+    """
+
+    parts: Mapping[Kind, ProjectPart]
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """A guess at the contents of a folder, zip or file: its kind, and whether it is a project."""
+
+    kind: Kind = Kind.DATASET
+    project: Project | None = None

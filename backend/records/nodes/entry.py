@@ -1,0 +1,283 @@
+"""The nodes that people added: how to reach each, what it has, and how setting it up went.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Any
+
+from backend.records.base.layout import NodeHome
+from backend.records.base.schema import check_schema
+
+ENTRY_SCHEMA = 1
+_INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
+
+
+@dataclass(frozen=True)
+class NodeAddress:
+    """Where a node's sshd is, and who goes there. What is empty comes from ``~/.ssh/config``.
+
+    ``identity`` is the path of a private key on the desktop that added the node (another desktop
+    uses its agent or its own keys); ``jump`` is what OpenSSH calls ProxyJump.
+    """
+
+    host: str
+    port: int = 0
+    user: str = ""
+    identity: str = ""
+    jump: str = ""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One address of a node: ``address`` is an IP with its prefix, ``10.77.0.2/24``."""
+
+    name: str
+    address: str
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether containers or virtual machines made it: no way out, often alike on all nodes."""
+        return self.name.startswith(_INNER)
+
+
+@dataclass(frozen=True)
+class PythonFound:
+    """A Python on a node. ``venv`` tells whether it can make environments by itself."""
+
+    path: str
+    version: str
+    venv: bool
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a look at a node found, before anything is installed there (``info.json``).
+
+    ``clock_offset_s`` is the node's clock minus the desktop's, None when nobody compared them.
+    ``data_root`` is where the node sees the data root, "" when it does not. ``home`` is the
+    folder in which the program keeps its things on the node.
+    """
+
+    hostname: str
+    system: str
+    machine: str
+    kernel: str
+    user: str
+    home: str
+    glibc: str = ""
+    cpu_model: str = ""
+    cores: int = 1
+    memory_bytes: int = 0
+    home_free_bytes: int | None = None
+    data_root: str = ""
+    data_root_writable: bool = False
+    pythons: tuple[PythonFound, ...] = ()
+    mpirun: str = ""
+    mpi_version: str = ""
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    """Names of the GPUs, in the order of their index."""
+    interfaces: tuple[Interface, ...] = ()
+    clock_offset_s: float | None = None
+    keeps_services: str = ""
+    """What starts the agent again after a reboot: "systemd", "crontab" or "" (nothing)."""
+    login_shell: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> NodeFacts:
+        try:
+            values = dict(raw)
+            values["pythons"] = tuple(PythonFound(**one) for one in values.get("pythons", ()))
+            values["interfaces"] = tuple(Interface(**one) for one in values.get("interfaces", ()))
+            values["gpus"] = tuple(str(name) for name in values.get("gpus", ()))
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"facts of a node that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class NodeInstallation:
+    """What set-up left on a node; every path is absolute and the node's own.
+
+    ``environment`` names the recipe of the Python environment: nodes with the same name have the
+    same versions. ``bundle`` is the folder that holds the package ``backend`` there.
+    """
+
+    python: str
+    mpirun: str
+    mpi_version: str
+    environment: str
+    bundle: str
+    ssh_config: str
+    """OpenSSH client file with which mpirun goes from this node to the others."""
+    own_key: str = ""
+    """Path on the nodes of a key that goes between them already; "" is the cluster's."""
+    limits_key: bool = False
+    """The cluster's key starts nothing here but what a run needs."""
+    bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """``nodes/<name>/node.json``: one node, as the desktop that added it wrote it."""
+
+    name: str
+    address: NodeAddress
+    facts: NodeFacts | None = None
+    installation: NodeInstallation | None = None
+    ranks_address: str = ""
+    """The IP, with its prefix, by which the ranks on other nodes reach this one."""
+    in_service: bool = True
+    no_share: bool = False
+    """It does not see the data root: its `data_root` is a carried one (`NodeHome.carried_root`),
+    and files travel between the two over SSH."""
+    schema: int = ENTRY_SCHEMA
+
+    @property
+    def is_ready(self) -> bool:
+        return self.installation is not None
+
+    @property
+    def has_own_mpi(self) -> bool:
+        """Whether it was set up with the Open MPI of its system, and not with the brought one."""
+        there = self.installation
+        return there is not None and (
+            PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
+        )
+
+    @property
+    def shares_environment(self) -> bool:
+        """Whether its environment lies on the data root, for all nodes alike."""
+        there = self.installation
+        if there is None or not self.data_root:
+            return False
+        shared = NodeHome.shared_in(PurePosixPath(self.data_root))
+        return PurePosixPath(there.python).is_relative_to(shared.path)
+
+    @property
+    def data_root(self) -> str:
+        return self.facts.data_root if self.facts is not None else ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All that the node has, with their prefix, the one by which others know it first."""
+        found = [self.ranks_address] if self.ranks_address else []
+        if self.facts is not None:
+            found += [one.address for one in self.facts.interfaces if not one.is_inner]
+        return tuple(dict.fromkeys(found))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> NodeEntry:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        check_schema(raw, "node", ENTRY_SCHEMA)
+        try:
+            values = dict(raw)
+            values["address"] = NodeAddress(**values["address"])
+            if values.get("facts") is not None:
+                values["facts"] = NodeFacts.from_dict(values["facts"])
+            if values.get("installation") is not None:
+                values["installation"] = NodeInstallation(**values["installation"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"node that cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The key that an sshd showed. ``text`` is what a known-hosts line holds after the name."""
+
+    host: str
+    port: int
+    kind: str
+    text: str
+    fingerprint: str
+    """As ``ssh-keygen -l`` prints it: ``SHA256:…``."""
+
+
+@dataclass(frozen=True)
+class SshFacts:
+    """What this computer gets into nodes with.
+
+    Attributes:
+        config: Path of the SSH client settings, "" where there are none.
+        known_hosts: Path of the file of accepted host keys.
+        accepted: What is in it.
+        keys: Key files that are there and tried where nothing names others.
+        agent_keys: How many keys the SSH agent holds, None without one.
+        passphrases: How many are known in memory.
+        keyring_fault: Why none can be kept in the system keyring, "" when they can.
+    """
+
+    config: str
+    known_hosts: str
+    accepted: tuple[HostKey, ...] = ()
+    keys: tuple[str, ...] = ()
+    agent_keys: int | None = None
+    passphrases: int = 0
+    keyring_fault: str = ""
+
+
+class StepState(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class SetUpStep:
+    """One step of setting up a node, as the window shows it.
+
+    ``sentence`` is the outcome in words ("Python 3.11.2", "was there already"); ``remedy`` says
+    what mends a failure; ``output`` is what the commands of the step printed.
+    """
+
+    title: str
+    state: StepState = StepState.WAITING
+    sentence: str = ""
+    remedy: str = ""
+    output: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """How far setting up one node is. Handed over whole at each change."""
+
+    node: str
+    steps: tuple[SetUpStep, ...] = field(default=())
+    key: HostKey | None = None
+    """What an sshd on the way showed and nobody accepted: without a person it goes no further."""
+    accepted: str = ""
+    """Fingerprint of the key that was accepted before; then nobody can accept this one here."""
+    trusted: str = ""
+    """Fingerprint of the node's own key, which a person accepted; "" before anybody did."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.failed is not None or all(s.state is StepState.DONE for s in self.steps)
+
+    @property
+    def failed(self) -> SetUpStep | None:
+        ended = (StepState.FAILED, StepState.CANCELLED)
+        return next((step for step in self.steps if step.state in ended), None)

@@ -1,0 +1,229 @@
+"""How well a node is, judged from one reading after the other.
+
+A finding begins at one threshold and ends at a lower one, so that a value that wavers about a
+threshold does not come and go. What is either so or not (a clock lowered for heat) ends after some
+readings without it. What a reading does not tell changes nothing.
+
+Pure, standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from backend.records.nodes.reading import BAD, WARN, Gpu, HealthFinding, NodeReading
+
+_MISSED_BEATS = 3
+_SHORTEST_S = 1.0
+_LONGEST_S = 60.0
+"""Between two beats; an agent that claims more could never be missed."""
+AGENT_KEY = "agent"
+CALM_READINGS = 5
+"""So many readings in a row without it end what is either so or not."""
+_BY_HARDWARE = ("hardware", "hw")
+
+
+def missed_after_s(reading: NodeReading | None) -> float:
+    """So long without a beat makes a node's agent count as gone."""
+    interval_s = reading.interval_s if reading is not None else _SHORTEST_S
+    return _MISSED_BEATS * min(max(interval_s, _SHORTEST_S), _LONGEST_S)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Where a finding begins and where it ends; higher values are worse."""
+
+    enter: float
+    leave: float
+
+    def holds(self, value: float, held: bool) -> bool:
+        return value >= self.enter or (held and value > self.leave)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on a node is not well. Room on a disk counts downwards, so it is negative."""
+
+    hot_c: Threshold = Threshold(87, 82)
+    too_hot_c: Threshold = Threshold(95, 90)
+    full_gpu_memory_percent: Threshold = Threshold(99, 96)
+    full_memory_percent: Threshold = Threshold(97, 93)
+    little_disk_bytes: Threshold = Threshold(-2e9, -3e9)
+    no_disk_bytes: Threshold = Threshold(-5e8, -1e9)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is known after some readings; ``Health()`` before the first one."""
+
+    findings: tuple[HealthFinding, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    heartbeat: int | None = None
+    """Of the last reading that was judged."""
+
+    def after(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
+        """The health after one more look.
+
+        A reading that was judged before (by its heartbeat) is not judged again. ``now_s`` is the
+        reader's monotonic time, ``silent_s`` the time since the heartbeat last advanced by it.
+        """
+        held = {finding.key: finding for finding in self.findings}
+        is_new = reading.heartbeat != self.heartbeat
+        signs = [_agent(reading, silent_s, is_new)]
+        signs += _signs(reading, held, self.limits) if is_new else []
+        told = {sign.key for sign in signs}
+        # GPUs that cannot be asked just now are no better for it.
+        keeps = not is_new or reading.gpu_message.startswith("GPUs cannot be read")
+        kept = [one for one in self.findings if one.key not in told and keeps]
+        found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
+        findings = (*(one for one in found if one is not None), *kept)
+        return replace(self, findings=findings, heartbeat=reading.heartbeat)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """What a reading says about one key. ``severity`` is "" for well, None for not told."""
+
+    key: str
+    severity: str | None
+    words: str
+    remedy: str
+    gpu: Gpu | None = None
+    lingers: bool = False
+
+
+def _finding(held: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+    if sign.severity is None:
+        return held
+    if not sign.severity:
+        if held is None or not sign.lingers or held.calm_readings + 1 >= CALM_READINGS:
+            return None
+        return replace(held, calm_readings=held.calm_readings + 1)
+    index, uuid = _place(sign.gpu) if sign.gpu is not None else (None, "")
+    since_s = held.since_s if held is not None else now_s
+    return HealthFinding(sign.key, sign.severity, sign.words, sign.remedy, since_s, index, uuid)
+
+
+def _place(gpu: Gpu) -> tuple[int, str]:
+    return gpu.index, gpu.uuid
+
+
+def _severity(
+    value: float | None, held: HealthFinding | None, warn: Threshold, bad: Threshold | None = None
+) -> str | None:
+    if value is None:
+        return None
+    if bad is not None and bad.holds(value, held is not None and held.severity == BAD):
+        return BAD
+    return WARN if warn.holds(value, held is not None) else ""
+
+
+def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
+    is_silent = silent_s > missed_after_s(reading)
+    return _Sign(
+        AGENT_KEY,
+        # Only a new beat speaks for the agent; an old one looked at again does not.
+        BAD if is_silent else "" if is_new else None,
+        # Not for how long: it would be other words with each look.
+        "Beats of its agent did not come",
+        "Is it on, and on the network? Try again starts its agent; ~/.ringmaster/agent.log there "
+        "says why it ended.",
+        lingers=True,
+    )
+
+
+def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+    free = reading.disk_free_bytes
+    yield _Sign(
+        "disk",
+        _severity(
+            None if free is None else -free,
+            held.get("disk"),
+            limits.little_disk_bytes,
+            limits.no_disk_bytes,
+        ),
+        f"{(free or 0) / 1e9:.1f} GB left for the data root",
+        "Remove old jobs or data sets there, or empty its trash.",
+    )
+    share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)
+    yield _Sign(
+        "memory",
+        _severity(share, held.get("memory"), limits.full_memory_percent),
+        f"Memory is {share or 0:.0f} % full",
+        "End what is not needed, or use fewer loader workers.",
+    )
+    yield _Sign(
+        "driver",
+        BAD if reading.gpu_message.startswith("GPUs cannot be read") else "",
+        reading.gpu_message,
+        "Restart the node; after an update of the driver that is needed.",
+    )
+    for gpu in reading.gpus:
+        yield from _gpu_signs(gpu, held, limits)
+
+
+def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+    key = f"gpu {gpu.uuid or gpu.index}"
+    yield _Sign(
+        f"{key} lost",
+        BAD if gpu.lost else "",
+        "answers no more",
+        "Restart the node; if it happens again, the GPU, its slot or its power has a fault.",
+        gpu,
+        lingers=True,
+    )
+    if gpu.lost:
+        return
+    yield _Sign(
+        f"{key} memory errors",
+        None if gpu.ecc_uncorrected is None else BAD if gpu.ecc_uncorrected else "",
+        f"has {gpu.ecc_uncorrected} memory error{'' if gpu.ecc_uncorrected == 1 else 's'}",
+        "What could not be corrected may make results wrong. Restart the node; if it happens "
+        "again, have the GPU replaced.",
+        gpu,
+    )
+    repair = (gpu.repair_failed, gpu.repair_pending)
+    yield _Sign(
+        f"{key} memory repair",
+        None if repair == (None, None) else BAD if repair[0] else WARN if repair[1] else "",
+        "can leave out no more bad memory" if repair[0] else "still uses bad memory",
+        "Have the GPU replaced." if repair[0] else "Restart the node; then it is left out.",
+        gpu,
+    )
+    yield _Sign(
+        f"{key} clock",
+        _slowdown(gpu.clock_event_reasons),
+        "slowed by heat",
+        "Look after fans, dust and the temperature of the room.",
+        gpu,
+        lingers=True,
+    )
+    yield _Sign(
+        f"{key} temperature",
+        _severity(
+            gpu.temperature_c, held.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
+        ),
+        f"runs hot, {gpu.temperature_c} °C",
+        "Look after fans, dust and the temperature of the room.",
+        gpu,
+    )
+    share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    yield _Sign(
+        f"{key} memory",
+        _severity(share, held.get(f"{key} memory"), limits.full_gpu_memory_percent),
+        f"has {share or 0:.0f} % of its memory in use",
+        "A smaller batch needs less; see who else uses this GPU.",
+        gpu,
+    )
+
+
+def _slowdown(reasons: Iterable[str]) -> str:
+    """Bad where the hardware itself steps in, which it does only where it would else be damaged."""
+    thermal = [reason.lower() for reason in reasons if "thermal" in reason.lower()]
+    by_hardware = any(reason.startswith(_BY_HARDWARE) for reason in thermal)
+    return BAD if by_hardware else WARN if thermal else ""
+
+
+def _percent(used: float | None, total: float | None) -> float | None:
+    return 100.0 * used / total if used is not None and total else None

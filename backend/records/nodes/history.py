@@ -1,0 +1,151 @@
+"""What a node's agent keeps: of the last hours a line of text each 20 s, of a week one each 5 min.
+
+A line names no GPU; those are named once in a line of their own, whenever they are others than
+before. Short lines are why a day of eight GPUs is 1 MB, which a desktop may have to fetch.
+
+Pure, standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.base.validation import printable
+from backend.records.nodes.reading import Gpu, NodeReading
+
+EVERY_S, WEEK_EVERY_S = 20.0, 300.0
+MOST_GPUS = 64
+_LONGEST_UUID, _LONGEST_WORDS = 80, 80
+_LARGEST = 1e15
+
+
+@dataclass(frozen=True)
+class PastGpu:
+    """One GPU then. ``unwell`` is what was wrong with it since the line before, or ""."""
+
+    uuid: str
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    use_percent: float | None = None
+    memory_percent: float | None = None
+    power_w: float | None = None
+    unwell: str = ""
+    is_bad: bool = False
+    """What was wrong was bad, and not only to be looked at."""
+    ecc_corrected: float | None = None
+    ecc_uncorrected: float | None = None
+
+
+@dataclass(frozen=True)
+class PastReading:
+    """A node then. ``at_s`` is Unix time by the node's own clock, until a reader corrects it."""
+
+    at_s: float
+    processor_percent: float | None = None
+    network_bytes_per_s: float | None = None
+    gpus: tuple[PastGpu, ...] = ()
+    every_s: float = EVERY_S
+    """To the next one, as its writer means to."""
+
+
+def uuids_of(reading: NodeReading) -> tuple[str, ...]:
+    return tuple(gpu.uuid for gpu in reading.gpus)
+
+
+def names_line(uuids: Sequence[str]) -> bytes:
+    """The line before those about these GPUs."""
+    return _line({"gpus": list(uuids)})
+
+
+def past_line(
+    reading: NodeReading,
+    at_s: float,
+    unwell: Mapping[str, str],
+    bad: Collection[str] = (),
+) -> bytes:
+    """One line; ``unwell`` are words about GPUs by their UUID, ``bad`` those that are so."""
+    found: dict[str, Any] = {
+        "t": round(at_s, 1),
+        "p": reading.cpu.use_percent,
+        "n": _round(reading.network_bytes_per_s),
+        "g": [_numbers(gpu) for gpu in reading.gpus],
+    }
+    words = {
+        str(place): unwell[uuid] for place, uuid in enumerate(uuids_of(reading)) if unwell.get(uuid)
+    }
+    if words:
+        found["w"] = words
+    places = [place for place, uuid in enumerate(uuids_of(reading)) if uuid in bad]
+    if places:
+        found["b"] = places
+    return _line(found)
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _numbers(gpu: Gpu) -> list[float | None]:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    share = None if used is None or not total else round(100 * used / total, 1)
+    told = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
+    # Most GPUs have no ECC, and their lines stay as short as they were.
+    has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
+    return [*told, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else told
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value)
+
+
+class PastLines:
+    """Turns the text into readings, piece by piece; a line that cannot be used is passed over."""
+
+    def __init__(self, every_s: float = EVERY_S) -> None:
+        self._every_s = every_s
+        self._uuids: tuple[str, ...] = ()
+        self._rest = b""
+
+    def take(self, piece: bytes) -> list[PastReading]:
+        """What the lines say that are whole with this piece."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        found = (self._reading(line) for line in lines if line)
+        return [one for one in found if one is not None]
+
+    def _reading(self, line: bytes) -> PastReading | None:
+        try:
+            raw = json.loads(line)
+            if "gpus" in raw:
+                self._uuids = tuple(printable(str(u), _LONGEST_UUID) for u in raw["gpus"])
+                self._uuids = self._uuids[:MOST_GPUS]
+                return None
+            at_s = _number(raw["t"])
+            if at_s is None:
+                return None
+            words, bad = raw.get("w", {}), raw.get("b", [])
+            gpus = tuple(
+                _gpu(uuid, numbers, words.get(str(place), ""), place in bad)
+                for place, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
+            )
+            told = _number(raw.get("p")), _number(raw.get("n"))
+            return PastReading(at_s, *told, gpus, self._every_s)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+
+def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
+    told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
+    unwell = printable(str(words), _LONGEST_WORDS)
+    return PastGpu(
+        uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad, told[5], told[6]
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) and abs(value) < _LARGEST else None

@@ -1,0 +1,192 @@
+"""What a look before the start found: whether the chosen nodes can run this job, now and together.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from backend.records.jobs.config import Placement
+
+
+class Fix(Enum):
+    """What the program itself can do about a finding. None of them needs an administrator."""
+
+    NONE = ""
+    SET_UP_AGAIN = "set up again"
+    INSTALL_CLUSTER_KEY = "let the cluster's key in"
+    END_ORPHANS = "end what is left over"
+    START_AGENT = "start the agent"
+    LOOK_AGAIN = "look at the node again"
+    SHARE_JOBS = "let those write to the jobs who may write to the data root"
+    PUT_INTO_SERVICE = "put it back into service"
+    LEAVE_OUT = "leave it out"
+    """Of this job: the finding's GPUs where it names some, else its nodes."""
+    TAKE_FREE_GPUS = "take free GPUs of the node instead"
+    FIT_PROCESSES = "start as many processes as fit"
+
+    @property
+    def is_about_job(self) -> bool:
+        """Whether it changes where the job runs, and nothing on the nodes."""
+        return self in (Fix.LEAVE_OUT, Fix.TAKE_FREE_GPUS, Fix.FIT_PROCESSES)
+
+    @property
+    def is_about_all_nodes(self) -> bool:
+        """Whether it changes something that all nodes of the job share."""
+        return self in (Fix.INSTALL_CLUSTER_KEY, Fix.SHARE_JOBS)
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether it is done only when asked for by name, as somebody meant it to be as it is."""
+        return self.is_about_job or self in (Fix.NONE, Fix.PUT_INTO_SERVICE)
+
+
+@dataclass(frozen=True)
+class PreflightFinding:
+    """One point that was checked. ``nodes`` are those it is about, none when it is the desktop's.
+
+    A finding that is not ``ok`` keeps the job from starting, unless ``is_warning``. In the place
+    of ``gpus`` the node has ``free_gpus``, as many; ``fitting`` is how many processes it can take.
+    """
+
+    check: str
+    ok: bool
+    sentence: str
+    remedy: str = ""
+    nodes: tuple[str, ...] = ()
+    fix: Fix = Fix.NONE
+    is_warning: bool = False
+    gpus: tuple[str, ...] = ()
+    free_gpus: tuple[str, ...] = ()
+    fitting: int = 0
+
+    @property
+    def blocks(self) -> bool:
+        return not self.ok and not self.is_warning
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "fix": self.fix.value}
+
+
+@dataclass(frozen=True)
+class Canary:
+    """How a trial of one batch ended. A failure has the words and traceback of its rank."""
+
+    passed: bool
+    sentence: str
+    took_s: float
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Everything that was checked, faults first. ``nodes`` are those that the job is to run on.
+
+    ``smaller`` is where the job could start at once although it cannot as it is; () when there is
+    no such place, or no need of one.
+    """
+
+    nodes: tuple[str, ...]
+    findings: tuple[PreflightFinding, ...]
+    took_s: float
+    smaller: tuple[Placement, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not any(finding.blocks for finding in self.findings)
+
+    @property
+    def faults(self) -> tuple[PreflightFinding, ...]:
+        return tuple(finding for finding in self.findings if finding.blocks)
+
+    @property
+    def warnings(self) -> tuple[PreflightFinding, ...]:
+        return tuple(f for f in self.findings if not f.ok and f.is_warning)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "nodes": list(self.nodes),
+            "took_s": round(self.took_s, 2),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "smaller": [asdict(placement) for placement in self.smaller],
+        }
+
+    def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:
+        """This one, with what a later look at ``asked``, among others, found of them.
+
+        What concerns nobody of ``asked`` is as it was.
+        """
+        about = set(asked)
+        kept = [one for one in self.findings if one.ok or not about.intersection(one.nodes)]
+        fresh = [one for one in part.findings if not one.ok and about.intersection(one.nodes)]
+        wrong = {one.check for one in (*kept, *fresh) if not one.ok}
+        passed = [one for one in kept if one.ok and one.check not in wrong]
+        known = {one.check for one in passed} | wrong
+        for finding in part.findings:
+            if finding.ok and finding.check not in known:
+                passed.append(finding)
+                known.add(finding.check)
+        faults = [one for one in (*kept, *fresh) if not one.ok]
+        return replace(
+            self,
+            findings=(*sorted(faults, key=lambda one: one.is_warning), *passed),
+            took_s=part.took_s,
+        )
+
+
+def smaller_placement(
+    placement: Sequence[Placement], findings: Sequence[PreflightFinding]
+) -> tuple[Placement, ...]:
+    """What is left of a placement without whatever ``findings`` are about; () when nothing is.
+
+    Of two nodes that cannot do with each other the one goes that has more such trouble, else the
+    later one: the first node of a job leads it.
+    """
+    faults = [finding for finding in findings if finding.blocks]
+    if not faults or any(not finding.nodes for finding in faults):
+        return ()
+    order = [one.node for one in placement]
+    bad_gpus = {gpu for finding in faults for gpu in finding.gpus}
+    fitting = {one.nodes[0]: one.fitting for one in faults if one.fix is Fix.FIT_PROCESSES}
+    whole = [one.nodes for one in faults if not one.gpus and one.fix is not Fix.FIT_PROCESSES]
+    out = {nodes[0] for nodes in whole if len(nodes) == 1}
+    while between := [nodes for nodes in whole if len(set(nodes) - out) == len(nodes) > 1]:
+        troubles = Counter(node for nodes in between for node in nodes)
+        out.add(max(troubles, key=lambda node: (troubles[node], order.index(node))))
+    left = []
+    for one in placement:
+        gpus = tuple(gpu for gpu in one.gpus if gpu not in bad_gpus)
+        if one.node not in out and (gpus or one.processes):
+            processes = fitting.get(one.node, one.processes)
+            left.append(replace(one, gpus=gpus, processes=processes))
+    return tuple(left)
+
+
+def placement_after(
+    placement: Sequence[Placement], finding: PreflightFinding
+) -> tuple[Placement, ...]:
+    """Where the job is to run when the finding's `Fix` about the job is followed; may be ()."""
+    return tuple(
+        changed
+        for one in placement
+        if (changed := _after(one, finding) if one.node in finding.nodes else one) is not None
+    )
+
+
+def _after(placement: Placement, finding: PreflightFinding) -> Placement | None:
+    if finding.fix is Fix.FIT_PROCESSES:
+        return replace(placement, processes=finding.fitting)
+    if not finding.gpus:
+        return None
+    instead: tuple[str, ...] = ()
+    if finding.fix is Fix.TAKE_FREE_GPUS:
+        instead = finding.free_gpus
+    kept = tuple(gpu for gpu in placement.gpus if gpu not in finding.gpus)
+    gpus = (*kept, *(gpu for gpu in instead if gpu not in kept))
+    return replace(placement, gpus=gpus) if gpus else None

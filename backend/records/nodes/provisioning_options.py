@@ -1,0 +1,156 @@
+"""How nodes are to be set up, and whether they can be, as far as the last look at them tells.
+
+Pure, standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.records.nodes.entry import NodeEntry, NodeFacts
+
+SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
+"""Names of the choices that a window offers, as `SetUpOptions` has them."""
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class SetUpOptions:
+    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already, one
+    environment on the data root for all nodes that are alike."""
+
+    cpu_only: bool = False
+    system_mpi: bool = False
+    own_key: str = ""
+    """Path of a private key on the nodes with which they reach each other already."""
+    shared: bool = False
+    limits_key: bool = False
+    """The cluster's key starts nothing but what a run needs; see `backend.node.key_gate`."""
+
+
+def options_of(entry: NodeEntry) -> SetUpOptions:
+    """How a node was set up."""
+    if entry.installation is None:
+        return SetUpOptions()
+    return SetUpOptions(
+        own_key=entry.installation.own_key,
+        system_mpi=entry.has_own_mpi,
+        shared=entry.shares_environment,
+        limits_key=entry.installation.limits_key,
+    )
+
+
+def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
+    """How most of the nodes that are set up were; a choice that only half of them have is off."""
+    ready = [options_of(entry) for entry in entries if entry.is_ready]
+
+    def most(has: Callable[[SetUpOptions], bool]) -> bool:
+        return 2 * sum(has(one) for one in ready) > len(ready)
+
+    keys = {one.own_key for one in ready}
+    return SetUpOptions(
+        system_mpi=most(lambda one: one.system_mpi),
+        shared=most(lambda one: one.shared),
+        limits_key=most(lambda one: one.limits_key),
+        own_key=keys.pop() if len(keys) == 1 else "",
+    )
+
+
+def choice_faults(
+    options: SetUpOptions, chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
+) -> Mapping[str, str]:
+    """What does not fit, a sentence by the name of the choice.
+
+    Args:
+        chosen: The nodes that are to be set up together.
+        others: All other nodes; they stay as they are.
+        brought: Version of the Open MPI that Ringmaster brings, "" when it is not known.
+    """
+    faults = {
+        SYSTEM_MPI: _own_mpi_fault(chosen, others)
+        if options.system_mpi
+        else _brought_mpi_fault(chosen, others, brought),
+        SHARED: _shared_fault(chosen) if options.shared else "",
+    }
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+def _own_mpi_fault(chosen: Sequence[NodeEntry], others: Sequence[NodeEntry]) -> str:
+    looked_at = _looked_at(chosen)
+    lacking = [name for name, facts in looked_at if not facts.mpirun]
+    if lacking:
+        return (
+            f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it there, for example with "
+            "apt-get install openmpi-bin, or use the one that Ringmaster brings."
+        )
+    for name, facts in looked_at:
+        if facts.mpi_version.partition(".")[0] not in ("4", "5"):
+            return f"{name} has Open MPI {facts.mpi_version}; 4.1 and 5.0 can be used."
+    versions = [(name, facts.mpi_version) for name, facts in looked_at]
+    for (name, mine), (other, theirs) in zip(versions, versions[1:]):
+        if mine != theirs:
+            return (
+                f"{name} has Open MPI {mine} and {other} has {theirs}; the ranks of a job need the "
+                "same on all nodes. Install the same there, or use the one that Ringmaster brings."
+            )
+    return _apart(versions[0][1], others) if versions else ""
+
+
+def _brought_mpi_fault(
+    chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
+) -> str:
+    return _apart(brought, others) if chosen and brought else ""
+
+
+def _apart(version: str, others: Sequence[NodeEntry]) -> str:
+    """Nodes that are not set up now, and have another Open MPI in use."""
+    for other in others:
+        there = other.installation
+        if there is not None and there.mpi_version != version:
+            apart = [one.name for one in others if _is_apart(one, version)]
+            whose = "of its own" if other.has_own_mpi else "that Ringmaster brought"
+            return (
+                f"This would be Open MPI {version}, and {_named(apart)} {_have(apart)} "
+                f"{there.mpi_version} {whose}; the ranks of a job need the same on all nodes. "
+                f"Choose as there, or set {_named(apart)} up together with this."
+            )
+    return ""
+
+
+def _is_apart(entry: NodeEntry, version: str) -> bool:
+    return entry.installation is not None and entry.installation.mpi_version != version
+
+
+def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
+    looked_at = _looked_at(chosen)
+    blind = [one.name for one in chosen if one.facts and (one.no_share or not one.facts.data_root)]
+    if blind:
+        sees = "does" if len(blind) == 1 else "do"
+        return (
+            f"{_named(blind)} {sees} not see the data root, so nothing can be shared there. "
+            "Mount it, or give each node an environment of its own."
+        )
+    barred = [name for name, facts in looked_at if not facts.data_root_writable]
+    if barred:
+        return (
+            f"{_named(barred)} may not write to the data root, so nothing can be shared there. "
+            "Mount it with the right to write, or give each node an environment of its own."
+        )
+    return ""
+
+
+def _looked_at(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeFacts]]:
+    return [(entry.name, entry.facts) for entry in entries if entry.facts is not None]
+
+
+def _named(names: Sequence[str]) -> str:
+    """ "gpu1, gpu2 and 5 more"."""
+    if len(names) > _MOST_NAMED:
+        return f"{', '.join(names[:2])} and {len(names) - 2} more"
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"

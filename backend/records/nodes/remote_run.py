@@ -1,0 +1,36 @@
+"""A run on nodes that do not see the data root: where its files are until they have come home.
+
+Standard library only and Python 3.9: the records are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import AttemptFolder
+
+
+@dataclass(frozen=True)
+class Carried:
+    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all of it is here too."""
+
+    node: str
+    is_home: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Carried:
+        return cls(str(raw["node"]), bool(raw["is_home"]))
+
+
+def carried_of(attempt: AttemptFolder) -> Carried | None:
+    """None of a run whose files are written in the data root itself."""
+    try:
+        return Carried.from_dict(read_json(attempt.carried))
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,181 @@
+"""Where the end of a run is told outside the window, and what is told.
+
+The settings hold what is nobody else's business: the address of a webhook is a key to its channel.
+So they lie in the home of the user who sends, never in the data root. The password of a mail
+server is not among them: it is in the keyring of a desktop, or nowhere.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+from backend.records.jobs.state import JobState
+
+SCHEMA = 1
+STARTTLS, TLS, PLAIN = "starttls", "tls", "none"
+PORTS = {STARTTLS: 587, TLS: 465, PLAIN: 25}
+WEBHOOK, MAIL = "webhook", "mail"
+_ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
+
+
+@dataclass(frozen=True)
+class Mail:
+    """A mail server and whom to write to. With ``user`` the server wants a password."""
+
+    host: str
+    to: tuple[str, ...]
+    sender: str
+    port: int = PORTS[STARTTLS]
+    security: str = STARTTLS
+    user: str = ""
+
+    @property
+    def account(self) -> str:
+        """The name under which the keyring has the password."""
+        return f"{self.user}@{self.host}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One place to tell. ``key`` is the same for all who send there, and does not tell where."""
+
+    kind: str
+    key: str
+    needs_password: bool = False
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What one user wants to be told of one data root.
+
+    ``since`` is UTC, ISO 8601: what ended before is not told.
+    """
+
+    webhook: str = ""
+    mail: Mail | None = None
+    tells_finished: bool = True
+    since: str = ""
+    from_nodes: bool = False
+    """The nodes that lead jobs have these settings as well, and need no desktop to tell."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        found = []
+        if self.webhook:
+            found.append(Target(WEBHOOK, _key(self.webhook)))
+        if self.mail is not None:
+            place = "\n".join((self.mail.host, *sorted(self.mail.to)))
+            found.append(Target(MAIL, _key(place), needs_password=bool(self.mail.user)))
+        return tuple(found)
+
+    def wants(self, state: JobState, ended: str) -> bool:
+        """Whether an end is one to be told; ``ended`` is UTC, ISO 8601."""
+        if not (self.webhook or self.mail) or ended < self.since:
+            return False
+        if state is JobState.FINISHED:
+            return self.tells_finished
+        return state.has_failed
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Channels:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        try:
+            if int(raw["schema"]) > SCHEMA:
+                raise ValueError("settings of notices in a newer format")
+            mail = None
+            if raw.get("mail"):
+                values = dict(raw["mail"])
+                mail = Mail(**{**values, "to": tuple(map(str, values["to"]))})
+            return cls(
+                str(raw.get("webhook", "")),
+                mail,
+                bool(raw.get("tells_finished", True)),
+                str(raw.get("since", "")),
+                bool(raw.get("from_nodes", False)),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"settings of notices without a usable {error}") from error
+
+
+@dataclass(frozen=True)
+class Message:
+    """The end of one run, for people who see nothing else of it.
+
+    ``lines`` are the last ones of the log of ``rank``, or of mpirun where that is None.
+    """
+
+    job_id: str
+    run: int
+    state: str
+    word: str
+    name: str
+    cause: str
+    remedy: str = ""
+    rank: int | None = None
+    nodes: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.word}: {self.name}"
+
+    @property
+    def log(self) -> str:
+        return "mpirun.log" if self.rank is None else f"rank-{self.rank}.log"
+
+
+def settings_name(data_root: PurePath | str) -> str:
+    """Name of the file with the settings for a data root, by its path where they lie."""
+    return f"{_key(str(data_root))}.json"
+
+
+def webhook_fault(address: str) -> str:
+    """Why notices cannot be sent to ``address``, in one sentence; "" when they can."""
+    try:
+        parts = urlsplit(address)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        has_host = False
+        parts = urlsplit("")
+    if (
+        parts.scheme not in ("http", "https")
+        or not has_host
+        or re.search(r"[\s\x00-\x20]", address)
+    ):
+        return "A webhook is an address that begins with https:// (or http:// in the lab)."
+    return ""
+
+
+def mail_fault(mail: Mail) -> str:
+    """Why no mail can be sent so, in one sentence; "" when it can."""
+    if not re.fullmatch(r"[^\s/@]+", mail.host):
+        return "The mail server is a host name, such as smtp.lab.example."
+    if not 0 < mail.port < 65536:
+        return "A port lies between 1 and 65535."
+    for address in (mail.sender, *mail.to):
+        if not _ADDRESS.fullmatch(address):
+            return f"“{address}” is no mail address." if address else "A mail address is missing."
+    if not mail.to:
+        return "A mail address is missing."
+    if mail.user and mail.security == PLAIN:
+        return "A password goes over TLS only; choose STARTTLS or TLS, or no user."
+    return ""
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,93 @@
+"""When queued jobs will start, as far as the time left of those before them is known.
+
+Standard library only and Python 3.9, as all records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from backend.records.base.timestamps import instant
+from backend.records.queue.entry import (
+    Cause,
+    QueueEntry,
+    Seat,
+    Waiting,
+    in_order,
+)
+from backend.records.queue.scheduling import Scene
+
+_ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
+
+
+def starts_in(
+    entries: Iterable[QueueEntry], verdicts: Mapping[str, Waiting | None], scene: Scene
+) -> dict[str, float | None]:
+    """Seconds to the start of each waiting job; None where nobody can say.
+
+    The jobs are laid one after the other on the slots that they need. A run, or a job before it,
+    of unknown length makes what competes with it unknown too, and so does whatever has no end
+    of its own (a foreign process, a full disk).
+    """
+    found: dict[str, float | None] = {}
+    laid: list[tuple[Seat, float | None]] = [
+        (seat, running.left_s) for running in scene.running for seat in running.seats
+    ]
+    for entry in in_order(entries):
+        waiting = verdicts[entry.job_id]
+        if waiting is None:
+            start: float | None = 0.0
+        elif waiting.cause not in _ENDS_BY_ITSELF:
+            start = None
+        else:
+            start = _first_room(entry, laid, scene)
+        found[entry.job_id] = start
+        if waiting is None or waiting.cause in _ENDS_BY_ITSELF:
+            end = None
+            if start is not None and entry.lasts_s is not None:
+                end = start + entry.lasts_s
+            laid += [(seat, end) for seat in entry.seats]
+    return found
+
+
+def _first_room(
+    entry: QueueEntry, laid: list[tuple[Seat, float | None]], scene: Scene
+) -> float | None:
+    begin = instant(entry.not_before)
+    start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0
+    for seat in entry.seats:
+        node = scene.nodes.get(seat.node)
+        there = [(one, end) for one, end in laid if one.competes(seat)]
+        if node is None:
+            return None
+        if seat.gpus:
+            ends = [end for _, end in there]
+        else:
+            ends = _ends_to_wait_for(seat, there, node.cores)
+        for end in ends:
+            if end is None:
+                return None
+            start = max(start, end)
+    return start
+
+
+def _ends_to_wait_for(
+    seat: Seat, there: list[tuple[Seat, float | None]], cores: int
+) -> list[float | None]:
+    """The ends after which enough processors are free, the earliest first."""
+    taken = sum(one.processes for one, _ in there)
+    ends: list[float | None] = []
+    later = float("inf")
+    for one, end in sorted(there, key=lambda pair: later if pair[1] is None else pair[1]):
+        if taken == 0 or taken + seat.processes <= cores:
+            break
+        taken -= one.processes
+        ends.append(end)
+    return ends
+
+
+def lasts_s(steps_left: int, pace_s: float | None) -> float | None:
+    """How long a run takes that makes so many steps at the pace of the one before."""
+    if not pace_s or steps_left <= 0:
+        return None
+    return steps_left * pace_s

@@ -1,0 +1,214 @@
+"""Many jobs as lines over parallel axes: one for each setting that differs, then the metric.
+
+Places are shares of an axis, from 0 below to 1 above, so that who draws it only scales.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.records.jobs import flat_settings
+from backend.records.jobs.comparison import better, judged_metrics
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.setting_labels import label, value_words
+from backend.records.jobs.view import JobView
+
+METRIC = "metric"
+MOST_LINES = 500
+_LOG_FROM = 20.0
+"""From this ratio of the largest to the smallest on, equal factors are equally far apart."""
+_MOST_MARKS = 12
+_MIDDLES = (0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value written beside an axis."""
+
+    place: float
+    text: str
+
+
+@dataclass(frozen=True)
+class ParallelAxis:
+    """``marks``: the values there are, or some round ones where there are many."""
+
+    key: str
+    label: str
+    marks: tuple[Mark, ...] = ()
+    is_log: bool = False
+
+
+@dataclass(frozen=True)
+class ParallelLine:
+    """A job: its place and its value on each axis, None and "" where it has none."""
+
+    job_id: str
+    name: str
+    places: tuple[float | None, ...]
+    texts: tuple[str, ...]
+    value: float | None = None
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """``metric``: by what the jobs are judged, "" where they do not agree on one."""
+
+    axes: tuple[ParallelAxis, ...] = ()
+    lines: tuple[ParallelLine, ...] = ()
+    metric: str = ""
+    way: str = ""
+
+    @property
+    def best(self) -> tuple[ParallelLine, ...]:
+        return tuple(line for line in self.lines if line.is_best)
+
+    def ranked(self) -> tuple[ParallelLine, ...]:
+        """The best first; what has no value last, in the order of the jobs."""
+        sign = -1.0 if self.way == "max" else 1.0
+        return tuple(
+            sorted(
+                self.lines,
+                key=lambda line: (line.value is None, sign * (line.value or 0.0)),
+            )
+        )
+
+
+def parallel(
+    views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
+) -> Parallel:
+    """The lines of these jobs, the first `MOST_LINES` of them, in their order.
+
+    ``in_words`` writes a value of the metric.
+    """
+    views = views[:MOST_LINES]
+    rows = [flat_settings.effective(view) for view in views]
+    keys = dict.fromkeys(key for one in rows for key in one)
+    # What some have and others have not says nothing more than the setting that it belongs to.
+    differing = [key for key in keys if len({one[key] for one in rows if key in one}) > 1]
+    metrics = judged_metrics(views)
+    metric = metrics[0] if len(metrics) == 1 else ""
+    way = better(metric, views) if metric else ""
+    values = [_value(view, metric) for view in views]
+    axes: list[ParallelAxis] = []
+    columns: list[Sequence[tuple[float | None, str]]] = []
+    for key in differing:
+        axis, column = _setting_axis(key, [one.get(key) for one in rows])
+        axes.append(axis)
+        columns.append(column)
+    if metric:
+        title = f"Best {metric_words(metric)}"
+        texts = ["" if value is None else in_words(value) for value in values]
+        axis, column = _number_axis(METRIC, title, values, texts, in_words)
+        axes.append(axis)
+        columns.append(column)
+    best = _best(values, way)
+    lines = tuple(
+        ParallelLine(
+            view.id,
+            view.name,
+            tuple(column[number][0] for column in columns),
+            tuple(column[number][1] for column in columns),
+            values[number],
+            best[number],
+        )
+        for number, view in enumerate(views)
+    )
+    return Parallel(tuple(axes), lines, metric, way)
+
+
+def chosen(lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]) -> set[str]:
+    """The jobs whose lines go through every brush, a stretch of the axis it stands on."""
+    return {
+        line.job_id
+        for line in lines
+        if all(_within(line.places[axis], *ends) for axis, ends in brushes.items())
+    }
+
+
+def _within(place: float | None, low: float, high: float) -> bool:
+    return place is not None and low <= place <= high
+
+
+def _value(view: JobView, metric: str) -> float | None:
+    if view.best_metric is None or view.best_metric[0] != metric:
+        return None
+    return view.best_metric[1] if math.isfinite(view.best_metric[1]) else None
+
+
+def _best(values: Sequence[float | None], way: str) -> list[bool]:
+    told = [value for value in values if value is not None]
+    if not way or len(set(told)) < 2:
+        return [False] * len(values)
+    top = min(told) if way == "min" else max(told)
+    return [value == top for value in values]
+
+
+def _setting_axis(
+    key: str, texts: Sequence[str | None]
+) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
+    title = label(key)
+    texts = [None if text is None else value_words(key, text) for text in texts]
+    numbers = [_number(text) for text in texts]
+    told = [text for text in texts if text is not None]
+    if all(_number(text) is not None for text in told):
+        shown = ["" if text is None else text for text in texts]
+        return _number_axis(key, title, numbers, shown)
+    known = sorted(dict.fromkeys(told))
+    places = {text: _share(n, len(known)) for n, text in enumerate(known)}
+    marks = tuple(Mark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+    column = [(None, "") if text is None else (places[text], text) for text in texts]
+    return ParallelAxis(key, title, marks), column
+
+
+def _number_axis(
+    key: str,
+    title: str,
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    in_words: Callable[[float], str] | None = None,
+) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
+    """With ``in_words`` values that were measured: its marks are round shares of the axis."""
+    listed = in_words is None
+    write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
+    told = sorted({value for value in values if value is not None})
+    if not told:
+        return ParallelAxis(key, title), [(None, "")] * len(values)
+    low, high = told[0], told[-1]
+    is_log = listed and low > 0 and high / low >= _LOG_FROM
+
+    def place(value: float) -> float:
+        if high == low:
+            return 0.5
+        if is_log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+    def value_at(share: float) -> float:
+        return low * (high / low) ** share if is_log else low + (high - low) * share
+
+    if listed and len(told) <= _MOST_MARKS:
+        words = dict(zip(values, texts))
+        marks = tuple(Mark(place(value), words[value]) for value in told)
+    else:
+        shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
+        marks = tuple(Mark(share, write(value_at(share))) for share in shares)
+    column = [
+        (None, "") if value is None else (place(value), text) for value, text in zip(values, texts)
+    ]
+    return ParallelAxis(key, title, marks, is_log), column
+
+
+def _share(number: int, count: int) -> float:
+    return number / (count - 1) if count > 1 else 0.5
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,364 @@
+"""A sweep: one job file and the fields that take several values, which become named jobs.
+
+Pure: the same sweep gives the same jobs, in the same order, on every machine and Python (a draw
+uses nothing but `random.Random.random`, the one method whose sequence Python promises to keep:
+https://docs.python.org/3/library/random.html#notes-on-reproducibility).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.base.validation import Fault, kind_of, nearest
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.values import Axis, Span, parse_axis, value_text
+
+MOST_JOBS = 200
+TAG = "sweep:"
+"""So begins the tag of a job that came of a sweep: any Ringmaster reads it, any list finds it."""
+DRAWS, SEED = "sweep.random", "sweep.seed"
+"""The fields of a sweep itself, as its file names them."""
+_NAME_BYTES = 255
+_SHUFFLED_UP_TO = 4 * MOST_JOBS
+_TRIES_A_JOB = 100
+_NOT_SWEPT = ("name", "notes", "tags")
+_SPAN_KEYS = ("from", "to", "steps", "scale")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is asked for. ``base`` is a job file; ``draws`` None is the whole grid."""
+
+    base: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+    draws: int | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class SweptJob:
+    """One job of a sweep: its file, and what it takes of each axis, in their order."""
+
+    name: str
+    raw: dict[str, Any]
+    values: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The jobs of a sweep, or why there are none."""
+
+    jobs: tuple[SweptJob, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True)
+class SweepMade:
+    """A sweep that is in the queue, all of it."""
+
+    tag: str
+    jobs: tuple[JobView, ...] = ()
+
+
+@dataclass(frozen=True)
+class SweepTaken:
+    """A sweep that was taken back: what lies in the trash now, and what stays because it ran."""
+
+    tag: str
+    taken: tuple[JobView, ...] = ()
+    left: tuple[JobView, ...] = ()
+
+
+def sweep_of(tags: Iterable[str]) -> str:
+    """The tag of the sweep that a job came of, "" for none."""
+    return next((tag for tag in tags if tag.startswith(TAG) and tag != TAG), "")
+
+
+def sweep_name(tag: str) -> str:
+    """How people call a sweep: its tag without what marks it as one."""
+    return tag[len(TAG) :] if tag.startswith(TAG) else tag
+
+
+def expand(sweep: Sweep, tag: str = "") -> Expansion:
+    """Every job of a sweep by its own name, each held against the check of job files.
+
+    Never raises. Faults name the field; the same one is told once, however many jobs have it.
+
+    Args:
+        tag: Goes to the tags of each job.
+    """
+    faults = list(_axis_faults(sweep))
+    if faults:
+        return Expansion(faults=tuple(faults))
+    drawn, fault = _combinations(sweep)
+    if fault is not None:
+        return Expansion(faults=(fault,))
+    jobs = _named(sweep, drawn, tag)
+    told: dict[Fault, None] = {}
+    for job in jobs:
+        for one in parse_job(job.raw).faults:
+            told[_with_value(one, job)] = None
+    return Expansion(jobs, tuple(told))
+
+
+def swept_path(text: str, base: Mapping[str, Any]) -> str:
+    """The field that is meant by ``optimizer.lr``, or by its last word alone where one has it.
+
+    Raises:
+        ValueError: None is, or several are; one sentence.
+    """
+    known = _known_paths(base)
+    if text in known or text.startswith("environment."):
+        return text
+    ends = [path for path in known if path.rpartition(".")[2] == text]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise ValueError(f"{text}: could be {' or '.join(ends)}; write one of them.")
+    near = nearest(text, known)
+    hint = f" Did you mean “{near}”?" if near else ""
+    raise ValueError(f"{text}: is not a setting of a job.{hint}")
+
+
+def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]:
+    """A sweep file: a job file with a table ``[sweep]``.
+
+    ``[sweep.axes]`` holds a list, a text as on the command line or ``{from, to, steps, scale}``
+    for each field; ``random`` and ``seed`` stand in ``[sweep]``.
+    """
+    base = {key: value for key, value in raw.items() if key != "sweep"}
+    table = raw.get("sweep")
+    if not isinstance(table, Mapping):
+        return None, (Fault("sweep", "sweep: is missing; it says which fields take which values."),)
+    faults: list[Fault] = []
+    axes: list[Axis] = []
+    given = table.get("axes", {})
+    if not isinstance(given, Mapping):
+        given = {}
+    for text, value in _leaves(given):
+        axis = _read_axis(text, value, base)
+        if isinstance(axis, Fault):
+            faults.append(axis)
+        else:
+            axes.append(axis)
+    if not given:
+        faults.append(Fault("sweep.axes", "sweep.axes: names no field."))
+    faults.extend(
+        Fault(f"sweep.{key}", f"sweep.{key}: is not a setting of a sweep.")
+        for key in table
+        if key not in ("axes", "random", "seed")
+    )
+    draws, seed = table.get("random"), table.get("seed", 1)
+    for key, number in (("random", draws), ("seed", seed)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+            sentence = f"sweep.{key}: must be a whole number, not {kind_of(number)}."
+            faults.append(Fault(f"sweep.{key}", sentence))
+    return (None if faults else Sweep(base, tuple(axes), draws, seed)), tuple(faults)
+
+
+def sweep_file(sweep: Sweep) -> dict[str, Any]:
+    """The sweep as `read_sweep` reads it; without axes it is the job file alone."""
+    raw = dict(sweep.base)
+    if not sweep.axes:
+        return raw
+    table: dict[str, Any] = {"axes": {axis.path: _axis_entry(axis) for axis in sweep.axes}}
+    if sweep.draws is not None:
+        table = {"random": sweep.draws, "seed": sweep.seed, **table}
+    return {**raw, "sweep": table}
+
+
+def _axis_entry(axis: Axis) -> Any:
+    """A range as one types it: a table would come after all values, in another order."""
+    if axis.span is not None:
+        low, high, steps = axis.span.low, axis.span.high, axis.span.steps
+        return f"{low!r}..{high!r}" + (f":{steps}" if steps else "") + f":{axis.span.scale}"
+    return [list(value) if isinstance(value, tuple) else value for value in axis.values]
+
+
+def _read_axis(text: str, value: Any, base: Mapping[str, Any]) -> Axis | Fault:
+    try:
+        return _axis(swept_path(text, base), value)
+    except ValueError as error:
+        return Fault(text, str(error))
+
+
+def _axis(path: str, value: Any) -> Axis:
+    if isinstance(value, str):
+        return parse_axis(path, value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if key not in _SPAN_KEYS:
+                raise ValueError(f"{path}: a range has from, to, steps and scale, not “{key}”.")
+        ends = [value.get("from"), value.get("to"), value.get("steps", 0)]
+        if not all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in ends):
+            raise ValueError(f"{path}: a range needs numbers as from, to and steps.")
+        low, high, steps = (float(n) for n in ends)
+        span = Span(low, high, int(steps), str(value.get("scale", "linear")))
+        return Axis(path, span=span)
+    return Axis(path, tuple(value) if isinstance(value, list) else (value,))
+
+
+def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        name = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) and "from" not in value and "to" not in value:
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
+    paths = [axis.path for axis in sweep.axes]
+    if not paths:
+        yield Fault("", "No field takes several values; name at least one.")
+    for number, axis in enumerate(sweep.axes):
+        sentence = axis.fault()
+        if axis.path in _NOT_SWEPT:
+            sentence = "is what tells the jobs of a sweep apart, and takes no values."
+        elif axis.path in paths[:number]:
+            sentence = "is named twice."
+        elif any(other.startswith(f"{axis.path}.") for other in paths):
+            sentence = "is a table, of which another part takes several values, too."
+        elif not sentence and sweep.draws is None and not axis.points():
+            sentence = "is a range without steps; say how many, or draw at random."
+        if sentence:
+            yield Fault(axis.path, f"{axis.path}: {sentence}")
+    if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
+        yield Fault(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
+
+
+def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
+    axes = sweep.axes
+    grids = [axis.points() for axis in axes]
+    size = math.prod(map(len, grids))
+    if sweep.draws is None:
+        if size > MOST_JOBS:
+            longest = max(axes, key=lambda axis: len(axis.points()))
+            return [], Fault(
+                longest.path,
+                f"{longest.path}: With its {len(longest.points())} values the sweep makes {size} "
+                f"jobs, and {MOST_JOBS} are the most; take values out, or draw some at random.",
+            )
+        return list(itertools.product(*grids)), None
+    draw = random.Random(sweep.seed).random
+    if all(axis.span is None for axis in axes) and size <= _SHUFFLED_UP_TO:
+        found = list(itertools.product(*grids))
+        for number in range(len(found) - 1, 0, -1):
+            other = int(draw() * (number + 1))
+            found[number], found[other] = found[other], found[number]
+        found = found[: sweep.draws]
+    else:
+        found = []
+        seen: set[str] = set()
+        for _ in range(_TRIES_A_JOB * sweep.draws):
+            if len(found) == sweep.draws:
+                break
+            one = tuple(axis.at(draw()) for axis in axes)
+            if repr(one) not in seen:
+                seen.add(repr(one))
+                found.append(one)
+    if len(found) < sweep.draws:
+        path = axes[-1].path
+        return [], Fault(
+            path,
+            f"{path}: {sweep.draws} jobs were asked for, and these values make only {len(found)} "
+            "different ones.",
+        )
+    return found, None
+
+
+def _named(sweep: Sweep, drawn: Sequence[tuple[Any, ...]], tag: str) -> tuple[SweptJob, ...]:
+    paths = [axis.path for axis in sweep.axes]
+    words = _words(paths)
+    base_name = sweep.base.get("name", "")
+    jobs: dict[str, SweptJob] = {}
+    for combination in drawn:
+        values = tuple(zip(paths, combination))
+        told = " ".join(f"{words[path]}={value_text(value)}" for path, value in values)
+        raw = copy.deepcopy(dict(sweep.base))
+        for path, value in values:
+            _put(raw, path, copy.deepcopy(value))
+        name = _cut(str(base_name), told)
+        number = 2
+        while name in jobs:
+            name, number = _cut(str(base_name), f"{told} ({number})"), number + 1
+        if isinstance(base_name, str):
+            raw["name"] = name
+        if tag:
+            kept = raw.get("tags", ())
+            others = [one for one in kept if isinstance(one, str) and not one.startswith(TAG)]
+            raw["tags"] = [*others, tag]
+        jobs[name] = SweptJob(name, raw, values)
+    return tuple(jobs.values())
+
+
+def _words(paths: Sequence[str]) -> dict[str, str]:
+    """A short word for each field: ``lr``, ``batch``; its path where two would be the same."""
+
+    def short(path: str) -> str:
+        part, _, key = path.rpartition(".")
+        return part if key == "name" and part else {"batch_size": "batch"}.get(key, key)
+
+    made = {path: short(path) for path in paths}
+    words = list(made.values())
+    return {path: path if words.count(word) > 1 else word for path, word in made.items()}
+
+
+def _cut(name: str, values: str) -> str:
+    """The name of the base gives way, for the values tell the jobs apart."""
+    room = max(_NAME_BYTES - len(values.encode()) - 1, 0)
+    return f"{name.encode()[:room].decode(errors='ignore').rstrip()} {values}".strip()
+
+
+def _put(raw: dict[str, Any], path: str, value: Any) -> None:
+    # The name of a variable may hold no dot, and nothing lies deeper than one table.
+    part, _, key = path.partition(".")
+    if not key:
+        raw[part] = value
+        return
+    table = raw.get(part)
+    raw[part] = {**(table if isinstance(table, Mapping) else {}), key: value}
+
+
+def _with_value(fault: Fault, job: SweptJob) -> Fault:
+    """A fault of a swept field names the value that has it, where its sentence does not."""
+    value = dict(job.values).get(fault.field)
+    begin = f"{fault.field}: "
+    shown = f"“{value_text(value)}”"
+    if value is None or not fault.sentence.startswith(f"{begin}must") or shown in fault.sentence:
+        return fault
+    return Fault(fault.field, f"{begin}{shown} {fault.sentence[len(begin) :]}")
+
+
+def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
+    fixed = [
+        name
+        for name in JobConfig.__dataclass_fields__
+        if name not in ("strategy", "optimizer", "schedule", "checkpoint", "early_stop")
+    ]
+    tables = {
+        "strategy": ("name", "lr_scaling"),
+        "optimizer": ("name", "lr", *_settings("optimizer")),
+        "schedule": ("name", "warmup_epochs", *_settings("schedule")),
+        "checkpoint": (
+            *("every_epochs", "every_steps", "every_minutes"),
+            *("keep_latest", "keep_best", "best_metric", "best_mode"),
+        ),
+        "early_stop": ("metric", "mode", "patience_epochs", "min_delta"),
+    }
+    own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
+    nested = [f"{part}.{key}" for part, keys in tables.items() for key in keys]
+    return tuple(dict.fromkeys((*fixed, *nested, *own)))
+
+
+def _settings(part: str) -> tuple[str, ...]:
+    known = OPTIMIZERS if part == "optimizer" else SCHEDULES
+    return tuple(dict.fromkeys(key for settings in known.values() for key in settings))

@@ -1,0 +1,138 @@
+"""A sweep as one line of a list: what is true of all its jobs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import LIVE, WAITING, JobLine, SweepCount
+from backend.records.sweeps.spec import TAG, sweep_name
+
+FEWEST = 2
+"""One job is no sweep any more, and needs no row above it."""
+OPEN_UP_TO = 3
+"""Jobs of a sweep that nobody has folded yet: with its own row it takes as much room as one did
+before, and a longer one would push the next job off a small screen."""
+_LOUDEST_FIRST = (
+    JobState.TRAINING,
+    JobState.EVALUATING,
+    JobState.SAVING,
+    JobState.SETUP,
+    JobState.STARTING,
+    JobState.STOPPING,
+    JobState.QUEUED,
+    JobState.CREATED,
+    JobState.ERROR,
+    JobState.LOST,
+    JobState.INTERRUPTED,
+    JobState.FINISHED,
+)
+"""Of a sweep's jobs, the first of these says how the sweep is: what moves, what is to come, and
+then what wants a look. So it has finished when all of them have."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which sweeps a person folded (True) or unfolded, by tag.
+
+    Attributes:
+        kept: For good.
+        now: For the rows that are searched just now, in which hits unfold their sweep.
+    """
+
+    kept: Mapping[str, bool] = field(default_factory=dict)
+    now: Mapping[str, bool] = field(default_factory=dict)
+
+
+def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
+    """The line that stands for these jobs, of which there is at least one.
+
+    Its progress is their mean, its times reach from the first start to the last end, and its best
+    metric is the best of theirs where all of them are judged by the same one.
+    """
+    jobs = sorted(jobs, key=lambda line: (line.created, line.id))
+    states = [line.state for line in jobs]
+    state = min(states, key=_LOUDEST_FIRST.index)
+    live = [line for line in jobs if line.group == LIVE]
+    waiting = sum(line.group == WAITING for line in jobs)
+    best = _best(jobs)
+    started = min((line.started for line in jobs if line.started), default=0.0)
+    common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
+    return JobLine(
+        id=tag,
+        name=sweep_name(tag),
+        state=state,
+        progress=sum(_done(line) for line in jobs) / len(jobs),
+        best_metric=None if best is None else best.best_metric,
+        nodes=tuple(dict.fromkeys(node for line in jobs for node in line.nodes)),
+        world_size=sum(line.world_size for line in live),
+        uses_gpus=any(line.uses_gpus for line in live),
+        created=jobs[0].created,
+        started=started,
+        ended=0.0 if live or waiting else max(line.ended for line in jobs),
+        earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
+        energy_j=_total(line.energy_j for line in jobs if line.run),
+        run=max(line.run for line in jobs),
+        user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
+        tags=_common_tags(jobs),
+        eta_s=_eta_s(live) if live and not waiting else None,
+        most_is_best=best is not None and best.most_is_best,
+        sweep=SweepCount(
+            ids=tuple(line.id for line in jobs),
+            live=len(live),
+            waiting=waiting,
+            finished=states.count(JobState.FINISHED),
+            stopped=states.count(JobState.INTERRUPTED),
+            failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
+            common=common,
+            best_job="" if best is None else own_words(best.name, common),
+        ),
+    )
+
+
+def _gpu_s_at(line: JobLine, started: float) -> float | None:
+    """What a job used; of one that runs, less what its GPUs will be counted for since `started`."""
+    if not line.uses_gpus:
+        return 0.0
+    if line.group != LIVE or line.earlier_gpu_s is None:
+        return line.gpu_s(0.0)
+    return line.earlier_gpu_s - line.world_size * (line.started - started)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """None where one of them is not known."""
+    found = list(values)
+    told = [value for value in found if value is not None]
+    return sum(told) if found and len(told) == len(found) else None
+
+
+def _done(line: JobLine) -> float:
+    return 1.0 if line.state is JobState.FINISHED else line.progress
+
+
+def _best(jobs: Sequence[JobLine]) -> JobLine | None:
+    judged = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
+    if len({(metric[0], line.most_is_best) for metric, line in judged}) != 1:
+        return None
+    # A value that is no number is better than none, and worse than every number.
+    numbers = [(metric[1], line) for metric, line in judged if metric[1] == metric[1]]
+    if not numbers:
+        return None
+    sign = -1.0 if numbers[0][1].most_is_best else 1.0
+    return min(numbers, key=lambda pair: sign * pair[0])[1]
+
+
+def own_words(name: str, common: frozenset[str]) -> str:
+    """Of a job's name, the words that not all jobs of its sweep have: ``lr=0.1``."""
+    return " ".join(word for word in name.split() if word not in common) or name
+
+
+def _common_tags(jobs: Sequence[JobLine]) -> tuple[str, ...]:
+    common = set.intersection(*(set(line.tags) for line in jobs))
+    return tuple(tag for tag in jobs[0].tags if tag in common and not tag.startswith(TAG))
+
+
+def _eta_s(live: Sequence[JobLine]) -> float | None:
+    told = [line.eta_s for line in live]
+    return max((eta for eta in told if eta is not None), default=None) if None not in told else None

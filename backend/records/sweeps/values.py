@@ -1,0 +1,218 @@
+"""The values that one field of a sweep takes: listed one by one, or from–to.
+
+What a person types is the same in the window and on the command line: ``0.01, 0.03, 0.1`` or
+``1e-4..1e-1:4:log`` (from, to, how many, and ``log`` for equal factors instead of equal steps).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.records.base.validation import printable
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+
+LINEAR, LOG = "linear", "log"
+SCALES = (LINEAR, LOG)
+MOST_VALUES = 200
+FORMS = "0.01, 0.03, 0.1 or 0.01..0.1:3"
+_WHOLE = (
+    *("epochs", "batch_size", "seed", "loader_workers", "early_stop.patience_epochs"),
+    *("checkpoint.every_epochs", "checkpoint.every_steps"),
+    *("checkpoint.keep_latest", "checkpoint.keep_best"),
+)
+_NUMBERS = (
+    *("optimizer.lr", "schedule.warmup_epochs", "gradient_norm", "stall_limit_s"),
+    *("checkpoint.every_minutes", "early_stop.min_delta"),
+)
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(
+    rf"^\s*({_NUMBER})\s*(?:\.\.|–)\s*({_NUMBER})\s*(?::\s*(\d+)\s*)?(?::\s*(\w+)\s*)?$"
+)
+_ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
+"""How many digits a step of a range has: as few as keep the steps apart."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """From ``low`` to ``high``, both included. ``steps`` 0: only for drawing at random."""
+
+    low: float
+    high: float
+    steps: int = 0
+    scale: str = LINEAR
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A field of the job file (``optimizer.lr``) and what it takes, one after the other."""
+
+    path: str
+    values: tuple[Any, ...] = ()
+    span: Span | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return field_kind(self.path) == "whole"
+
+    @property
+    def is_drawn_only(self) -> bool:
+        """A range without steps, which is no part of a grid."""
+        return self.span is not None and not self.span.steps
+
+    def points(self) -> tuple[Any, ...]:
+        """The values of a grid; empty for a range without steps."""
+        if self.span is None:
+            return self.values
+        return _points(self.span, self.is_whole)
+
+    def at(self, share: float) -> Any:
+        """The value at a share from 0 to below 1 of the axis, for drawing at random."""
+        if self.span is None:
+            return self.values[int(share * len(self.values))]
+        if self.is_whole:
+            # From half a step below to half a step above, or the ends would come half as often.
+            wider = Span(self.span.low - 0.5, self.span.high + 0.5)
+            where = wider if self.span.scale == LINEAR else self.span
+            value = round(_between(where, share))
+            return int(min(max(value, math.ceil(self.span.low)), math.floor(self.span.high)))
+        drawn = float(f"{_between(self.span, share):.4g}")
+        return min(max(drawn, self.span.low), self.span.high)
+
+    def fault(self) -> str:
+        """What keeps the axis from giving values, as one sentence, or ""."""
+        span = self.span
+        if span is None:
+            return _list_fault(self.values)
+        if field_kind(self.path) not in ("whole", "number"):
+            return "takes no range; give its values one by one."
+        if not (math.isfinite(span.low) and math.isfinite(span.high)):
+            return "needs two numbers as the ends of its range."
+        if span.low >= span.high:
+            return f"goes from {span.low:g} to {span.high:g}; the first must be the lower one."
+        if span.scale not in SCALES:
+            return f"is spaced “{printable(span.scale)}”; it must be linear or log."
+        if span.scale == LOG and span.low <= 0:
+            return f"is spaced by factors and begins at {span.low:g}; it must begin above 0."
+        if span.steps and not 2 <= span.steps <= MOST_VALUES:
+            return f"has {span.steps} steps; it must have 2 to {MOST_VALUES}."
+        if self.is_whole and math.ceil(span.low) > math.floor(span.high):
+            return f"holds no whole number between {span.low:g} and {span.high:g}."
+        return ""
+
+
+def field_kind(path: str) -> str:
+    """``whole``, ``number``, ``pair``, ``flag`` or ``text``: what a field of a job file takes."""
+    if path in _WHOLE:
+        return "whole"
+    if path in _NUMBERS:
+        return "number"
+    if path in ("mixed_precision", "stop_on_nan"):
+        return "flag"
+    part, _, key = path.partition(".")
+    known = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES}.get(part, {})
+    return next((s[key].kind for s in known.values() if key in s), "text")
+
+
+def parse_axis(path: str, text: str) -> Axis:
+    """The axis that somebody typed.
+
+    Raises:
+        ValueError: It is none; one sentence that names the field.
+    """
+    kind = field_kind(path)
+    found = _RANGE.match(text) if kind in ("whole", "number") else None
+    if found is not None:
+        low, high, steps, scale = found.groups()
+        axis = Axis(path, span=Span(float(low), float(high), int(steps or 0), scale or LINEAR))
+    elif not text.strip():
+        axis = Axis(path)
+    else:
+        pieces = text.split(";" if kind == "pair" else ",")
+        if not all(piece.strip() for piece in pieces):
+            raise ValueError(f"{path}: has a comma with nothing beside it; write {FORMS}.")
+        axis = Axis(path, tuple(_value(kind, piece.strip()) for piece in pieces))
+    if axis.fault():
+        raise ValueError(f"{path}: {axis.fault()}")
+    return axis
+
+
+def value_text(value: object) -> str:
+    """A value in a job's name and in a field: ``0.01``, ``yes``, ``0.9,0.999``."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    if isinstance(value, Mapping):
+        count = value.get("gpus") or value.get("processes", "")
+        several = isinstance(count, (list, tuple))
+        return f"{value.get('node', '')}×{len(count) if several else count}"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(value_text, value))
+    return str(value)
+
+
+def axis_text(axis: Axis) -> str:
+    """The values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
+    if axis.span is not None and not axis.span.steps:
+        return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
+    between = "; " if field_kind(axis.path) == "pair" else ", "
+    return between.join(map(value_text, axis.points()))
+
+
+def _value(kind: str, text: str) -> Any:
+    """What is no number stays as typed: the one check of job files has the sentence for it."""
+    if kind == "flag":
+        return _FLAGS.get(text.lower(), text)
+    if kind == "pair":
+        return [_value("number", piece.strip()) for piece in text.split(",")]
+    if kind in ("whole", "number"):
+        return _number(text)
+    return text
+
+
+def _number(text: str) -> int | float | str:
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def _list_fault(values: Sequence[Any]) -> str:
+    if not values:
+        return f"has no values; write {FORMS}."
+    if len(values) > MOST_VALUES:
+        return f"has {len(values)} values; {MOST_VALUES} are the most."
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            return f"names {printable(value_text(value))} twice."
+    return ""
+
+
+def _between(span: Span, share: float) -> float:
+    if span.scale == LOG:
+        return math.exp(math.log(span.low) * (1 - share) + math.log(span.high) * share)
+    return span.low * (1 - share) + span.high * share
+
+
+def _points(span: Span, whole: bool) -> tuple[Any, ...]:
+    if not span.steps:
+        return ()
+    exact = [_between(span, n / (span.steps - 1)) for n in range(1, span.steps - 1)]
+    if whole:
+        low, high = math.ceil(span.low), math.floor(span.high)
+        return tuple(dict.fromkeys((low, *(round(v) for v in exact), high)))
+    made: tuple[float, ...] = ()
+    for digits in _ENOUGH_DIGITS:
+        inner = (float(f"{value:.{digits}g}") for value in exact)
+        made = tuple(dict.fromkeys((span.low, *inner, span.high)))
+        if len(made) == span.steps and list(made) == sorted(made):
+            break
+    return made

@@ -1,0 +1,38 @@
+"""Times of the files: one form, that sorts as text and survives being read again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.base import timestamps
+
+ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+SINCE_1970 = st.integers(0, 2**37 * 10**6).map(lambda us: timedelta(microseconds=us))
+
+
+@given(ZONES, SINCE_1970)
+def test_a_time_of_any_zone_is_held_in_utc_and_read_again(zone: tzinfo, since: timedelta) -> None:
+    when = (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(zone)
+    text = timestamps.stamp(when, "microseconds")
+    assert text.endswith("Z")
+    assert timestamps.moment(text) == when
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-11-23", "2026-11-23T18:42:44", "Z"])
+def test_what_is_no_time_or_tells_no_zone_is_none(text: str) -> None:
+    assert timestamps.instant(text) is None
+    assert timestamps.seconds(text) == 0.0
+    with pytest.raises(ValueError, match=r"zone|isoformat|month"):
+        timestamps.moment(text)
+
+
+def test_what_comes_later_is_later_within_a_second_too() -> None:
+    first = timestamps.now("microseconds")
+    assert timestamps.moment(first) <= timestamps.moment(timestamps.now("microseconds"))
+    assert timestamps.seconds("2026-11-23T18:42:44.100Z") > timestamps.seconds(
+        "2026-11-23T18:42:44.099Z"
+    )

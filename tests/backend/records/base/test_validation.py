@@ -1,0 +1,104 @@
+"""Names that stand for folders, variables, and text that is safe to print."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backend.records.base.validation import job_name_fault, name_fault, printable, variable_fault
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "digits",
+        "two words",
+        "it's",
+        "Größe",
+        "数字",
+        "a;b",
+        "$(touch x)",
+        "50 %",
+        "a+b=c",
+        "é" * 50,
+    ],
+)
+def test_f54_a_name_that_works_everywhere_is_taken(name: str) -> None:
+    assert name_fault(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "needed"),
+        ("..", "begins with"),
+        (".hidden", "begins with"),
+        ("-x", "begins with"),
+        (" a", "begins with"),
+        ("a ", "begins with"),
+        ("a.", "ends with"),
+        ("a/b", "holds /"),
+        ("a\\b", "holds \\"),
+        ("digits@2", "holds @"),
+        ('a"b', 'holds "'),
+        ("a\nb", "cannot be shown"),
+        ("a\0b", "cannot be shown"),
+        ("\ud800", "cannot be shown"),
+        ("a\u202eb", "cannot be shown"),
+        ("x" * 101, "longer than 100 bytes"),
+        ("🦔" * 26, "longer than 100 bytes"),
+        ("CON", "reserved by Windows"),
+        ("nul.txt", "reserved by Windows"),
+        ("Lpt1", "reserved by Windows"),
+    ],
+)
+def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> None:
+    fault = name_fault(name)
+    assert said in fault
+    assert fault.endswith(".")
+    assert printable(fault, 1000) == fault
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(codec="utf-8"), max_size=120))
+def test_f54_every_name_is_refused_in_words_or_can_be_a_folder(tmp_path: Path, name: str) -> None:
+    if not name_fault(name):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        assert name in os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "..", "-x", 'it\'s "x" $(y) ; 🦔', "x" * 255])
+def test_f54_a_jobs_name_may_be_nearly_anything(name: str) -> None:
+    assert job_name_fault(name) == ""
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1b[31m", "\ud800", "x" * 256])
+def test_f54_a_jobs_name_holds_no_control_characters(name: str) -> None:
+    assert job_name_fault(name).endswith(".")
+
+
+@pytest.mark.parametrize("name", ["MY_SETTING", "_x", "A1"])
+def test_f54_a_variable_with_a_plain_name_is_taken(name: str) -> None:
+    assert variable_fault(name) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1A", "A B", "A=B", "Ä", "A;B", "OMPI_X", "RINGMASTER_RUN", "PYTHONPATH", "A\n"]
+)
+def test_f54_a_variable_that_could_change_the_launch_is_not(name: str) -> None:
+    assert variable_fault(name).endswith(".")
+
+
+@given(st.text(), st.integers(1, 50))
+def test_printable_text_has_no_control_characters_and_keeps_its_limit(
+    text: str, limit: int
+) -> None:
+    shown = printable(text, limit)
+    assert len(shown) <= limit
+    assert not any(unicodedata.category(c).startswith("C") for c in shown)

@@ -1,0 +1,153 @@
+"""What a job will take: time from a job like it, checkpoints by the rule that keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.jobs.config import JobConfig, Optimizer, parse_job
+from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.forecast import (
+    Twin,
+    alike,
+    checkpoint_bytes,
+    checkpoints_kept,
+    forecast,
+    twin_of,
+)
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Pin
+from tests.integration.tiny import raw_job
+
+PINS = {key: Pin("tiny", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
+
+
+def config(**other: object) -> JobConfig:
+    found = parse_job(raw_job(1, **other)).config
+    assert found is not None
+    return found
+
+
+def job(name: str, **other: object) -> JobView:
+    return JobView(name, name, JobState.FINISHED, config(**other), "", step=9, pins=PINS)
+
+
+def names(*jobs: JobView) -> list[str]:
+    return [view.name for view in alike(config(), PINS, jobs)]
+
+
+def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
+    found = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), 1_000_000)
+    assert (found.total_steps, found.lasts_s, found.like) == (640, 128.0, "a")
+    assert found.disk_bytes == 3_000_000
+
+
+def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
+    gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
+    known = replace(job("a", placement=gpus), energy_j=9_000.0)
+    found = forecast(config(epochs=10, placement=gpus), 64, twin_of(known, 0.2), None)
+    assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
+    unknown = forecast(config(epochs=10, placement=gpus), 64, twin_of(job("a"), 0.2), None)
+    assert (unknown.gpu_s, unknown.energy_j) == (256.0, None)
+    on_processors = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), None)
+    assert (on_processors.gpu_s, on_processors.energy_j) == (None, None)
+
+
+def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
+    times = {"started": "2026-11-22T07:00:00Z", "ended": "2026-11-22T07:00:20Z"}
+    whole = replace(job("a"), run=1, step=40, **times)
+    assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
+    found = forecast(config(epochs=1), 100, twin_of(whole, 0.2), None)
+    assert found.lasts_s == 32.0
+    # Of a run that was resumed, the last stretch alone is known.
+    assert twin_of(replace(whole, run=2), 0.2) == Twin("a", 0.2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"batch_size": 16},
+        {"placement": [{"node": "this-computer", "processes": 2}]},
+        {"placement": [{"node": "gpu1", "gpus": ["GPU-1"]}]},
+    ],
+    ids=["batch", "processes", "kind"],
+)
+def test_no_time_is_told_from_a_job_of_another_pace(other: dict[str, object]) -> None:
+    assert names(job("a", **other), job("b", epochs=1)) == ["b"]
+    found = forecast(config(), 64, None, None)
+    assert (found.lasts_s, found.disk_bytes, found.like) == (None, None, "")
+
+
+def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
+    other = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
+    assert names(replace(job("draft"), step=0), other) == []
+
+
+@pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_pace_that_is_none_foretells_nothing(pace: float | None) -> None:
+    assert twin_of(job("a"), pace) is None
+
+
+def test_of_several_twins_the_one_on_the_same_node_with_the_same_files_comes_first() -> None:
+    far = job("far", placement=[{"node": "gpu1", "processes": 1}])
+    older = replace(job("older"), pins={**PINS, "model": Pin("tiny", 2, "cd" * 32)})
+    assert names(far, older, job("near")) == ["near", "older", "far"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "epochs", "kept"),
+    [
+        ({"every_epochs": 5, "keep_latest": 1, "keep_best": 2}, 50, 3),
+        ({"every_epochs": 5, "keep_latest": 10, "keep_best": 5}, 20, 4),
+        ({"every_epochs": 1, "keep_latest": 1, "keep_best": 0}, 50, 2),
+        ({"every_epochs": 50}, 3, 1),
+        ({"every_steps": 100, "keep_latest": 9}, 2, 2),
+    ],
+)
+def test_m17_as_many_checkpoints_are_foretold_as_stay(
+    policy: dict[str, int], epochs: int, kept: int
+) -> None:
+    assert checkpoints_kept(config(epochs=epochs, checkpoint=policy), 64, None) == kept
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "numbers"),
+    [
+        (Optimizer("sgd", 0.1), 1),
+        (Optimizer("sgd", 0.1, {"momentum": 0.9}), 2),
+        (Optimizer("adamw", 0.1), 3),
+        (Optimizer("adam", 0.1, {"amsgrad": True}), 4),
+        (Optimizer("rmsprop", 0.1, {"centered": True, "momentum": 0.5}), 4),
+    ],
+)
+def test_a_checkpoint_holds_the_weights_and_what_the_optimizer_keeps(
+    optimizer: Optimizer, numbers: int
+) -> None:
+    assert checkpoint_bytes(1000, optimizer) == numbers * 1000
+
+
+def test_only_what_was_changed_is_a_difference() -> None:
+    before = raw_job(1)
+    now = raw_job(1, name="other", seed=1, epochs=9, optimizer={"name": "sgd", "lr": 0.1})
+    found = [(one.label, one.before, one.now) for one in changes(before, now)]
+    assert found == [
+        ("Epochs", "4", "9"),
+        ("Learning rate", "0.05", "0.1"),
+        ("Momentum", "0.9", "0.0"),
+    ]
+    assert changes(before, dict(before)) == ()
+
+
+def test_a_setting_at_fault_is_a_difference_as_it_was_typed_and_nothing_else_is() -> None:
+    before = raw_job(1)
+    found = changes(before, raw_job(1, epochs="many"))
+    assert [(one.key, one.before, one.now) for one in found] == [("epochs", "4", "many")]
+    (nodes,) = changes(before, raw_job(1, placement=[]))
+    assert nodes.key == "placement"
+
+
+def test_what_a_template_does_not_say_is_no_difference() -> None:
+    template = {"epochs": 4, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
+    assert [one.key for one in changes(template, raw_job(1))] == ["optimizer.lr"]

@@ -1,0 +1,65 @@
+"""Blocks of ``history.toml``: valid TOML whatever they hold, and float32 exact."""
+
+from __future__ import annotations
+
+import math
+import struct
+import tomllib
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.history import BLOCK_END, BLOCK_START, Block, encode
+
+TEXT = st.text(st.characters(codec="utf-8"))
+FLOATS = st.floats(width=32) | st.integers(-(10**6), 10**6).map(float)
+
+
+def same(left: float, right: float) -> bool:
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    if math.isinf(left) or math.isinf(right):
+        return left == right
+    return struct.pack("f", left) == struct.pack("f", right)
+
+
+def block(metrics: dict[str, list[float]], **more: Any) -> Block:
+    values: dict[str, Any] = {
+        "state": "TRAINING",
+        "run": 1,
+        "epoch": 2,
+        "epoch_step": 45,
+        "first": 98,
+        "timestamp": "2026-11-21T07:30:00.123456Z",
+        **more,
+    }
+    return Block(metrics=metrics, **values)
+
+
+@given(TEXT, st.dictionaries(TEXT, st.lists(FLOATS, min_size=3, max_size=3), max_size=4))
+def test_any_text_and_any_numbers_are_valid_toml_and_come_back(
+    message: str, metrics: dict[str, list[float]]
+) -> None:
+    written = encode(block(metrics, message=message))
+    (entry,) = tomllib.loads(written.decode())["entry"]
+    assert entry["message"] == message
+    read = entry.get("metrics", {})
+    assert read.keys() == metrics.keys()
+    for name, values in metrics.items():
+        assert all(isinstance(value, float) for value in read[name])
+        assert all(map(same, read[name], values))
+
+
+def test_many_blocks_are_one_valid_file() -> None:
+    written = encode(block({"loss": [0.5, 1.0]})) + encode(block({"loss": [0.25]}, first=100))
+    entries = tomllib.loads(written.decode())["entry"]
+    assert [entry["totalIter"] for entry in entries] == [99, 100]
+
+
+def test_a_block_begins_and_ends_where_a_reader_looks() -> None:
+    written = encode(block({'a "quoted"\n[[entry]]\n# end\n': [1.0]}, message="\n# end\n"))
+    assert written.startswith(BLOCK_START)
+    assert written.endswith(b"\n" + BLOCK_END)
+    assert written.count(BLOCK_START) == 1
+    assert written.count(b"\n" + BLOCK_END) == 1

@@ -1,0 +1,287 @@
+"""The job file: every fault at once, each with its field, and never an exception."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import tomllib
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+
+GOOD: dict[str, Any] = {
+    "name": "digits",
+    "model": "digits-mlp@2",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 5,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "placement": [{"node": "this-computer", "processes": 2}],
+}
+REQUIRED = ("name", "model", "dataset", "loader", "epochs", "batch_size", "optimizer", "placement")
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    raw = copy.deepcopy(GOOD)
+    place: Any = raw
+    *parents, last = path.split(".")
+    for key in parents:
+        place = place.setdefault(key, {}) if isinstance(place, dict) else place[int(key)]
+    place[last] = value
+    return raw
+
+
+def faults(raw: Any) -> dict[str, str]:
+    parsed = parse_job(raw)
+    assert (parsed.config is None) == bool(parsed.faults)
+    return {fault.field: fault.sentence for fault in parsed.faults}
+
+
+def config(raw: Any) -> JobConfig:
+    parsed = parse_job(raw)
+    assert parsed.config is not None, parsed.faults
+    return parsed.config
+
+
+def test_the_smallest_job_file_is_enough() -> None:
+    job = config(GOOD)
+    assert (job.world_size, job.global_batch_size, job.lr_factor) == (2, 64, 2.0)
+
+
+@pytest.mark.parametrize("field", REQUIRED)
+def test_f51_a_field_that_is_missing_is_named(field: str) -> None:
+    raw = {key: value for key, value in GOOD.items() if key != field}
+    assert faults(raw) == {field: f"{field}: is missing."}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, 3) for field in ("name", "model", "dataset", "loader", "notes", "start_from")),
+        *((field, "3") for field in ("epochs", "batch_size", "seed", "loader_workers")),
+        *((field, True) for field in ("epochs", "batch_size", "stall_limit_s", "gradient_norm")),
+        ("mixed_precision", 1),
+        ("stop_on_nan", "yes"),
+        ("stop_on_divergence", 1),
+        ("tags", "demo"),
+        ("tags", [1]),
+        ("optimizer", "sgd"),
+        ("optimizer.lr", "0.1"),
+        ("optimizer.nesterov", 1),
+        ("optimizer.momentum", [0.9]),
+        ("schedule", 1),
+        ("checkpoint", []),
+        ("early_stop", "validation/loss"),
+        ("environment", ["A=1"]),
+        ("environment.A", 1),
+        ("placement", {"node": "a"}),
+        ("placement", [3]),
+        ("name", datetime.date(2026, 1, 1)),
+    ],
+)
+def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> None:
+    found = faults(changed(field, value))
+    assert field in found
+    assert found[field].startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "two\nlines"),
+        ("name", "x" * 256),
+        ("model", " "),
+        ("epochs", 0),
+        ("epochs", 1_000_001),
+        ("batch_size", 0),
+        pytest.param("batch_size", 10**400, id="batch_size-huge"),
+        ("seed", -1),
+        ("seed", 2**63),
+        ("loader_workers", 257),
+        ("gradient_norm", 0),
+        pytest.param("gradient_norm", 10**400, id="gradient_norm-huge"),
+        ("stall_limit_s", 4.9),
+        ("stall_limit_s", float("inf")),
+        ("optimizer.lr", 0),
+        ("optimizer.lr", float("nan")),
+        ("optimizer.momentum", 1.0),
+        ("optimizer.name", "SGD"),
+        ("schedule.name", "linear"),
+        ("schedule.warmup_epochs", -0.5),
+        ("strategy.name", "downpour"),
+        ("strategy.lr_scaling", "cubic"),
+        ("checkpoint.every_epochs", 0),
+        ("checkpoint.keep_latest", 0),
+        ("checkpoint.best_mode", "largest"),
+        ("early_stop.patience_epochs", 0),
+        ("environment.OMPI_MCA_btl", "tcp"),
+        ("environment.PYTHONPATH", "/"),
+        ("environment.A", "nul\0byte"),
+        ("placement", []),
+        ("placement.0.processes", 0),
+        ("placement.0.node", ""),
+    ],
+)
+def test_f51_a_value_out_of_range_is_named_with_its_field(field: str, value: Any) -> None:
+    assert field.replace(".0.", "[0].") in faults(changed(field, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("epoch", "epochs"),
+        ("batchsize", "batch_size"),
+        ("optimizer.momentumm", "momentum"),
+        ("schedule.warmup_epoch", "warmup_epochs"),
+        ("checkpoint.keep_last", "keep_latest"),
+    ],
+)
+def test_f51_an_unknown_key_is_refused_and_the_likely_one_offered(path: str, meant: str) -> None:
+    assert f"Did you mean “{meant}”?" in faults(changed(path, 1))[path]
+
+
+def test_f51_processors_and_gpus_do_not_mix() -> None:
+    both = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "processes": 2}])
+    assert "stands beside gpus" in faults(both)["placement[0].processes"]
+    mixed = changed("placement", [{"node": "a", "gpus": ["GPU-1"]}, {"node": "b", "processes": 2}])
+    assert "mixes GPUs and processors" in faults(mixed)["placement"]
+    twice = changed("placement", [{"node": "a", "processes": 1}, {"node": "a", "processes": 2}])
+    assert "names a node twice" in faults(twice)["placement"]
+    gpu_twice = changed("placement", [{"node": "a", "gpus": ["GPU-1", "GPU-1"]}])
+    assert "names a GPU twice" in faults(gpu_twice)["placement[0].gpus"]
+    stranger = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-2": "al"}}])
+    assert "“GPU-2”, which is not chosen" in faults(stranger)["placement[0].beside"]
+    nobody = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-1": 3}}])
+    assert "each with a user's name" in faults(nobody)["placement[0].beside"]
+
+
+def test_f51_what_does_not_go_together_is_said() -> None:
+    assert "strategy.name" in faults(changed("strategy.name", "alone"))
+    assert "mixed_precision" in faults(changed("mixed_precision", True))
+    assert "checkpoint.every_steps" in faults(
+        changed("checkpoint", {"every_epochs": 1, "every_steps": 5})
+    )
+    nesterov = changed("optimizer", {"name": "sgd", "lr": 0.1, "nesterov": True})
+    assert "needs momentum" in faults(nesterov)["optimizer.nesterov"]
+
+
+def test_f51_all_faults_are_told_at_once() -> None:
+    raw = changed("epochs", 0)
+    del raw["model"]
+    raw["optimizer"]["lr"] = -1
+    raw["colour"] = "red"
+    assert faults(raw).keys() == {"epochs", "model", "optimizer.lr", "colour"}
+
+
+# Anything that tomllib can hand over, by the keys of a job file and by others.
+
+KEYS = st.sampled_from([*JobConfig.__dataclass_fields__, "node", "gpus", "processes", "lr"])
+PLAIN = (
+    st.booleans()
+    | st.integers()
+    | st.just(10**400)
+    | st.floats()
+    | st.text(st.characters(codec="utf-8"))
+    | st.dates()
+)
+TOML = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(KEYS | st.text(st.characters(codec="utf-8")), inner, max_size=6)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(KEYS, TOML), st.booleans())
+def test_f51_whatever_a_file_holds_is_answered_in_words(raw: dict[str, Any], full: bool) -> None:
+    parsed = parse_job({**GOOD, **raw} if full else raw)
+    assert (parsed.config is None) == bool(parsed.faults)
+    for fault in parsed.faults:
+        assert fault.sentence.startswith(f"{fault.field}: ")
+        assert fault.sentence.endswith((".", "?"))
+
+
+def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    def values(setting: Any) -> st.SearchStrategy[Any]:
+        number = st.floats(setting.low, 0.99, allow_subnormal=False)
+        whole = st.integers(int(setting.low), 1000)
+        pair = st.tuples(number, number).map(list)
+        flag = st.booleans()
+        return {"number": number, "whole": whole, "pair": pair, "flag": flag}[setting.kind]
+
+    options = {name: values(setting) for name, setting in known.items() if name != "nesterov"}
+    return st.fixed_dictionaries({}, optional=options)
+
+
+@st.composite
+def job_files(draw: st.DrawFn) -> dict[str, Any]:
+    text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
+    name = text.map(lambda words: f"a {words}")
+    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS)))
+    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
+    gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=1, max_size=4, unique=True)
+    nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
+    on_gpus = draw(st.booleans())
+    often: dict[str, Any] = draw(
+        st.sampled_from([{}, {"every_epochs": 2}, {"every_steps": 7}, {"every_minutes": 0.5}])
+    )
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "notes": text,
+        "tags": st.lists(text, max_size=3),
+        "seed": st.integers(0, 2**63 - 1),
+        "gradient_norm": st.floats(1e-3, 10),
+        "loader_workers": st.integers(0, 256),
+        "stop_on_nan": st.booleans(),
+        "stop_on_divergence": st.booleans(),
+        "stall_limit_s": st.floats(5, 1e6),
+        "early_stop": st.fixed_dictionaries({}, optional={"min_delta": st.floats(0, 1)}),
+        "environment": st.dictionaries(st.from_regex(r"\AMY_[A-Z]{1,5}\Z"), text, max_size=3),
+        "validation_dataset": name,
+    }
+    given_too: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=optional))
+    return {
+        **given_too,
+        "name": draw(name),
+        "model": draw(name),
+        "dataset": draw(name),
+        "loader": draw(name),
+        "epochs": draw(st.integers(1, 1000)),
+        "batch_size": draw(st.integers(1, 1000)),
+        "optimizer": {
+            "name": optimizer,
+            "lr": draw(st.floats(1e-9, 10)),
+            **draw(settings_of(OPTIMIZERS[optimizer])),
+        },
+        "schedule": {
+            "name": schedule,
+            "warmup_epochs": draw(st.floats(0, 5)),
+            **draw(settings_of(SCHEDULES[schedule])),
+        },
+        "strategy": {"lr_scaling": draw(st.sampled_from(["linear", "sqrt", "none"]))},
+        "checkpoint": {**often, "keep_latest": draw(st.integers(1, 9))},
+        "placement": [
+            {"node": node, "gpus": draw(gpus)}
+            if on_gpus
+            else {"node": node, "processes": draw(st.integers(1, 64))}
+            for node in nodes
+        ],
+    }
+
+
+@settings(max_examples=60)
+@given(job_files())
+def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]) -> None:
+    job = config(raw)
+    read_back = config(tomllib.loads(tomli_w.dumps(job.to_dict())))
+    assert read_back == job
+    assert read_back.sha256() == job.sha256()

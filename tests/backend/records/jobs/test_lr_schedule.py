@@ -1,0 +1,105 @@
+"""The learning rate of each step: what the form draws and the loop sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import JobConfig, Optimizer, Placement, Schedule, Strategy
+from backend.records.jobs.lr_schedule import learning_rate
+
+STEPS = 100
+
+
+def job(schedule: Schedule, workers: int = 1, scaling: str = "linear", **more: Any) -> JobConfig:
+    return JobConfig(
+        name="x",
+        model="m",
+        dataset="d",
+        loader="l",
+        epochs=10,
+        batch_size=1,
+        optimizer=Optimizer("sgd", 0.1),
+        placement=(Placement("a", workers),),
+        strategy=Strategy(lr_scaling=scaling),
+        schedule=schedule,
+        **more,
+    )
+
+
+def rates(config: JobConfig) -> list[float]:
+    return [learning_rate(config, STEPS, step) for step in range(config.epochs * STEPS)]
+
+
+def test_a_constant_rate_is_the_scaled_rate_at_every_step() -> None:
+    assert set(rates(job(Schedule(), workers=4))) == {0.4}
+    assert set(rates(job(Schedule(), workers=4, scaling="sqrt"))) == {0.2}
+    assert set(rates(job(Schedule(), workers=4, scaling="none"))) == {0.1}
+
+
+def test_warm_up_rises_from_one_workers_rate_to_the_scaled_one_and_stays() -> None:
+    found = rates(job(Schedule(warmup_epochs=2), workers=4))
+    rising = found[: 2 * STEPS]
+    assert rising == sorted(rising)
+    assert rising[0] == pytest.approx(0.1, abs=0.01)
+    assert rising[-1] == pytest.approx(0.4)
+    assert set(found[2 * STEPS :]) == {0.4}
+
+
+def test_warm_up_with_nothing_to_scale_rises_from_nought() -> None:
+    found = rates(job(Schedule(warmup_epochs=1)))
+    assert found[0] == pytest.approx(0.1 / STEPS)
+    assert found[STEPS - 1] == pytest.approx(0.1)
+
+
+def test_warm_up_of_half_an_epoch_ends_in_its_middle() -> None:
+    found = rates(job(Schedule(warmup_epochs=0.5)))
+    assert found[STEPS // 2 - 1] == pytest.approx(0.1)
+    assert found[STEPS // 2 - 2] < 0.1
+
+
+def test_cosine_begins_at_the_peak_and_ends_at_the_lowest_rate() -> None:
+    found = rates(job(Schedule("cosine", settings={"eta_min": 0.01})))
+    assert found[0] == pytest.approx(0.1)
+    assert found[len(found) // 2] == pytest.approx(0.055)
+    assert found[-1] == pytest.approx(0.01, abs=1e-5)
+    assert found == sorted(found, reverse=True)
+
+
+def test_cosine_after_warm_up_takes_only_the_rest_of_the_job() -> None:
+    found = rates(job(Schedule("cosine", warmup_epochs=2), workers=2))
+    assert found[2 * STEPS] == pytest.approx(0.2)
+    assert found[6 * STEPS] == pytest.approx(0.1)
+    assert found[-1] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_step_falls_by_its_factor_every_so_many_epochs() -> None:
+    found = rates(job(Schedule("step", settings={"step_size": 3, "gamma": 0.5})))
+    for epoch, wanted in ((0, 0.1), (2, 0.1), (3, 0.05), (5, 0.05), (6, 0.025), (9, 0.0125)):
+        of_epoch = found[epoch * STEPS : (epoch + 1) * STEPS]
+        assert of_epoch == [pytest.approx(wanted)] * STEPS
+
+
+def test_exponential_falls_by_its_factor_each_epoch() -> None:
+    found = rates(job(Schedule("exponential", settings={"gamma": 0.9})))
+    assert [found[epoch * STEPS] for epoch in range(10)] == [
+        pytest.approx(0.1 * 0.9**epoch) for epoch in range(10)
+    ]
+
+
+@given(
+    st.sampled_from(["constant", "step", "exponential", "cosine"]),
+    st.floats(0, 20),
+    st.integers(1, 64),
+    st.integers(1, 1000),
+    st.integers(0, 20_000),
+)
+def test_a_rate_is_never_below_nought_nor_above_the_peak(
+    name: str, warmup: float, workers: int, steps_per_epoch: int, step: int
+) -> None:
+    config = job(Schedule(name, warmup_epochs=warmup), workers)
+    rate = learning_rate(config, steps_per_epoch, step)
+    assert 0 <= rate <= 0.1 * workers * (1 + 1e-9)

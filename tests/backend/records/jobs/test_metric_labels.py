@@ -1,0 +1,74 @@
+"""A metric says what it was measured on, and its name which way is better."""
+
+import pytest
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.metric_labels import metric_words, short_metric, usual_mode
+from tests.backend.records.jobs.test_job_config import GOOD
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "short"),
+    [
+        ("validation/loss", "validation loss", "val. loss"),
+        ("loss", "training loss", "train loss"),
+        ("validation/mAP", "validation mAP", "val. mAP"),
+        ("learning_rate", "learning rate", "learning rate"),
+    ],
+)
+def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, short):
+    assert (metric_words(name), short_metric(name)) == (whole, short)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("validation/loss", "min"),
+        ("accuracy", "max"),
+        ("validation/top-1", "max"),
+        ("validation/top-1 error", "min"),
+        ("validation/mAP", "max"),
+        ("accuracy/fake", ""),
+        ("validation/my_score", ""),
+    ],
+)
+def test_the_name_of_a_metric_says_which_way_is_better(name, mode):
+    assert usual_mode(name) == mode
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "early_stop", "best", "watched"),
+    [
+        ({}, {}, ("validation/loss", "min"), ("validation/loss", "min")),
+        (
+            {"best_metric": "validation/accuracy"},
+            {},
+            ("validation/accuracy", "max"),
+            ("validation/accuracy", "max"),
+        ),
+        (
+            {"best_metric": "validation/score", "best_mode": "max"},
+            {},
+            ("validation/score", "max"),
+            ("validation/score", "max"),
+        ),
+        (
+            {},
+            {"metric": "validation/accuracy"},
+            ("validation/loss", "min"),
+            ("validation/accuracy", "max"),
+        ),
+        (
+            {"best_metric": "validation/accuracy"},
+            {"metric": "validation/loss"},
+            ("validation/accuracy", "max"),
+            ("validation/loss", "min"),
+        ),
+    ],
+)
+def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
+    checkpoint, early_stop, best, watched
+):
+    config = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop}).config
+    assert (config.checkpoint.best_metric, config.checkpoint.best_mode) == best
+    assert (config.early_stop.metric, config.early_stop.mode) == watched

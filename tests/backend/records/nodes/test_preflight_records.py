@@ -1,0 +1,117 @@
+"""Where a job could start although it cannot as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.records.jobs.config import Placement
+from backend.records.nodes.preflight import (
+    Fix,
+    Preflight,
+    PreflightFinding,
+    placement_after,
+    smaller_placement,
+)
+
+THREE = tuple(Placement(name, 2) for name in ("a", "b", "c"))
+
+
+def fault(*nodes: str, gpus: tuple[str, ...] = (), is_warning: bool = False) -> PreflightFinding:
+    return PreflightFinding("x", False, "No.", "Do.", nodes, Fix.LEAVE_OUT, is_warning, gpus)
+
+
+def names(*findings: PreflightFinding) -> list[str]:
+    return [one.node for one in smaller_placement(THREE, findings)]
+
+
+def test_the_node_with_a_fault_is_left_out() -> None:
+    assert names(fault("b")) == ["a", "c"]
+    assert names(fault("a"), fault("c")) == ["b"]
+
+
+def test_nothing_is_offered_without_need_or_where_nothing_is_left() -> None:
+    assert names() == []
+    assert names(fault("a", is_warning=True)) == []
+    assert names(fault("a"), fault("b"), fault("c")) == []
+    assert names(fault()) == [], "a fault of the desktop is in every smaller job too"
+
+
+def test_of_two_that_cannot_do_together_the_one_with_more_trouble_goes() -> None:
+    assert names(fault("a", "b")) == ["a", "c"]
+    assert names(fault("a", "b"), fault("a", "c")) == ["b", "c"]
+    assert names(fault("a", "b"), fault("b")) == ["a", "c"]
+    assert names(fault("a", "b"), fault("b", "c"), fault("a", "c")) == ["a"]
+
+
+def test_only_the_gpus_in_trouble_are_left_out() -> None:
+    placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
+    found = smaller_placement(placement, (fault("a", gpus=("2",)), fault("b", gpus=("3",))))
+    assert found == (Placement("a", gpus=("1",)),)
+
+
+def test_a_warning_keeps_nobody_from_starting() -> None:
+    found = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
+    assert found.passed
+    assert found.warnings
+    assert not Preflight(("a",), (fault("a"),), 1.0).passed
+
+
+def test_the_document_is_plain() -> None:
+    raw = Preflight(("a", "b"), (fault("a"),), 1.234, (Placement("b", 2),)).to_dict()
+    assert raw["passed"] is False
+    assert raw["took_s"] == 1.23
+    assert raw["findings"][0]["fix"] == "leave it out"
+    assert raw["smaller"][0]["node"] == "b"
+
+
+def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
+    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, fitting=1)
+    found = smaller_placement(THREE, (many, fault("c")))
+    assert found == (Placement("a", 1), Placement("b", 2))
+
+
+def test_what_a_fix_about_the_job_makes_of_its_place() -> None:
+    placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
+    assert placement_after(placement, fault("b")) == placement[:1]
+    assert placement_after(placement, fault("a", gpus=("1",))) == (
+        Placement("a", gpus=("2",)),
+        placement[1],
+    )
+    assert placement_after(placement, fault("b", gpus=("3",))) == placement[:1]
+    other = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
+    assert placement_after(placement, other) == (placement[0], Placement("b", gpus=("4",)))
+    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, fitting=1)
+    assert placement_after(THREE, fewer)[1] == Placement("b", 1)
+
+
+def test_what_somebody_meant_is_not_undone_without_being_asked_for() -> None:
+    by_itself = {fix for fix in Fix if not fix.needs_a_person}
+    assert by_itself == {
+        *(Fix.SET_UP_AGAIN, Fix.INSTALL_CLUSTER_KEY, Fix.END_ORPHANS, Fix.START_AGENT),
+        *(Fix.LOOK_AGAIN, Fix.SHARE_JOBS),
+    }
+
+
+def test_a_later_look_at_a_part_changes_what_is_said_of_that_part_only() -> None:
+    def point(check: str, ok: bool, *nodes: str) -> PreflightFinding:
+        return PreflightFinding(check, ok, "x", nodes=nodes)
+
+    before = Preflight(
+        ("a", "b", "c"),
+        (point("agent", False, "b"), point("agent", False, "c"), point("Python", True)),
+        9.0,
+    )
+    part = Preflight(
+        ("a", "b"),
+        (point("disk", False, "a"), point("clock", False, "b"), point("agent", True)),
+        2.0,
+    )
+    after = before.after_part(part, ("b",))
+    assert {(one.check, one.nodes) for one in after.faults} == {
+        ("agent", ("c",)),
+        ("clock", ("b",)),
+    }
+    assert [one.check for one in after.findings if one.ok] == ["Python"]
+    healed = after.after_part(Preflight((), (point("agent", True),), 1.0), ("c",))
+    assert {one.check for one in healed.findings if one.ok} == {"Python", "agent"}
+    assert [one.check for one in healed.faults] == ["clock"]

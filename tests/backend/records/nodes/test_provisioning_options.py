@@ -1,0 +1,133 @@
+"""What does not fit is known before anything is installed, from what a look at the nodes found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import pytest
+
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.provisioning_options import (
+    LIMITS_KEY,
+    SHARED,
+    SYSTEM_MPI,
+    SetUpOptions,
+    choice_faults,
+    options_of,
+    usual_options,
+)
+
+OWN, BROUGHT = SetUpOptions(system_mpi=True), SetUpOptions()
+SHARES = SetUpOptions(shared=True)
+FACTS = NodeFacts(
+    *("gpu", "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster"),
+    data_root="/lab/ring",
+    data_root_writable=True,
+    mpirun="/usr/bin/mpirun",
+    mpi_version="4.1.4",
+)
+
+
+def node(name: str, **changes: object) -> NodeEntry:
+    return NodeEntry(name, NodeAddress(name), replace(FACTS, **changes))  # type: ignore[arg-type]
+
+
+def ready(name: str, options: SetUpOptions = BROUGHT, version: str = "5.0.11") -> NodeEntry:
+    shared = str(NodeHome.shared_in(PurePosixPath("/lab/ring")).path)
+    home = shared if options.shared else "/home/mai/.ringmaster"
+    entry = node(name)
+    python = f"{home}/environments/e1/bin/python"
+    there = NodeInstallation(
+        python,
+        "/usr/bin/mpirun" if options.system_mpi else f"{home}/environments/e1/bin/mpirun",
+        "4.1.4" if options.system_mpi else version,
+        *("e1", "/b", "/c"),
+        own_key=options.own_key,
+        limits_key=options.limits_key,
+    )
+    return replace(entry, installation=there)
+
+
+@pytest.mark.parametrize(
+    "options", [BROUGHT, OWN, SHARES, SetUpOptions(own_key="/k"), SetUpOptions(limits_key=True)]
+)
+def test_how_a_node_was_set_up_is_read_from_what_is_there(options: SetUpOptions) -> None:
+    assert options_of(ready("gpu1", options)) == options
+    assert options_of(node("gpu2")) == SetUpOptions()
+
+
+def test_a_new_node_is_set_up_as_most_are_and_half_is_not_most() -> None:
+    own = [ready("gpu1", OWN), ready("gpu2", OWN)]
+    assert usual_options([*own, ready("gpu3"), node("gpu4")]).system_mpi
+    assert not usual_options([own[0], ready("gpu3")]).system_mpi
+    assert usual_options([]) == SetUpOptions()
+
+
+def test_a_key_of_the_users_own_is_usual_only_where_all_have_it() -> None:
+    mine = ready("gpu1", SetUpOptions(own_key="/k"))
+    assert usual_options([mine, node("gpu2")]).own_key == "/k"
+    assert usual_options([mine, ready("gpu3")]).own_key == ""
+
+
+def test_nothing_is_wrong_with_the_first_node_however_it_is_chosen() -> None:
+    for options in (BROUGHT, OWN, SHARES, SetUpOptions(limits_key=True)):
+        assert choice_faults(options, [node("gpu1")], [], "5.0.11") == {}
+
+
+def test_a_node_without_open_mpi_cannot_use_its_own() -> None:
+    chosen = [node("gpu1"), node("gpu2", mpirun="", mpi_version="")]
+    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    assert fault.startswith("gpu2 has no Open MPI. Install it there")
+
+
+def test_many_nodes_are_counted_and_not_all_named() -> None:
+    chosen = [node(f"gpu{n}", mpirun="") for n in range(1, 65)]
+    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    assert fault.startswith("gpu1, gpu2 and 62 more have no Open MPI.")
+
+
+def test_an_open_mpi_that_is_too_old_is_told_with_its_version() -> None:
+    fault = choice_faults(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
+    assert fault == "gpu1 has Open MPI 3.1.6; 4.1 and 5.0 can be used."
+
+
+def test_two_nodes_with_two_versions_of_their_own_do_not_fit() -> None:
+    chosen = [node("gpu1"), node("gpu2", mpi_version="5.0.7")]
+    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    assert fault.startswith("gpu1 has Open MPI 4.1.4 and gpu2 has 5.0.7;")
+
+
+def test_one_node_alone_does_not_leave_the_version_of_the_others() -> None:
+    others = [ready("gpu2"), node("gpu3")]
+    fault = choice_faults(OWN, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
+    assert "Open MPI 4.1.4, and gpu2 has 5.0.11 that Ringmaster brought" in fault
+    assert choice_faults(OWN, [node("gpu1"), others[0]], others[1:], "5.0.11") == {}
+
+
+def test_the_brought_version_does_not_fit_beside_nodes_with_their_own() -> None:
+    others = [ready("gpu2", OWN)]
+    fault = choice_faults(BROUGHT, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
+    assert "Open MPI 5.0.11, and gpu2 has 4.1.4 of its own" in fault
+    assert choice_faults(BROUGHT, [node("gpu1")], others, "") == {}, "nothing is guessed"
+    assert choice_faults(OWN, [node("gpu1")], others, "5.0.11") == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "begins"),
+    [
+        ({"data_root": ""}, "gpu2 does not see the data root"),
+        ({"data_root_writable": False}, "gpu2 may not write to the data root"),
+    ],
+)
+def test_nothing_is_shared_where_the_data_root_cannot_be_used(
+    changes: dict[str, object], begins: str
+) -> None:
+    chosen = [node("gpu1"), node("gpu2", **changes)]
+    assert choice_faults(SHARES, chosen, [], "")[SHARED].startswith(begins)
+    assert choice_faults(BROUGHT, chosen, [], "") == {}
+
+
+def test_the_names_of_the_choices_are_those_of_the_options() -> None:
+    assert {SYSTEM_MPI, SHARED, LIMITS_KEY} <= set(SetUpOptions.__dataclass_fields__)

@@ -1,0 +1,351 @@
+"""Who comes first, and the sentence of everybody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import Placement
+from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
+from backend.records.queue.entry import (
+    Cause,
+    QueueEntry,
+    Running,
+    in_order,
+    node_key,
+    place_between,
+)
+from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.scheduling import (
+    NodeLook,
+    Scene,
+    judge_queue,
+    look_of,
+    why_waiting,
+)
+
+NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
+DESK = node_key("this-computer", "m1")
+GPU03 = NodeLook(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_free_bytes=10**12)
+NODES = {DESK: NodeLook(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
+
+
+def entry(name, *gpus, node="gpu03", processes=0, **more):
+    placement = (Placement(node, processes, tuple(f"GPU-{n}" for n in gpus)),)
+    return QueueEntry(name, name, 1, placement, "m1", **more)
+
+
+def on_desk(name, processes=1, **more):
+    return entry(name, node="this-computer", processes=processes, **more)
+
+
+def run(of, left_s=None):
+    return Running(of.job_id, of.name, of.seats, left_s)
+
+
+def scene(*running, nodes=NODES, **more):
+    return Scene(NOW, nodes, tuple(run(one) for one in running), **more)
+
+
+def with_node(**changes):
+    return {**NODES, "gpu03": replace(GPU03, **changes)}
+
+
+WANTED = entry("mine", 0, 1)
+CAUSES = [
+    (
+        Cause.BUSY,
+        WANTED,
+        (),
+        scene(entry("resnet", 1)),
+        "“resnet” is on GPU 1 of gpu03.",
+    ),
+    (
+        Cause.BUSY,
+        on_desk("mine"),
+        (),
+        scene(on_desk("resnet", 2)),
+        "This computer is busy with “resnet”: 0 of 2 cores are free, and this job asks for 1.",
+    ),
+    (
+        Cause.BUSY,
+        entry("mine", processes=8),
+        (),
+        scene(entry("resnet", processes=1)),
+        "gpu03 is busy with “resnet”: 7 of 8 cores are free, and this job asks for 8.",
+    ),
+    (
+        Cause.FOREIGN,
+        WANTED,
+        (),
+        scene(nodes=with_node(foreign={"GPU-1": "alice: python (pid 7)"})),
+        "GPU 1 of gpu03 is in use by alice: python (pid 7).",
+    ),
+    (
+        Cause.NODE_DOWN,
+        WANTED,
+        (),
+        scene(nodes=with_node(why_down="gpu03 is offline: no news since 14:02.", gpus={})),
+        "gpu03 is offline: no news since 14:02.",
+    ),
+    (
+        Cause.DISK,
+        replace(WANTED, needed_bytes=3 * 10**9),
+        (),
+        scene(nodes=with_node(disk_free_bytes=1_200_000_000)),
+        "The data root has 1.2 GB left, and 3.0 GB are needed. Make room there.",
+    ),
+    (
+        Cause.NOT_BEFORE,
+        replace(WANTED, not_before=(NOW + timedelta(hours=2)).isoformat()),
+        (),
+        scene(),
+        f"Not before {NOW + timedelta(hours=2):%H:%M}.",
+    ),
+    (
+        Cause.TURN,
+        WANTED,
+        (entry("resnet", 1, 2, 3),),
+        scene(),
+        "Waiting for “resnet”, which comes first on gpu03.",
+    ),
+    (
+        Cause.NEVER,
+        entry("mine", 0, 7),
+        (),
+        scene(),
+        "GPU-7 is not on gpu03 any more. Take it out of the queue, and choose where it runs.",
+    ),
+    (
+        Cause.NEVER,
+        entry("mine", 0, node="gpu99"),
+        (),
+        scene(),
+        "gpu99 is no node of this data root any more. Take it out of the queue, and choose where "
+        "it runs.",
+    ),
+    (
+        Cause.NEVER,
+        on_desk("mine", 9),
+        (),
+        scene(),
+        "This computer has 2 cores, enough for 8 processes; the job asks for 9. Take it out of "
+        "the queue, and choose where it runs.",
+    ),
+    (
+        Cause.NEVER,
+        replace(WANTED, refusal="The model is not the one that was queued."),
+        (),
+        scene(),
+        "The model is not the one that was queued.",
+    ),
+    (
+        Cause.PAUSED,
+        WANTED,
+        (),
+        scene(is_paused=True, paused=" by ben"),
+        "The queue is paused by ben.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("cause", "waits", "ahead", "at", "sentence"), CAUSES)
+def test_s2_each_cause_has_its_sentence(cause, waits, ahead, at, sentence):
+    waiting = why_waiting(waits, ahead, at)
+    assert waiting is not None
+    assert (waiting.cause, waiting.sentence) == (cause, sentence)
+
+
+def test_s2_the_table_above_knows_all_eight():
+    assert {row[0] for row in CAUSES} == set(Cause)
+    assert len(Cause) == 8
+
+
+def test_a_job_for_which_there_is_room_waits_for_nothing():
+    assert why_waiting(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
+
+
+def test_what_a_person_has_to_mend_is_told_first():
+    at = scene(
+        entry("resnet", 0),
+        nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0, why_down="gpu03 is off."),
+    )
+    late = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
+    seen = []
+    for waits, where in (
+        (replace(late, refusal="gone"), replace(at, is_paused=True)),
+        (replace(late, refusal="gone"), at),
+        (late, at),
+        (WANTED, at),
+        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0))),
+        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}))),
+        (WANTED, scene(entry("resnet", 0))),
+    ):
+        waiting = why_waiting(waits, (), where)
+        assert waiting is not None
+        seen.append(waiting.cause)
+    assert seen == [
+        Cause.PAUSED,
+        Cause.NEVER,
+        Cause.NOT_BEFORE,
+        Cause.NODE_DOWN,
+        Cause.DISK,
+        Cause.FOREIGN,
+        Cause.BUSY,
+    ]
+
+
+def test_priority_comes_first_and_then_the_place():
+    jobs = [entry("a", place=1), entry("b", place=2), entry("c", place=9, priority=1)]
+    assert [one.job_id for one in in_order(jobs)] == ["c", "a", "b"]
+
+
+def causes(jobs, at):
+    found = judge_queue(jobs, at)
+    return {name: waiting and waiting.cause for name, waiting in found.items()}
+
+
+def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_on_others():
+    large = entry("large", 0, 1, 2, place=1)
+    jobs = [large, entry("same", 2, place=2), entry("other", 3, place=3)]
+    assert causes(jobs, scene(entry("resnet", 0))) == {
+        "large": Cause.BUSY,
+        "same": Cause.TURN,
+        "other": None,
+    }
+
+
+def test_nobody_waits_behind_a_job_whose_waiting_has_no_end_of_its_own():
+    later = (NOW + timedelta(hours=1)).isoformat()
+    jobs = [
+        entry("late", 0, place=1, not_before=later),
+        entry("gone", 0, node="gpu99", place=2),
+        entry("next", 0, place=3),
+    ]
+    assert causes(jobs, scene()) == {"late": Cause.NOT_BEFORE, "gone": Cause.NEVER, "next": None}
+
+
+def test_as_many_jobs_start_together_as_there_are_processors():
+    jobs = [on_desk(name, place=n) for n, name in enumerate("abc")]
+    assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
+    # More processes than cores are one job's own wish, but nobody else's burden.
+    assert causes([on_desk("a", 4)], scene()) == {"a": None}
+    assert causes([on_desk("a", 4)], scene(on_desk("b"))) == {"a": Cause.BUSY}
+
+
+def test_this_computer_of_another_person_is_another_computer():
+    theirs = replace(on_desk("theirs", 2), machine="m2")
+    assert causes([on_desk("mine", 2)], scene(theirs)) == {"mine": None}
+
+
+placements = st.tuples(
+    st.sampled_from(("gpu03", "gpu04")), st.sets(st.integers(0, 3), min_size=1, max_size=4)
+)
+
+
+@given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
+def test_whatever_waits_no_gpu_is_given_twice_and_the_first_is_never_passed(wanted, running):
+    jobs = [
+        entry(f"j{n}", *gpus, node=node, priority=priority, place=n)
+        for n, ((node, gpus), priority) in enumerate(wanted)
+    ]
+    live, waiting = jobs[:running], jobs[running:]
+    verdicts = judge_queue(waiting, scene(*live))
+    begun = [*live, *(one for one in waiting if verdicts[one.job_id] is None)]
+    for one in waiting:
+        if verdicts[one.job_id] is not None:
+            continue
+        others = [other for other in begun if other is not one and other not in live]
+        for other in [*others, *live]:
+            assert not any(a.competes(b) for a in one.seats for b in other.seats)
+        for earlier in waiting:
+            if earlier.order < one.order and verdicts[earlier.job_id] is not None:
+                assert not any(a.competes(b) for a in one.seats for b in earlier.seats)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
+    place = place_between(left, left + gap)
+    assert place is None or left < place < left + gap
+    assert place_between(left, None) > left > place_between(None, left)
+
+
+def test_what_was_written_is_read_back_and_a_newer_format_is_refused():
+    written = replace(WANTED, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
+    assert QueueEntry.from_dict(written.to_dict()) == written
+    for changes in (
+        {"schema": 99},
+        {"placement": []},
+        {"placement": [{"node": 3}]},
+        {"not_before": "soon"},
+        {"not_before": "2026-11-22T06:00:00"},
+        {"priority": "high"},
+        {"place": None},
+        {"place": float("nan")},
+    ):
+        with pytest.raises(ValueError, match=r"queued|time|nvalid"):
+            QueueEntry.from_dict({**written.to_dict(), **changes})
+
+
+def reading(*processes, memory=80 * 2**30):
+    gpu = Gpu(0, "GPU-0", "H100", memory_total_bytes=memory, processes=processes)
+    cpu = Cpu("cpu", 8, None, 0.0)
+    return NodeReading("gpu03", "gpu03", 1, cpu, 1, 1, 0, 0, "/", 10, 5, gpus=(gpu,))
+
+
+def test_who_has_a_gpu_is_told_from_its_processes():
+    alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
+    ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
+    assert look_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
+    assert look_of(reading(ours), {"job-1/1"}).foreign == {}
+    left = look_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
+    assert left == "a process that an earlier run left behind (pid 8)"
+    # The screen of a person's own computer lies on its GPU.
+    assert look_of(reading(alice), (), is_a_desk=True).foreign == {}
+    # On a node it does, too, and there it is known by what it does.
+    screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
+    assert look_of(reading(screen), ()).foreign == {}
+    large = replace(alice, memory_bytes=40 * 2**30)
+    assert look_of(reading(large), (), is_a_desk=True).foreign != {}
+
+
+def forecast(jobs, *running):
+    at = Scene(NOW, NODES, running)
+    return starts_in(jobs, judge_queue(jobs, at), at)
+
+
+def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
+    live = run(entry("live", 0, 1), left_s=600.0)
+    jobs = [
+        entry("second", 0, place=1, lasts_s=50.0),
+        entry("third", 0, place=2),
+        entry("fourth", 0, place=3),
+        entry("free", 3, place=4),
+    ]
+    assert forecast(jobs, live) == {
+        "second": 600.0,
+        "third": 650.0,
+        "fourth": None,
+        "free": 0.0,
+    }
+
+
+def test_s6_processors_come_free_one_run_after_the_other():
+    running = [run(on_desk("a"), 10.0), run(on_desk("b"), 20.0)]
+    jobs = [on_desk("c", place=1, lasts_s=5.0), on_desk("d", 2, place=2)]
+    assert forecast(jobs, *running) == {"c": 10.0, "d": 20.0}
+
+
+def test_s6_nobody_guesses_where_nobody_knows():
+    assert forecast([entry("a", 0)], run(entry("live", 0))) == {"a": None}
+    hour = (NOW + timedelta(hours=1)).isoformat()
+    assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
+    down = with_node(why_down="gpu03 is off.")
+    at = Scene(NOW, down, ())
+    assert starts_in([WANTED], judge_queue([WANTED], at), at) == {"mine": None}
+    assert lasts_s(100, 0.1) == pytest.approx(10.0)
+    assert lasts_s(100, None) is None

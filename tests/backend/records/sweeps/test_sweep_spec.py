@@ -1,0 +1,309 @@
+"""A sweep becomes named jobs: how many, in which order, each another one, always the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import parse_job
+from backend.records.sweeps.spec import (
+    MOST_JOBS,
+    Sweep,
+    expand,
+    read_sweep,
+    sweep_name,
+    sweep_of,
+    swept_path,
+)
+from backend.records.sweeps.values import Axis, Span, axis_text, parse_axis, value_text
+
+DIGITS: dict[str, Any] = {
+    "name": "digits",
+    "model": "digits",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 2,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "placement": [{"node": "this-computer", "processes": 1}],
+}
+RATE = Axis("optimizer.lr", (0.01, 0.03, 0.1))
+BATCH = Axis("batch_size", (16, 32))
+rates = st.lists(st.floats(1e-9, 1e3, allow_nan=False), min_size=1, max_size=5, unique=True)
+batches = st.lists(st.integers(1, 9999), min_size=1, max_size=5, unique=True)
+seeds = st.lists(st.integers(0, 2**40), min_size=1, max_size=4, unique=True)
+
+
+def sentences(sweep: Sweep) -> list[str]:
+    return [fault.sentence for fault in expand(sweep).faults]
+
+
+def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> None:
+    found = expand(Sweep(DIGITS, (BATCH, RATE)), "sweep:digits-k3pf")
+    assert found.faults == ()
+    assert [job.name for job in found.jobs] == [
+        "digits batch=16 lr=0.01",
+        "digits batch=16 lr=0.03",
+        "digits batch=16 lr=0.1",
+        "digits batch=32 lr=0.01",
+        "digits batch=32 lr=0.03",
+        "digits batch=32 lr=0.1",
+    ]
+    config = parse_job(found.jobs[2].raw).config
+    assert config is not None
+    assert (config.name, config.batch_size, config.optimizer.lr) == (found.jobs[2].name, 16, 0.1)
+    assert config.optimizer.settings == {"momentum": 0.9}
+    assert (sweep_of(config.tags), sweep_name(config.tags[0])) == (
+        "sweep:digits-k3pf",
+        "digits-k3pf",
+    )
+    assert DIGITS["optimizer"]["lr"] == 0.05, "the base is left as it was"
+
+
+@settings(max_examples=30)
+@given(rates, batches, seeds)
+def test_a_grid_has_every_combination_once_in_the_order_of_its_axes(a, b, c) -> None:
+    axes = (Axis("optimizer.lr", tuple(a)), Axis("batch_size", tuple(b)), Axis("seed", tuple(c)))
+    found = expand(Sweep(DIGITS, axes))
+    assert found.faults == ()
+    assert [tuple(v for _, v in job.values) for job in found.jobs] == [
+        (x, y, z) for x in a for y in b for z in c
+    ]
+    assert len({job.name for job in found.jobs}) == len(a) * len(b) * len(c)
+    for job in found.jobs:
+        config = parse_job(job.raw).config
+        assert config is not None
+        assert (config.optimizer.lr, config.batch_size, config.seed) == tuple(
+            value for _, value in job.values
+        )
+
+
+@settings(max_examples=20)
+@given(st.integers(1, MOST_JOBS), st.integers(0, 2**63 - 1), st.sampled_from(["linear", "log"]))
+def test_a_draw_is_the_same_for_the_same_seed_and_stays_within_its_range(
+    count: int, seed: int, scale: str
+) -> None:
+    axes = (Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, scale)), Axis("seed", span=Span(0, 9999)))
+    sweep = Sweep(DIGITS, axes, draws=count, seed=seed)
+    found = expand(sweep)
+    assert found == expand(sweep)
+    assert len({job.name for job in found.jobs}) == len(found.jobs) == count
+    for job in found.jobs:
+        values = dict(job.values)
+        assert 1e-4 <= values["optimizer.lr"] <= 0.1
+        assert isinstance(values["seed"], int)
+        assert 0 <= values["seed"] <= 9999
+    if count > 20:
+        assert found != expand(Sweep(DIGITS, axes, draws=count, seed=seed + 1))
+
+
+@settings(max_examples=40)
+@given(rates, batches, st.integers(0, 999), st.data())
+def test_a_draw_of_listed_values_takes_no_combination_twice(a, b, seed, data) -> None:
+    axes = (Axis("optimizer.lr", tuple(a)), Axis("batch_size", tuple(b)))
+    count = data.draw(st.integers(1, len(a) * len(b)))
+    jobs = expand(Sweep(DIGITS, axes, count, seed)).jobs
+    assert len({job.values for job in jobs}) == len(jobs) == count
+    assert {v for job in jobs for v in job.values} <= {
+        *(("optimizer.lr", value) for value in a),
+        *(("batch_size", value) for value in b),
+    }
+
+
+@given(
+    st.floats(1e-6, 1e6),
+    st.floats(1.1, 1e6),
+    st.integers(2, 50),
+    st.sampled_from(["linear", "log"]),
+)
+def test_a_range_has_its_ends_and_as_many_steps_as_were_asked_for(
+    low, factor, steps, scale
+) -> None:
+    points = Axis("optimizer.lr", span=Span(low, low * factor, steps, scale)).points()
+    assert len(points) == steps
+    assert list(points) == sorted(set(points))
+    assert (points[0], points[-1]) == (low, low * factor)
+
+
+@given(rates)
+def test_what_is_written_of_a_value_reads_as_that_value(values) -> None:
+    axis = Axis("optimizer.lr", tuple(values))
+    assert parse_axis("optimizer.lr", axis_text(axis)) == axis
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "shown"),
+    [
+        ("optimizer.lr", " 0.01,0.03 , 1e-1", "0.01, 0.03, 0.1"),
+        ("optimizer.lr", "1e-4..1e-1:4:log", "0.0001, 0.001, 0.01, 0.1"),
+        ("optimizer.lr", "0.1 – 0.3 : 3", "0.1, 0.2, 0.3"),
+        ("optimizer.lr", "0.1..0.3", "0.1 to 0.3"),
+        ("batch_size", "16..128:4:log", "16, 32, 64, 128"),
+        ("batch_size", "1..4:4", "1, 2, 3, 4"),
+        ("optimizer.betas", "0.9, 0.999; 0.8, 0.99", "0.9,0.999; 0.8,0.99"),
+        ("optimizer.name", "sgd, adam", "sgd, adam"),
+        ("mixed_precision", "on, off", "yes, no"),
+    ],
+)
+def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: str) -> None:
+    assert axis_text(parse_axis(path, text)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "sentence"),
+    [
+        ("optimizer.lr", "", "optimizer.lr: has no values; write 0.01, 0.03, 0.1 or"),
+        ("optimizer.lr", "0.1,,0.2", "optimizer.lr: has a comma with nothing beside it"),
+        ("optimizer.lr", "0.1, 0.10", "optimizer.lr: names 0.1 twice."),
+        ("optimizer.lr", "0.3..0.1:3", "goes from 0.3 to 0.1; the first must be the lower one."),
+        ("optimizer.lr", "0..0.1:3:log", "is spaced by factors and begins at 0"),
+        ("optimizer.lr", "0.1..0.2:1", "has 1 steps; it must have 2 to 200."),
+        ("optimizer.lr", "0.1..0.2:3:cubic", "is spaced “cubic”; it must be linear or log."),
+        ("optimizer.lr", "1..1e999:3", "needs two numbers as the ends of its range."),
+        ("batch_size", "1.2..1.8:2", "holds no whole number between 1.2 and 1.8."),
+    ],
+)
+def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sentence) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        parse_axis(path, text)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("axes", "draws", "wanted"),
+    [
+        ((), None, ["No field takes several values; name at least one."]),
+        ((Axis("optimizer.lr"),), None, ["optimizer.lr: has no values; write 0.01"]),
+        ((Axis("optimizer.lr", (0.1, 0)),), None, ["optimizer.lr: “0” must be above 0."]),
+        (
+            (Axis("batch_size", (16, "many", 0.5)),),
+            None,
+            [
+                "batch_size: “many” must be a whole number, not text.",
+                "batch_size: “0.5” must be a whole number, not a number.",
+            ],
+        ),
+        ((Axis("epoch", (1, 2)),), None, ["epoch: is not a setting of a job. Did you mean"]),
+        ((Axis("name", ("a", "b")),), None, ["name: is what tells the jobs of a sweep apart"]),
+        ((BATCH, BATCH), None, ["batch_size: is named twice."]),
+        ((Axis("optimizer", (1,)), RATE), None, ["optimizer: is a table, of which another part"]),
+        (
+            (Axis("seed", tuple(range(67))), RATE),
+            None,
+            ["seed: With its 67 values the sweep makes 201 jobs, and 200 are the most;"],
+        ),
+        ((Axis("optimizer.lr", span=Span(0.1, 1)),), None, ["is a range without steps"]),
+        ((RATE, BATCH), 7, ["batch_size: 7 jobs were asked for, and these values make only 6"]),
+        ((Axis("epochs", span=Span(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
+        ((RATE,), 0, ["sweep.random: must be 1 to 200, not 0."]),
+        ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:
+    found = sentences(Sweep(DIGITS, axes, draws))
+    unique = list(dict.fromkeys(found))
+    assert len(found) == len(unique), "each is told once, however many jobs have it"
+    assert len(found) >= len(wanted)
+    for sentence in wanted:
+        assert any(sentence in one for one in found), found
+
+
+def test_200_jobs_are_no_job_too_many() -> None:
+    axes = (Axis("seed", tuple(range(100))), BATCH)
+    assert len(expand(Sweep(DIGITS, axes)).jobs) == MOST_JOBS
+
+
+def test_a_long_name_gives_way_to_the_values_that_tell_the_jobs_apart() -> None:
+    found = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
+    assert found.faults == ()
+    assert {len(job.name.encode()) <= 255 for job in found.jobs} == {True}
+    assert [job.name.rpartition(" ")[2] for job in found.jobs] == ["lr=0.01", "lr=0.03", "lr=0.1"]
+
+
+def test_fields_of_one_word_are_told_apart_by_their_paths() -> None:
+    axes = (Axis("optimizer.lr_decay", (0.1,)), Axis("environment.lr_decay", ("a", "b")))
+    base = {**DIGITS, "optimizer": {"name": "adagrad", "lr": 0.1}}
+    assert [job.name for job in expand(Sweep(base, axes)).jobs] == [
+        "digits optimizer.lr_decay=0.1 environment.lr_decay=a",
+        "digits optimizer.lr_decay=0.1 environment.lr_decay=b",
+    ]
+
+
+def test_a_job_swept_again_belongs_to_the_new_sweep_alone() -> None:
+    base = {**DIGITS, "tags": ["night", "sweep:old-aaaa"]}
+    (job, *_) = expand(Sweep(base, (RATE,)), "sweep:new-bbbb").jobs
+    assert job.raw["tags"] == ["night", "sweep:new-bbbb"]
+
+
+def test_a_field_may_be_called_by_its_last_word() -> None:
+    assert swept_path("lr", DIGITS) == "optimizer.lr"
+    assert swept_path("batch_size", DIGITS) == "batch_size"
+    assert swept_path("environment.SIZE", DIGITS) == "environment.SIZE"
+    with pytest.raises(
+        ValueError, match=r"optimizer\.lrr: is not a setting of a job\. Did you mean"
+    ):
+        swept_path("optimizer.lrr", DIGITS)
+    with pytest.raises(ValueError, match="best_metricc: is not a setting"):
+        swept_path("best_metricc", DIGITS)
+
+
+def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
+    table = {
+        "random": 5,
+        "seed": 7,
+        "axes": {
+            "lr": {"from": 1e-4, "to": 0.1, "scale": "log"},
+            "optimizer": {"momentum": [0.0, 0.9]},
+            "batch_size": "16, 32",
+        },
+    }
+    sweep, faults = read_sweep({**DIGITS, "sweep": table})
+    assert faults == ()
+    assert sweep == Sweep(
+        DIGITS,
+        (
+            Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, "log")),
+            Axis("optimizer.momentum", (0.0, 0.9)),
+            BATCH,
+        ),
+        5,
+        7,
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (None, "sweep: is missing; it says which fields take which values."),
+        ({}, "sweep.axes: names no field."),
+        ({"axes": {"lrr": [1]}}, "lrr: is not a setting of a job."),
+        ({"axes": {"lr": {"from": 1, "until": 2}}}, "a range has from, to, steps and scale"),
+        ({"axes": {"lr": {"from": 1, "to": "2"}}}, "a range needs numbers as from, to and steps."),
+        ({"axes": {"lr": [1]}, "random": "few"}, "sweep.random: must be a whole number, not text."),
+        ({"axes": {"lr": [1]}, "sead": 2}, "sweep.sead: is not a setting of a sweep."),
+    ],
+)
+def test_a_sweep_file_that_is_none_says_where(table, sentence) -> None:
+    raw = DIGITS if table is None else {**DIGITS, "sweep": table}
+    sweep, faults = read_sweep(raw)
+    assert sweep is None
+    assert any(sentence in fault.sentence for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1 + 0.2, "0.30000000000000004"),
+        (1e-05, "1e-05"),
+        (math.pi, "3.141592653589793"),
+        (True, "yes"),
+        ([{"node": "a", "processes": 2}, {"node": "b", "gpus": ["x"]}], "a×2,b×1"),
+    ],
+)
+def test_no_digit_of_a_value_is_lost_in_a_name(value: object, text: str) -> None:
+    assert value_text(value) == text
